@@ -1,0 +1,10 @@
+# The libraries of docs/dependencies.md. Used by the build and, installed beside KilnConfig.cmake, by those who
+# link the static library.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+pkg_check_modules(EPOXY REQUIRED IMPORTED_TARGET epoxy)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)

@@ -1,0 +1,16 @@
+# find_package(Kiln), pkg-config, and the headers.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS kiln EXPORT KilnTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT KilnTargets NAMESPACE Kiln:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Kiln)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/KilnConfig.cmake.in ${PROJECT_BINARY_DIR}/KilnConfig.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Kiln)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/KilnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/KilnConfig.cmake ${PROJECT_BINARY_DIR}/KilnConfigVersion.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/KilnDependencies.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Kiln)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/kiln.pc.in ${PROJECT_BINARY_DIR}/kiln.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/kiln.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,7 @@
+# What every target of the project is compiled with: kiln_options is linked privately and never exported.
+add_library(kiln_options INTERFACE)
+target_compile_features(kiln_options INTERFACE cxx_std_20)
+target_compile_options(kiln_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+  $<$<BOOL:${KILN_WARNINGS_AS_ERRORS}>:-Werror>)
