@@ -1,0 +1,21 @@
+#pragma once
+
+#include <atomic>
+
+namespace kiln::base {
+
+/// The two sides of a fence whose cost is all on one side (P1202): light() on the side that runs all the time
+/// is only a compiler's barrier, heavy() on the side that runs seldom makes every thread of the process pass a
+/// full fence. A store before light() and a load after it cannot both be missed by a thread that stores, calls
+/// heavy() and then loads.
+class AsymmetricFence {
+ public:
+  /// Whether the kernel offers this (membarrier); decided for good by the first call, which prepares it.
+  static bool available() noexcept;
+
+  static void light() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
+  /// Only where available().
+  static void heavy() noexcept;
+};
+
+}  // namespace kiln::base

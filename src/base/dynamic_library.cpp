@@ -1,0 +1,27 @@
+#include "base/dynamic_library.hpp"
+
+#include <dlfcn.h>
+
+namespace kiln::base {
+
+Result<DynamicLibrary> DynamicLibrary::open(const std::string& name) {
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* reason = dlerror();
+    return Error(ErrorCode::no_device,
+                 "cannot load " + name + ": " + (reason != nullptr ? reason : "unknown reason"));
+  }
+  return DynamicLibrary(handle);
+}
+
+DynamicLibrary DynamicLibrary::loaded(const std::string& name) {
+  return DynamicLibrary(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD));
+}
+
+DynamicLibrary::~DynamicLibrary() {
+  if (handle_ != nullptr) dlclose(handle_);
+}
+
+void* DynamicLibrary::symbol(const char* name) const { return handle_ != nullptr ? dlsym(handle_, name) : nullptr; }
+
+}  // namespace kiln::base

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <kiln/result.hpp>
+
+namespace kiln::base {
+
+/// A shared library opened at run time; closed on destruction.
+class DynamicLibrary {
+ public:
+  /// The error says which library could not be opened, and why.
+  static Result<DynamicLibrary> open(const std::string& name);
+  /// The library if this process has it already; an empty one otherwise.
+  static DynamicLibrary loaded(const std::string& name);
+
+  DynamicLibrary() = default;
+  DynamicLibrary(DynamicLibrary&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  DynamicLibrary& operator=(DynamicLibrary&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~DynamicLibrary();
+
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+  /// The function called `name`; null where the library has none.
+  template <class Function>
+  Function* function(const char* name) const {
+    return reinterpret_cast<Function*>(symbol(name));
+  }
+
+ private:
+  explicit DynamicLibrary(void* handle) noexcept : handle_(handle) {}
+  void* symbol(const char* name) const;
+
+  void* handle_ = nullptr;
+};
+
+}  // namespace kiln::base

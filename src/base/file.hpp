@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include <kiln/result.hpp>
+
+namespace kiln::base {
+
+/// An open file descriptor; closed on destruction.
+class FileHandle {
+ public:
+  FileHandle() = default;
+  explicit FileHandle(int descriptor) noexcept : descriptor_(descriptor) {}
+  FileHandle(FileHandle&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  FileHandle& operator=(FileHandle&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~FileHandle();
+
+  int get() const noexcept { return descriptor_; }
+  explicit operator bool() const noexcept { return descriptor_ >= 0; }
+
+ private:
+  int descriptor_ = -1;
+};
+
+/// The error of the system call that just failed: "cannot WHAT PATH: REASON".
+Error system_error(const std::string& what, const std::filesystem::path& path);
+
+/// A file that was read whole.
+struct FileContents {
+  std::vector<std::byte> bytes;
+  /// When it was last changed, in seconds since 1970.
+  std::int64_t changed = 0;
+};
+
+/// A folder that only this user (or root) can have put files into, held open; every file in it is reached from
+/// the handle, so that a folder swapped under its name changes nothing.
+class Folder {
+ public:
+  /// Opens `path`; with `create`, makes it (0700) and its parents first. Refuses what is no folder, belongs to
+  /// another user, or can be written by others.
+  static Result<Folder> open(const std::filesystem::path& path, bool create);
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  int descriptor() const noexcept { return handle_.get(); }
+  /// Whether it is still in the file system; a folder that was removed takes no files.
+  bool exists() const noexcept;
+
+  /// The whole of a regular file of this user's (or root's) of at most `max_bytes`; nothing where there is none.
+  /// Symlinks, FIFOs and other people's files are errors and are not opened.
+  Result<std::optional<FileContents>> read(const std::string& name, std::uint64_t max_bytes) const;
+  /// Replaces the file whole by way of a temporary file and a rename.
+  Result<void> replace(const std::string& name, std::span<const std::byte> bytes) const;
+  /// Removes the file; whether there was one.
+  Result<bool> remove(const std::string& name) const;
+  /// Opens a file to lock, making it if need be.
+  Result<FileHandle> open_lock_file(const std::string& name) const;
+  /// The names of everything in the folder.
+  Result<std::vector<std::string>> names() const;
+  /// The state of a file, not following symlinks; nothing where there is none.
+  std::optional<struct stat> status(const std::string& name) const;
+  /// Sets the file's time of last change to now.
+  Result<void> touch(const std::string& name) const;
+
+  /// Whether `name` is that of a temporary file left by replace().
+  static bool is_temporary(const std::string& name);
+
+ private:
+  Folder(std::filesystem::path path, FileHandle handle) : path_(std::move(path)), handle_(std::move(handle)) {}
+
+  std::filesystem::path path_;
+  FileHandle handle_;
+};
+
+}  // namespace kiln::base

@@ -1,0 +1,48 @@
+#include "base/file_lock.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include <fcntl.h>
+
+namespace kiln::base {
+namespace {
+
+// Locks of an open file description, not of the process: two caches of one process exclude each other too, and
+// closing some other descriptor of the file drops nothing.
+bool set_lock(int descriptor, std::uint64_t byte, short type) {
+  struct flock request {};
+  request.l_type = type;
+  request.l_whence = SEEK_SET;
+  request.l_start = static_cast<off_t>(byte & 0x7ffffffffffffffeU);
+  request.l_len = 1;
+  int result = 0;
+  do {
+    result = fcntl(descriptor, F_OFD_SETLK, &request);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+}  // namespace
+
+std::optional<FileLock> FileLock::acquire(const FileHandle& file, std::uint64_t byte,
+                                          std::chrono::milliseconds timeout) {
+  using namespace std::chrono_literals;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  auto pause = std::chrono::microseconds(500);
+  for (;;) {
+    if (set_lock(file.get(), byte, F_WRLCK)) return FileLock(file.get(), byte);
+    const bool busy = errno == EAGAIN || errno == EACCES;
+    if (!busy || std::chrono::steady_clock::now() + pause > deadline) return std::nullopt;
+    // The kernel offers no timed wait for these locks.
+    std::this_thread::sleep_for(pause);
+    pause = std::min<std::chrono::microseconds>(pause * 2, 10ms);
+  }
+}
+
+FileLock::~FileLock() {
+  if (descriptor_ >= 0) set_lock(descriptor_, byte_, F_UNLCK);
+}
+
+}  // namespace kiln::base

@@ -1,0 +1,49 @@
+#include "base/sha256.hpp"
+
+#include <openssl/sha.h>
+
+namespace kiln {
+
+std::string Digest::hex(std::size_t digits) const {
+  static constexpr char alphabet[] = "0123456789abcdef";
+  std::string text;
+  text.reserve(64);
+  for (const std::byte byte : bytes) {
+    text += alphabet[std::to_integer<unsigned>(byte) >> 4U];
+    text += alphabet[std::to_integer<unsigned>(byte) & 15U];
+  }
+  text.resize(digits < 64 ? digits : 64);
+  return text;
+}
+
+}  // namespace kiln
+
+namespace kiln::base {
+
+Digest sha256(std::span<const std::byte> bytes) {
+  Digest digest;
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+         reinterpret_cast<unsigned char*>(digest.bytes.data()));
+  return digest;
+}
+
+Digest sha256(std::string_view text) { return sha256(std::as_bytes(std::span(text.data(), text.size()))); }
+
+std::optional<Digest> digest_from_hex(std::string_view hex) {
+  const auto nibble = [](char c) -> int {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return -1;
+  };
+  Digest digest;
+  if (hex.size() != 2 * digest.bytes.size()) return std::nullopt;
+  for (std::size_t i = 0; i < digest.bytes.size(); ++i) {
+    const int high = nibble(hex[2 * i]);
+    const int low = nibble(hex[2 * i + 1]);
+    if (high < 0 || low < 0) return std::nullopt;
+    digest.bytes[i] = static_cast<std::byte>(high * 16 + low);
+  }
+  return digest;
+}
+
+}  // namespace kiln::base
