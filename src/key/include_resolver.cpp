@@ -1,0 +1,194 @@
+#include "key/include_resolver.hpp"
+
+#include <fstream>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/sha256.hpp"
+#include "key/source_scanner.hpp"
+
+namespace kiln::key {
+namespace {
+
+/// A file that was found: what it is called, what tells it from others, and its contents.
+struct Found {
+  std::string name;
+  std::string identity;
+  std::string text;
+  /// Where its own "quoted" includes are looked for; nothing for text that came without a folder.
+  std::optional<std::filesystem::path> folder;
+};
+
+struct IncludeName {
+  std::string name;
+  bool quoted;
+  /// How many characters of the directive's rest the name takes.
+  std::size_t length;
+};
+
+std::optional<IncludeName> parse_name(std::string_view rest) {
+  const std::size_t begin = rest.find_first_not_of(" \t");
+  if (begin == std::string_view::npos || (rest[begin] != '"' && rest[begin] != '<')) return std::nullopt;
+  const bool quoted = rest[begin] == '"';
+  const std::size_t end = rest.find(quoted ? '"' : '>', begin + 1);
+  if (end == std::string_view::npos || end == begin + 1) return std::nullopt;
+  return IncludeName{std::string(rest.substr(begin + 1, end - begin - 1)), quoted, end + 1};
+}
+
+bool has_pragma_once(std::string_view text) {
+  SourceScanner scanner(text);
+  while (const auto directive = scanner.next())
+    if (directive->name == "pragma" && directive->rest.starts_with(" once")) return true;
+  return false;
+}
+
+class Resolver {
+ public:
+  Resolver(const IncludePlaces& places, std::size_t max_bytes) : places_(places), max_bytes_(max_bytes) {}
+
+  Result<ResolvedSource> run(const std::string& name, const std::string& source) {
+    const Found root{name, "", source, std::nullopt};
+    chain_.push_back(&root);
+    if (auto error = expand(root, add_file(root))) return std::move(*error);
+    return std::move(result_);
+  }
+
+ private:
+  std::size_t add_file(const Found& file) {
+    for (std::size_t i = 1; i < result_.files.size(); ++i)
+      if (result_.files[i] == file.name) return i;
+    result_.files.push_back(file.name);
+    result_.digests.push_back(base::sha256(file.text));
+    return result_.files.size() - 1;
+  }
+
+  std::optional<Error> expand(const Found& file, std::size_t number) {
+    const std::string_view text = file.text;
+    SourceScanner scanner(text);
+    std::size_t copied = 0;
+    std::size_t conditions = 0;
+    while (const auto directive = scanner.next()) {
+      if (directive->name == "if" || directive->name == "ifdef" || directive->name == "ifndef") ++conditions;
+      if (directive->name == "endif" && conditions > 0) --conditions;
+      if (directive->name != "include") continue;
+      const auto wanted = parse_name(directive->rest);
+      if (!wanted) continue;  // Computed by a macro: the compiler's to judge.
+
+      const std::size_t end = directive->rest_begin + wanted->length;
+      scanner.skip_to(end);
+      result_.text += text.substr(copied, directive->begin - copied);
+      copied = end;
+      if (auto error = include(file, directive->line, *wanted, conditions > 0)) return error;
+      // What is left of the line keeps its number.
+      result_.text += fmt::format("\n#line {} {}\n", directive->line, number);
+      if (auto error = check_size(file)) return error;
+    }
+    result_.text += text.substr(copied);
+    return check_size(file);
+  }
+
+  std::optional<Error> include(const Found& from, std::size_t line, const IncludeName& wanted, bool conditional) {
+    auto found = find(from, wanted);
+    if (!found) return std::move(found).error();
+    if (!*found) {
+      if (conditional) {
+        result_.text += fmt::format("\n#error \"{}\" is in no header and no include folder\n", wanted.name);
+        return std::nullopt;
+      }
+      return missing(from, line, wanted.name);
+    }
+    const Found& file = **found;
+    for (const Found* above : chain_)
+      if (!above->identity.empty() && above->identity == file.identity) return cycle(from, line, file);
+    if (once_.contains(file.identity)) return std::nullopt;
+    if (has_pragma_once(file.text)) once_.insert(file.identity);
+
+    const std::size_t number = add_file(file);
+    result_.text += fmt::format("\n#line 1 {}\n", number);
+    chain_.push_back(&file);
+    auto error = expand(file, number);
+    chain_.pop_back();
+    return error;
+  }
+
+  Result<std::optional<Found>> find(const Found& from, const IncludeName& wanted) const {
+    if (wanted.quoted && from.identity.starts_with("header:")) {
+      const auto beside = std::filesystem::path(from.name).parent_path() / wanted.name;
+      if (auto found = given(beside.lexically_normal().string())) return found;
+    }
+    if (auto found = given(wanted.name)) return found;
+    if (wanted.quoted && from.folder)
+      if (auto found = on_disk(*from.folder, wanted.name); !found || *found) return found;
+    for (const auto& folder : places_.folders)
+      if (auto found = on_disk(folder, wanted.name); !found || *found) return found;
+    return std::optional<Found>{};
+  }
+
+  std::optional<Found> given(const std::string& name) const {
+    const auto header = places_.headers.find(name);
+    if (header == places_.headers.end()) return std::nullopt;
+    return Found{name, "header:" + name, header->second, std::nullopt};
+  }
+
+  Result<std::optional<Found>> on_disk(const std::filesystem::path& folder, const std::string& name) const {
+    const auto path = folder / name;
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) return std::optional<Found>{};
+    const auto size = std::filesystem::file_size(path, error);
+    if (!error && size > max_bytes_)
+      return Error(
+          ErrorCode::invalid_request,
+          fmt::format("the included file {} has {} bytes; a source may have {}", path.string(), size, max_bytes_));
+    std::ifstream stream(path, std::ios::binary);
+    std::string text(error ? 0 : static_cast<std::size_t>(size), '\0');
+    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (error || !stream)
+      return Error(ErrorCode::io, fmt::format("the included file {} cannot be read", path.string()));
+    const auto canonical = std::filesystem::weakly_canonical(path, error);
+    return std::optional(
+        Found{path.string(), "file:" + (error ? path : canonical).string(), std::move(text), path.parent_path()});
+  }
+
+  Error missing(const Found& from, std::size_t line, const std::string& name) const {
+    std::vector<std::string> folders;
+    for (const auto& folder : places_.folders) folders.push_back(folder.string());
+    return Error(ErrorCode::include_not_found,
+                 fmt::format("{}:{} includes \"{}\", which is neither among the {} headers given nor in an include "
+                             "folder ({})",
+                             from.name, line, name, places_.headers.size(),
+                             folders.empty() ? "none given" : fmt::format("{}", fmt::join(folders, ", "))));
+  }
+
+  Error cycle(const Found& from, std::size_t line, const Found& again) const {
+    std::string way;
+    for (const Found* above : chain_) way += above->name + " → ";
+    return Error(ErrorCode::include_cycle,
+                 fmt::format("{}:{} includes \"{}\", which is being included already: {}{}", from.name, line,
+                             again.name, way, again.name));
+  }
+
+  std::optional<Error> check_size(const Found& file) const {
+    if (result_.text.size() <= max_bytes_) return std::nullopt;
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("the source grows beyond {} bytes in {}", max_bytes_, file.name));
+  }
+
+  const IncludePlaces& places_;
+  const std::size_t max_bytes_;
+  ResolvedSource result_;
+  std::vector<const Found*> chain_;
+  std::set<std::string> once_;
+};
+
+}  // namespace
+
+Result<ResolvedSource> resolve_includes(const std::string& name, const std::string& source,
+                                        const IncludePlaces& places, std::size_t max_bytes) {
+  return Resolver(places, max_bytes).run(name, source);
+}
+
+}  // namespace kiln::key

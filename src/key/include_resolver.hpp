@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <kiln/digest.hpp>
+#include <kiln/result.hpp>
+
+namespace kiln::key {
+
+/// A source with its includes in place.
+struct ResolvedSource {
+  std::string text;
+  /// The names of the files it came from; `#line N F` in the text counts them. The first is the source itself.
+  std::vector<std::string> files;
+  /// The digest of each file's own contents.
+  std::vector<Digest> digests;
+};
+
+/// Where the files named by #include are looked for.
+struct IncludePlaces {
+  const std::map<std::string, std::string>& headers;
+  const std::vector<std::filesystem::path>& folders;
+};
+
+/// Replaces every #include by the contents of what it names, once only for files that say `#pragma once`.
+/// Comments and string literals are left alone. A missing file is an error, except inside #if … #endif, where
+/// it becomes an #error for the compiler to meet or pass over. Errors name the file and the line. The result
+/// is never larger than `max_bytes`.
+Result<ResolvedSource> resolve_includes(const std::string& name, const std::string& source,
+                                        const IncludePlaces& places, std::size_t max_bytes);
+
+}  // namespace kiln::key

@@ -1,0 +1,111 @@
+#include <kiln/request.hpp>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.hpp"
+#include "base/sha256.hpp"
+#include "key/include_resolver.hpp"
+
+namespace kiln {
+namespace {
+
+constexpr std::uint32_t key_version = 1;
+
+bool is_macro_name(std::string_view name) {
+  const auto word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !name.empty() && !(name[0] >= '0' && name[0] <= '9') && std::all_of(name.begin(), name.end(), word);
+}
+
+std::optional<Error> check(const Request::Fields& fields) {
+  const auto invalid = [&fields](std::string_view why) {
+    return Error(ErrorCode::invalid_request, fmt::format("the request for \"{}\" {}", fields.name, why));
+  };
+  if (fields.name.size() > 4096) {
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("a request's name may have 4096 characters; this one has {}", fields.name.size()));
+  }
+  if (fields.source.find_first_not_of(" \t\r\n") == std::string::npos) return invalid("has an empty source");
+  if (fields.source.size() > Request::max_source_bytes) {
+    return invalid(fmt::format("has a source of {} bytes; at most {} are taken", fields.source.size(),
+                               Request::max_source_bytes));
+  }
+  if (fields.source.find('\0') != std::string::npos) return invalid("has a NUL character in its source");
+  if (fields.entry.empty()) return invalid("names no entry point");
+  for (const auto& [name, value] : fields.defines) {
+    if (!is_macro_name(name)) return invalid(fmt::format("defines \"{}\", which is no macro name", name));
+    if (value.find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos)
+      return invalid(fmt::format("gives the define {} a value of several lines", name));
+  }
+  return std::nullopt;
+}
+
+Digest digest_of(const Request::Fields& fields, const std::string& source, bool valid) {
+  base::ByteWriter writer;
+  // A request that is in error is answered with its error and never meets a valid one's program.
+  writer.text(valid ? "kiln request" : "kiln request in error");
+  writer.number(key_version);
+  writer.text(fields.name);
+  writer.text(to_string(fields.language));
+  writer.text(fields.entry);
+  writer.number(static_cast<std::uint64_t>(fields.options.size()));
+  for (const auto& option : fields.options) writer.text(option);
+  writer.number(static_cast<std::uint64_t>(fields.defines.size()));
+  for (const auto& [name, value] : fields.defines) {
+    writer.text(name);
+    writer.text(value);
+  }
+  writer.text(source);
+  return base::sha256(writer.bytes());
+}
+
+}  // namespace
+
+std::string_view to_string(Language language) noexcept {
+  switch (language) {
+    case Language::glsl: return "glsl";
+  }
+  return "unknown";
+}
+
+Request::Request(Fields fields) {
+  auto state = std::make_shared<State>();
+  state->error = check(fields);
+  if (!state->error) {
+    auto resolved = key::resolve_includes(fields.name, fields.source, {fields.headers, fields.include_folders},
+                                          max_source_bytes);
+    if (resolved) {
+      state->source = std::move(resolved->text);
+      state->files = std::move(resolved->files);
+      state->file_digests = std::move(resolved->digests);
+    } else {
+      state->error = std::move(resolved).error();
+    }
+  }
+  state->key = {digest_of(fields, state->source, !state->error), fields.name};
+  // The resolved source says it all; what it was made from would only take memory.
+  fields.source.clear();
+  fields.headers.clear();
+  state->fields = std::move(fields);
+  state_ = std::move(state);
+}
+
+std::string Request::describe() const {
+  nlohmann::ordered_json facts;
+  facts["name"] = name();
+  facts["language"] = to_string(language());
+  facts["entry"] = entry();
+  facts["options"] = options();
+  facts["defines"] = defines();
+  facts["source"] = {{"sha256", base::sha256(source()).hex()}, {"bytes", source().size()}};
+  auto& files = facts["files"] = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < state_->files.size(); ++i)
+    files.push_back({{"name", state_->files[i]}, {"sha256", state_->file_digests[i].hex()}});
+  return facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace kiln

@@ -1,0 +1,97 @@
+#include "key/source_scanner.hpp"
+
+#include <algorithm>
+
+namespace kiln::key {
+namespace {
+
+bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+}  // namespace
+
+std::optional<SourceScanner::Directive> SourceScanner::next() {
+  while (position_ < text_.size()) {
+    const char c = text_[position_];
+    if (c == '\n') {
+      ++line_;
+      ++position_;
+      line_is_blank_ = true;
+    } else if (starts("//")) {
+      pass_line_comment();
+    } else if (starts("/*")) {
+      pass_block_comment();
+    } else if (starts("R\"") && (position_ == 0 || !is_word(text_[position_ - 1]))) {
+      line_is_blank_ = false;
+      pass_raw_string();
+    } else if (c == '"' || c == '\'') {
+      line_is_blank_ = false;
+      pass_literal(c);
+    } else if (c == '#' && line_is_blank_) {
+      line_is_blank_ = false;
+      Directive directive;
+      directive.begin = position_++;
+      directive.line = line_;
+      while (at(position_) == ' ' || at(position_) == '\t') ++position_;
+      const std::size_t name_begin = position_;
+      while (is_word(at(position_))) ++position_;
+      directive.name = text_.substr(name_begin, position_ - name_begin);
+      directive.rest_begin = position_;
+      directive.rest = text_.substr(position_, std::min(text_.find('\n', position_), text_.size()) - position_);
+      return directive;
+    } else {
+      if (c != ' ' && c != '\t' && c != '\r' && c != '\v' && c != '\f') line_is_blank_ = false;
+      ++position_;
+    }
+  }
+  return std::nullopt;
+}
+
+void SourceScanner::pass_line_comment() {
+  // A backslash at the line's end carries the comment on into the next line.
+  while (position_ < text_.size() && text_[position_] != '\n') {
+    if (text_[position_] == '\\' && at(position_ + 1) == '\n') {
+      ++line_;
+      ++position_;
+    }
+    ++position_;
+  }
+}
+
+void SourceScanner::pass_block_comment() {
+  const std::size_t end = std::min(text_.find("*/", position_ + 2), text_.size());
+  line_ += static_cast<std::size_t>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(position_),
+                                               text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+  position_ = std::min(end + 2, text_.size());
+}
+
+void SourceScanner::pass_literal(char quote) {
+  ++position_;
+  while (position_ < text_.size() && text_[position_] != quote && text_[position_] != '\n') {
+    if (text_[position_] == '\\') {
+      if (at(position_ + 1) == '\n') ++line_;
+      ++position_;
+    }
+    ++position_;
+  }
+  if (at(position_) == quote) ++position_;
+  position_ = std::min(position_, text_.size());
+}
+
+void SourceScanner::pass_raw_string() {
+  const std::size_t open = text_.find('(', position_);
+  // A delimiter has at most 16 characters; without one, this is no raw string.
+  if (open == std::string_view::npos || open - position_ > 18) {
+    position_ += 1;
+    return;
+  }
+  std::string closing(1, ')');
+  closing.append(text_.substr(position_ + 2, open - position_ - 2)).append(1, '"');
+  const std::size_t end = std::min(text_.find(closing, open), text_.size());
+  line_ += static_cast<std::size_t>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(position_),
+                                               text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+  position_ = std::min(end + closing.size(), text_.size());
+}
+
+}  // namespace kiln::key

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace kiln::key {
+
+/// Walks over C-like source and finds its preprocessor directives, passing over comments and string literals.
+class SourceScanner {
+ public:
+  /// A directive such as `#include "file"`.
+  struct Directive {
+    std::string_view name;
+    /// What stands after the name on its line, up to the line's end.
+    std::string_view rest;
+    /// Where the directive's '#' and its `rest` begin in the text.
+    std::size_t begin = 0;
+    std::size_t rest_begin = 0;
+    /// The line of the '#', counted from 1.
+    std::size_t line = 1;
+  };
+
+  explicit SourceScanner(std::string_view text) : text_(text) {}
+
+  /// Moves to the next directive, and stands behind its name then; nothing at the end.
+  std::optional<Directive> next();
+
+  /// Goes on from `position`, on the same line.
+  void skip_to(std::size_t position) { position_ = position; }
+
+ private:
+  char at(std::size_t position) const { return position < text_.size() ? text_[position] : '\0'; }
+  bool starts(std::string_view what) const { return text_.substr(position_).starts_with(what); }
+  void pass_line_comment();
+  void pass_block_comment();
+  void pass_literal(char quote);
+  void pass_raw_string();
+
+  std::string_view text_;
+  std::size_t position_ = 0;
+  std::size_t line_ = 1;
+  bool line_is_blank_ = true;
+};
+
+}  // namespace kiln::key
