@@ -1,0 +1,92 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <typeinfo>
+#include <utility>
+
+#include <kiln/backend.hpp>
+#include <kiln/request.hpp>
+
+namespace kiln {
+
+namespace memory {
+class Resident;
+}
+
+/// Where a program in memory came from.
+enum class Origin : std::uint8_t { compiled, disk, shared, added };
+
+/// The name of an origin, as in "disk".
+std::string_view to_string(Origin origin) noexcept;
+
+/// A counted handle on a loaded program: while one exists, the program is neither evicted nor destroyed.
+/// Cheap to copy, cheaper to move. May be released on any thread, and after its cache is gone. One handle is
+/// not to be written from two threads at once; different handles on one program are independent.
+class Program {
+ public:
+  /// A handle on nothing.
+  Program() = default;
+  Program(const Program& other) noexcept;
+  Program(Program&& other) noexcept : resident_(std::exchange(other.resident_, nullptr)), stripe_(other.stripe_) {}
+  Program& operator=(Program other) noexcept {
+    std::swap(resident_, other.resident_);
+    std::swap(stripe_, other.stripe_);
+    return *this;
+  }
+  ~Program() {
+    if (resident_ != nullptr) release();
+  }
+
+  /// Whether there is a program; everything below is only for handles that have one.
+  explicit operator bool() const noexcept { return resident_ != nullptr; }
+
+  const Key& key() const noexcept;
+  const std::string& name() const noexcept { return key().name; }
+  Module& module() const noexcept;
+  /// The module as its backend's own type, as in `program.as<kiln::opengl::Module>().id()`. Throws
+  /// std::bad_cast where it is another backend's.
+  template <class T>
+  T& as() const {
+    return dynamic_cast<T&>(module());
+  }
+
+  /// The level that brought the program into memory.
+  Origin origin() const noexcept;
+  /// What the compiler took for it, now or in the process that compiled it.
+  std::chrono::nanoseconds compile_time() const noexcept;
+  /// Whether its binary is on disk.
+  bool stored() const noexcept;
+  /// The performance last noted; 0 while none was.
+  double gflops() const noexcept;
+  /// Notes a measured performance; it is saved with the program at the cache's next flush().
+  void note_gflops(double gflops) const noexcept;
+
+ private:
+  friend class memory::Resident;
+  Program(memory::Resident* resident, std::uint32_t stripe) noexcept : resident_(resident), stripe_(stripe) {}
+  void release() noexcept;
+
+  memory::Resident* resident_ = nullptr;
+  std::uint32_t stripe_ = 0;
+};
+
+/// What is known of one program in memory.
+struct ProgramInfo {
+  Key key = {};
+  Origin origin = Origin::compiled;
+  std::size_t bytes = 0;
+  /// Handles that exist.
+  std::uint64_t references = 0;
+  /// Times it was found in memory.
+  std::uint64_t hits = 0;
+  /// Grows with every use: of two programs, the one with the larger number was used later.
+  std::uint64_t last_use = 0;
+  std::chrono::nanoseconds compile_time = {};
+  double gflops = 0;
+  bool stored = false;
+};
+
+}  // namespace kiln

@@ -1,0 +1,249 @@
+#include "memory/program_table.hpp"
+
+#include <algorithm>
+
+namespace kiln::memory {
+
+/// The memory of a table's residents. The table has a share in it, and so has every program that outlives the
+/// table; the last share frees it.
+class ProgramTable::Home final : public Residence {
+ public:
+  Resident* take_vacant(bool asymmetric) {
+    if (vacant_.empty()) {
+      residents_.push_back(std::make_unique<Resident>(*this, asymmetric));
+      return residents_.back().get();
+    }
+    Resident* resident = vacant_.back();
+    vacant_.pop_back();
+    return resident;
+  }
+  void vacate(Resident* resident) { vacant_.push_back(resident); }
+
+  const std::vector<std::unique_ptr<Resident>>& residents() const noexcept { return residents_; }
+
+  void add_share() noexcept { shares_.fetch_add(1, std::memory_order_relaxed); }
+  void drop_share() noexcept {
+    if (shares_.fetch_sub(1, std::memory_order_acq_rel) == 1) const std::unique_ptr<Home> last(this);
+  }
+  void last_handle_gone() noexcept override { drop_share(); }
+
+ private:
+  std::vector<std::unique_ptr<Resident>> residents_;
+  std::vector<Resident*> vacant_;
+  std::atomic<std::size_t> shares_{1};
+};
+
+ProgramTable::ProgramTable(Bounds bounds, bool asymmetric)
+    : bounds_(bounds), asymmetric_(asymmetric), home_(std::make_unique<Home>().release()) {
+  indexes_.push_back(std::make_unique<Index>(256));
+  index_.store(indexes_.back().get(), std::memory_order_release);
+}
+
+ProgramTable::~ProgramTable() {
+  std::vector<Resident*> left;
+  {
+    const base::MutexLock lock(mutex_);
+    for (const auto& [stamp, resident] : order_) left.push_back(resident);
+  }
+  for (Resident* resident : left) resident->abandon();
+  if (asymmetric_ && !left.empty()) base::AsymmetricFence::heavy();
+  for (Resident* resident : left) {
+    home_->add_share();
+    if (!resident->leave_to_handles()) home_->drop_share();
+  }
+  home_->drop_share();
+}
+
+Program ProgramTable::find_locked(const Digest& digest) {
+  const base::MutexLock lock(mutex_);
+  const Cell* cell = cell_of(digest);
+  if (cell == nullptr) return {};
+  Resident* resident = cell->resident.load(std::memory_order_relaxed);
+  const std::uint32_t slot = base::thread_slot();
+  // Under the mutex nobody is closing it.
+  if (!resident->take(digest, slot)) return {};
+  resident->used(slot, tick(slot));
+  return resident->handle(slot);
+}
+
+Program ProgramTable::insert(Arrival arrival) {
+  std::vector<std::unique_ptr<Module>> evicted;
+  const base::MutexLock lock(mutex_);
+  if (2 * (order_.size() + 1) > indexes_.back()->mask) grow();
+  const std::uint64_t now = tick(base::thread_slot());
+  clock_.store(std::max(now, clock_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
+
+  Resident* resident = home_->take_vacant(asymmetric_);
+  Program program = resident->move_in(std::move(arrival), now);
+  resident->place = now;
+  order_.emplace(now, resident);
+  bytes_ += resident->bytes();
+  place(*indexes_.back(), resident);
+
+  while (over_bounds()) {
+    auto module = evict_oldest();
+    if (module == nullptr) {
+      ++bound_exceeded_;
+      break;
+    }
+    evicted.push_back(std::move(module));
+  }
+  return program;
+}
+
+bool ProgramTable::evict(const Digest& digest) {
+  std::unique_ptr<Module> evicted;
+  const base::MutexLock lock(mutex_);
+  const Cell* cell = cell_of(digest);
+  if (cell == nullptr) return false;
+  Resident* resident = cell->resident.load(std::memory_order_relaxed);
+  if (!resident->close()) return false;
+  evicted = move_out(resident);
+  return true;
+}
+
+std::size_t ProgramTable::trim(std::size_t keep) {
+  std::vector<std::unique_ptr<Module>> evicted;
+  const base::MutexLock lock(mutex_);
+  while (order_.size() > keep) {
+    auto module = evict_oldest();
+    if (module == nullptr) break;
+    evicted.push_back(std::move(module));
+  }
+  return evicted.size();
+}
+
+bool ProgramTable::evict_one() {
+  std::unique_ptr<Module> evicted;
+  const base::MutexLock lock(mutex_);
+  evicted = evict_oldest();
+  return evicted != nullptr;
+}
+
+void ProgramTable::mark_stored(const Digest& digest) {
+  const base::MutexLock lock(mutex_);
+  unsaved_.erase(digest);
+  if (const Cell* cell = cell_of(digest)) cell->resident.load(std::memory_order_relaxed)->set_stored();
+}
+
+void ProgramTable::keep_unsaved(const Digest& digest, std::shared_ptr<const Entry> entry) {
+  const base::MutexLock lock(mutex_);
+  if (cell_of(digest) != nullptr) unsaved_.insert_or_assign(digest, std::move(entry));
+}
+
+std::vector<ProgramTable::Unsaved> ProgramTable::take_unsaved() {
+  const base::MutexLock lock(mutex_);
+  std::vector<Unsaved> taken;
+  for (auto& [digest, entry] : unsaved_)
+    if (const Cell* cell = cell_of(digest))
+      taken.push_back({cell->resident.load(std::memory_order_relaxed)->key(), std::move(entry)});
+  unsaved_.clear();
+  return taken;
+}
+
+std::vector<ProgramTable::Note> ProgramTable::take_notes() {
+  const base::MutexLock lock(mutex_);
+  std::vector<Note> notes;
+  for (const auto& [stamp, resident] : order_)
+    if (resident->stored() && resident->take_gflops_note()) notes.push_back({resident->key(), resident->gflops()});
+  return notes;
+}
+
+std::vector<ProgramInfo> ProgramTable::list() {
+  const base::MutexLock lock(mutex_);
+  std::vector<ProgramInfo> list;
+  for (const auto& [stamp, resident] : order_)
+    list.push_back({resident->key(), resident->origin(), resident->bytes(), resident->references(),
+                    resident->hits(), resident->last_use(), resident->compile_time(), resident->gflops(),
+                    resident->stored()});
+  std::sort(list.begin(), list.end(),
+            [](const ProgramInfo& a, const ProgramInfo& b) { return a.last_use < b.last_use; });
+  return list;
+}
+
+ProgramTable::Totals ProgramTable::totals() {
+  const base::MutexLock lock(mutex_);
+  Totals totals{
+      .evictions = evictions_, .bound_exceeded = bound_exceeded_, .programs = order_.size(), .bytes = bytes_};
+  for (const auto& resident : home_->residents()) totals.hits += resident->hits_ever();
+  return totals;
+}
+
+ProgramTable::Cell* ProgramTable::cell_of(const Digest& digest) {
+  Index& index = *indexes_.back();
+  const std::uint64_t tag = digest.head() | 1;
+  for (std::size_t i = tag & index.mask;; i = (i + 1) & index.mask) {
+    Cell& cell = index.cells[i];
+    const std::uint64_t seen = cell.tag.load(std::memory_order_relaxed);
+    if (seen == 0) return nullptr;
+    if (seen == tag && cell.resident.load(std::memory_order_relaxed)->key().digest == digest) return &cell;
+  }
+}
+
+void ProgramTable::place(Index& index, Resident* resident) {
+  const std::uint64_t tag = resident->key().digest.head() | 1;
+  std::size_t i = tag & index.mask;
+  while (index.cells[i].tag.load(std::memory_order_relaxed) != 0) i = (i + 1) & index.mask;
+  index.cells[i].resident.store(resident, std::memory_order_release);
+  index.cells[i].tag.store(tag, std::memory_order_release);
+}
+
+void ProgramTable::grow() {
+  auto larger = std::make_unique<Index>(2 * (indexes_.back()->mask + 1));
+  for (const auto& [stamp, resident] : order_) place(*larger, resident);
+  indexes_.push_back(std::move(larger));
+  index_.store(indexes_.back().get(), std::memory_order_release);
+}
+
+void ProgramTable::erase(Cell* cell) {
+  // Those behind it move up, so that no search meets a gap before its end. A reader in the middle of this may
+  // miss a program that is there; find_locked() does not.
+  Index& index = *indexes_.back();
+  auto hole = static_cast<std::size_t>(cell - index.cells.get());
+  for (std::size_t i = (hole + 1) & index.mask;; i = (i + 1) & index.mask) {
+    const std::uint64_t tag = index.cells[i].tag.load(std::memory_order_relaxed);
+    if (tag == 0) break;
+    const std::size_t wanted = tag & index.mask;
+    const bool may_move = ((i - wanted) & index.mask) >= ((i - hole) & index.mask);
+    if (!may_move) continue;
+    index.cells[hole].resident.store(index.cells[i].resident.load(std::memory_order_relaxed),
+                                     std::memory_order_release);
+    index.cells[hole].tag.store(tag, std::memory_order_release);
+    hole = i;
+  }
+  index.cells[hole].tag.store(0, std::memory_order_release);
+  index.cells[hole].resident.store(nullptr, std::memory_order_release);
+}
+
+std::unique_ptr<Module> ProgramTable::move_out(Resident* resident) {
+  erase(cell_of(resident->key().digest));
+  order_.erase({resident->place, resident});
+  unsaved_.erase(resident->key().digest);
+  bytes_ -= resident->bytes();
+  ++evictions_;
+  auto module = resident->move_out();
+  home_->vacate(resident);
+  return module;
+}
+
+std::unique_ptr<Module> ProgramTable::evict_oldest() {
+  for (auto it = order_.begin(); it != order_.end();) {
+    Resident* resident = it->second;
+    const std::uint64_t last_use = resident->last_use();
+    if (last_use > resident->place) {
+      // Used since it was placed here: its true place is further back.
+      it = order_.erase(it);
+      resident->place = last_use;
+      const auto placed = order_.emplace(last_use, resident).first;
+      if (it == order_.end() || *placed < *it) it = placed;
+      continue;
+    }
+    if (resident->close()) return move_out(resident);
+    ++it;
+  }
+  return nullptr;
+}
+
+bool ProgramTable::over_bounds() const { return order_.size() > bounds_.programs || bytes_ > bounds_.bytes; }
+
+}  // namespace kiln::memory

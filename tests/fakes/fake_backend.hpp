@@ -1,0 +1,106 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <kiln/backend.hpp>
+
+#include "base/sha256.hpp"
+
+namespace kiln::fakes {
+
+/// Counts of modules, kept apart from the backend so that modules may outlive it.
+struct ModuleCounts {
+  std::atomic<int> alive{0};
+  std::atomic<int> destroyed{0};
+};
+
+/// A program that knows which source it was made from, and notices its own destruction.
+class FakeModule final : public Module {
+ public:
+  FakeModule(std::string text, std::size_t bytes, std::shared_ptr<ModuleCounts> counts)
+      : text_(std::move(text)), bytes_(bytes), counts_(std::move(counts)) {
+    ++counts_->alive;
+  }
+  ~FakeModule() override {
+    text_ = "destroyed";
+    --counts_->alive;
+    ++counts_->destroyed;
+  }
+
+  const std::string& text() const noexcept { return text_; }
+  std::size_t bytes() const noexcept override { return bytes_; }
+
+ private:
+  std::string text_;
+  std::size_t bytes_;
+  std::shared_ptr<ModuleCounts> counts_;
+};
+
+/// A GPU that is not there: its "binary" is the source itself behind a mark, so that a wrong program is noticed.
+class FakeBackend final : public Backend {
+ public:
+  explicit FakeBackend(Identity identity = {"fake", "Kiln", "nothing", "1.0", "1.0", {7}})
+      : identity_(std::move(identity)) {}
+
+  const Identity& identity() const noexcept override { return identity_; }
+
+  Result<Compiled> compile(const Request& request) override {
+    ++compiles;
+    if (on_compile) on_compile(request);
+    if (auto error = next_error(compile_errors)) return *std::move(error);
+    if (request.source().find("does not compile") != std::string::npos)
+      return Error(ErrorCode::compile_failed, request.name() + " does not compile", "log of " + request.name());
+    Compiled compiled{std::make_unique<FakeModule>(request.source(), module_bytes, counts), {}};
+    if (!identity_.formats.empty()) {
+      const std::string text = "binary:" + request.source();
+      compiled.binary = Binary{identity_.formats[0], {}};
+      compiled.binary->bytes.resize(text.size());
+      std::memcpy(compiled.binary->bytes.data(), text.data(), text.size());
+    }
+    return compiled;
+  }
+
+  Result<std::unique_ptr<Module>> load(const Binary& binary) override {
+    ++loads;
+    if (auto error = next_error(load_errors)) return *std::move(error);
+    const std::string text(reinterpret_cast<const char*>(binary.bytes.data()), binary.bytes.size());
+    if (refuse_loads || !text.starts_with("binary:"))
+      return Error(ErrorCode::load_failed, "the fake refuses the binary");
+    return std::unique_ptr<Module>(std::make_unique<FakeModule>(text.substr(7), module_bytes, counts));
+  }
+
+  /// The next that many calls fail with out_of_memory.
+  std::atomic<int> compile_errors{0};
+  std::atomic<int> load_errors{0};
+  std::atomic<bool> refuse_loads{false};
+  std::atomic<int> compiles{0};
+  std::atomic<int> loads{0};
+  std::size_t module_bytes = 100;
+  std::function<void(const Request&)> on_compile;
+  std::shared_ptr<ModuleCounts> counts = std::make_shared<ModuleCounts>();
+
+ private:
+  static std::optional<Error> next_error(std::atomic<int>& left) {
+    int seen = left.load();
+    while (seen > 0)
+      if (left.compare_exchange_weak(seen, seen - 1))
+        return Error(ErrorCode::out_of_memory, "the fake has no memory left");
+    return std::nullopt;
+  }
+
+  Identity identity_;
+};
+
+/// A request with a source of its own for each number.
+inline Request request(int number) {
+  return Request(
+      {.name = "program_" + std::to_string(number), .source = "source of program " + std::to_string(number)});
+}
+
+}  // namespace kiln::fakes

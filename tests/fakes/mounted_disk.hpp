@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include <sys/mount.h>
+
+namespace kiln::fakes {
+
+/// A small file system of its own at a folder, taken away on destruction. Needs root.
+class MountedDisk {
+ public:
+  MountedDisk(std::filesystem::path folder, const std::string& size, bool read_only) : folder_(std::move(folder)) {
+    std::filesystem::create_directories(folder_);
+    const std::string settings = "mode=0700,size=" + size;
+    mounted_ = mount("tmpfs", folder_.c_str(), "tmpfs", read_only ? MS_RDONLY : 0, settings.c_str()) == 0;
+  }
+  ~MountedDisk() {
+    if (mounted_) umount2(folder_.c_str(), MNT_DETACH);
+  }
+  MountedDisk(const MountedDisk&) = delete;
+  MountedDisk& operator=(const MountedDisk&) = delete;
+
+  bool mounted() const noexcept { return mounted_; }
+
+ private:
+  std::filesystem::path folder_;
+  bool mounted_ = false;
+};
+
+}  // namespace kiln::fakes
