@@ -1,0 +1,127 @@
+#include "store/directory.hpp"
+
+#include <algorithm>
+
+#include <sys/stat.h>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/file.hpp"
+#include "base/sha256.hpp"
+#include "key/file_name.hpp"
+#include "store/manifest.hpp"
+
+namespace kiln::store {
+namespace {
+
+constexpr std::string_view entry_suffix = ".bin";
+constexpr std::string_view meta_suffix = ".meta";
+constexpr std::size_t digest_digits = 64;
+
+}  // namespace
+
+std::string entry_file_name(const Key& key) {
+  return key::file_name_part(key.name, 80) + "-" + key.digest.hex() + std::string(entry_suffix);
+}
+
+std::string meta_file_name(const std::string& entry_file) {
+  return entry_file.substr(0, entry_file.size() - entry_suffix.size()) + std::string(meta_suffix);
+}
+
+std::optional<std::string> entry_of_meta(const std::string& meta_file) {
+  if (!meta_file.ends_with(meta_suffix)) return std::nullopt;
+  std::string entry = meta_file.substr(0, meta_file.size() - meta_suffix.size()) + std::string(entry_suffix);
+  return key_of_file(entry) ? std::optional(std::move(entry)) : std::nullopt;
+}
+
+std::optional<Key> key_of_file(const std::string& file_name) {
+  const std::size_t tail = 1 + digest_digits + entry_suffix.size();
+  if (file_name.size() <= tail || !file_name.ends_with(entry_suffix)) return std::nullopt;
+  const std::size_t dash = file_name.size() - tail;
+  const auto digest = base::digest_from_hex(std::string_view(file_name).substr(dash + 1, digest_digits));
+  if (file_name[dash] != '-' || !digest) return std::nullopt;
+  return Key{*digest, file_name.substr(0, dash)};
+}
+
+Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& root) {
+  std::vector<DeviceFolder> folders;
+  std::error_code error;
+  if (root.empty() || !std::filesystem::exists(root, error)) return folders;
+  auto opened = base::Folder::open(root, false);
+  if (!opened) return std::move(opened).error();
+  auto names = opened->names();
+  if (!names) return std::move(names).error();
+  std::sort(names->begin(), names->end());
+  for (const std::string& name : *names) {
+    const auto status = opened->status(name);
+    // A device folder ends in the first 16 digits of its identity's digest.
+    const std::size_t dash = name.size() < 18 ? std::string::npos : name.size() - 17;
+    if (!status || !S_ISDIR(status->st_mode) || dash == std::string::npos || name[dash] != '-') continue;
+    if (name.find_first_not_of("0123456789abcdef", dash + 1) != std::string::npos) continue;
+    DeviceFolder folder{root / name, std::nullopt};
+    if (auto device = base::Folder::open(folder.path, false)) {
+      folder.identity = read_manifest_identity(*device);
+      if (folder.identity && folder.identity->folder() != name) folder.identity.reset();
+    }
+    folders.push_back(std::move(folder));
+  }
+  return folders;
+}
+
+Result<std::vector<StoredFile>> stored_files(const std::filesystem::path& path) {
+  auto folder = base::Folder::open(path, false);
+  if (!folder) return std::move(folder).error();
+  return stored_files(*folder);
+}
+
+Result<std::vector<StoredFile>> stored_files(const base::Folder& folder) {
+  auto names = folder.names();
+  if (!names) return std::move(names).error();
+  std::sort(names->begin(), names->end());
+  std::vector<StoredFile> files;
+  for (std::string& name : *names) {
+    auto key = key_of_file(name);
+    if (!key) continue;
+    const auto status = folder.status(name);
+    if (!status) continue;
+    files.push_back({std::move(name), std::move(*key), static_cast<std::uint64_t>(status->st_size),
+                     std::chrono::system_clock::from_time_t(status->st_mtime)});
+  }
+  return files;
+}
+
+Result<DecodedEntry> read_entry(const std::filesystem::path& path, const std::string& file_name) {
+  auto folder = base::Folder::open(path, false);
+  if (!folder) return std::move(folder).error();
+  auto file = folder->read(file_name, max_entry_bytes);
+  if (!file) return std::move(file).error();
+  if (!*file) return Error(ErrorCode::io, fmt::format("there is no {}", (path / file_name).string()));
+  auto decoded = decode_entry((*file)->bytes);
+  if (!decoded) return decoded;
+  const auto key = key_of_file(file_name);
+  if (!key || key->digest != decoded->key)
+    return Error(ErrorCode::damaged, "it holds another program than its name says");
+  if (!path.filename().string().ends_with("-" + decoded->identity.hex(16)))
+    return Error(ErrorCode::damaged, "it belongs to another device");
+  return decoded;
+}
+
+std::string meta_of(const DecodedEntry& decoded, std::uint64_t stored_bytes) {
+  const Entry& entry = decoded.entry;
+  auto meta = nlohmann::ordered_json::parse(entry.facts, nullptr, false);
+  if (!meta.is_object()) meta = nlohmann::ordered_json::object();
+  meta["key"] = decoded.key.hex();
+  meta["identity"] = decoded.identity.hex();
+  meta["format"] = entry.binary.format;
+  meta["binary_bytes"] = entry.binary.bytes.size();
+  meta["stored_bytes"] = stored_bytes;
+  meta["compile_ms"] = std::chrono::duration<double, std::milli>(entry.compile_time).count();
+  meta["created"] =
+      fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(entry.created)));
+  meta["gflops"] = entry.gflops;
+  return meta.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace kiln::store

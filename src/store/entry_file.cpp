@@ -1,0 +1,127 @@
+#include "store/entry_file.hpp"
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include <zstd.h>
+
+#include <fmt/format.h>
+
+#include "base/bytes.hpp"
+#include "base/sha256.hpp"
+
+// The layout is described in docs/format.md; a change of it is a change of `version`.
+namespace kiln::store {
+namespace {
+
+constexpr std::array<char, 8> magic = {'K', 'I', 'L', 'N', 'B', 'I', 'N', '\n'};
+constexpr std::uint32_t version = 1;
+constexpr std::size_t preamble_bytes = 8 + 4 + 4 + 32;
+constexpr std::size_t header_bytes = preamble_bytes + 32 + 32 + 4 + 4 + 8 + 8 + 8 + 8 + 8 + 8;
+constexpr std::uint32_t codec_plain = 0;
+constexpr std::uint32_t codec_zstd = 1;
+// Binaries are written once and read for ever, but the writer shares the machine with the compiler.
+constexpr int compression_level = 3;
+
+Error damaged(std::string why) { return Error(ErrorCode::damaged, std::move(why)); }
+
+/// A decompression context costs more to make than a small entry to unpack.
+struct FreeContext {
+  void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+};
+ZSTD_DCtx* decompression_context() {
+  static thread_local const std::unique_ptr<ZSTD_DCtx, FreeContext> context(ZSTD_createDCtx());
+  return context.get();
+}
+
+std::span<const std::byte> as_bytes(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_entry(const Digest& key, const Digest& identity, const Entry& entry) {
+  const std::vector<std::byte>& raw = entry.binary.bytes;
+  std::vector<std::byte> packed(ZSTD_compressBound(raw.size()));
+  const std::size_t size = ZSTD_compress(packed.data(), packed.size(), raw.data(), raw.size(), compression_level);
+  const bool smaller = ZSTD_isError(size) == 0 && size < raw.size();
+  if (smaller) packed.resize(size);
+  const std::vector<std::byte>& payload = smaller ? packed : raw;
+
+  base::ByteWriter covered;
+  covered.raw(key.bytes);
+  covered.raw(identity.bytes);
+  covered.number(entry.binary.format);
+  covered.number(smaller ? codec_zstd : codec_plain);
+  covered.number(static_cast<std::uint64_t>(raw.size()));
+  covered.number(static_cast<std::uint64_t>(entry.facts.size()));
+  covered.number(static_cast<std::uint64_t>(payload.size()));
+  covered.number(static_cast<std::int64_t>(entry.compile_time.count()));
+  covered.number(static_cast<std::int64_t>(
+      std::chrono::duration_cast<std::chrono::seconds>(entry.created.time_since_epoch()).count()));
+  covered.number(entry.gflops);
+  covered.raw(as_bytes(entry.facts));
+  covered.raw(payload);
+
+  base::ByteWriter file;
+  file.raw(std::as_bytes(std::span(magic)));
+  file.number(version);
+  file.number(static_cast<std::uint32_t>(header_bytes));
+  file.raw(base::sha256(covered.bytes()).bytes);
+  file.raw(covered.bytes());
+  return std::move(file).bytes();
+}
+
+Result<DecodedEntry> decode_entry(std::span<const std::byte> file) {
+  if (file.size() < header_bytes) return damaged(fmt::format("it has {} bytes, less than a header", file.size()));
+  if (std::memcmp(file.data(), magic.data(), magic.size()) != 0)
+    return damaged("it does not begin as an entry does");
+  base::ByteReader reader(file.subspan(magic.size()));
+  if (const auto found = reader.number<std::uint32_t>(); found != version)
+    return damaged(fmt::format("it has format version {}, not {}", found, version));
+  if (const auto found = reader.number<std::uint32_t>(); found != header_bytes)
+    return damaged(fmt::format("it claims a header of {} bytes", found));
+  const auto digest = reader.raw(32);
+  if (std::memcmp(base::sha256(file.subspan(preamble_bytes)).bytes.data(), digest.data(), 32) != 0)
+    return damaged("its checksum does not fit its contents");
+
+  // From here on the bytes are those that were written; what follows guards against a writer's mistakes.
+  DecodedEntry decoded;
+  std::memcpy(decoded.key.bytes.data(), reader.raw(32).data(), 32);
+  std::memcpy(decoded.identity.bytes.data(), reader.raw(32).data(), 32);
+  decoded.entry.binary.format = reader.number<std::uint32_t>();
+  const auto codec = reader.number<std::uint32_t>();
+  const auto raw_bytes = reader.number<std::uint64_t>();
+  const auto facts_bytes = reader.number<std::uint64_t>();
+  const auto payload_bytes = reader.number<std::uint64_t>();
+  decoded.entry.compile_time = std::chrono::nanoseconds(reader.number<std::int64_t>());
+  decoded.entry.created =
+      std::chrono::system_clock::time_point(std::chrono::seconds(reader.number<std::int64_t>()));
+  decoded.entry.gflops = reader.number<double>();
+
+  const std::uint64_t rest = file.size() - header_bytes;
+  if (facts_bytes > rest || payload_bytes != rest - facts_bytes)
+    return damaged(
+        fmt::format("it has {} bytes after its header and claims {} and {}", rest, facts_bytes, payload_bytes));
+  if (raw_bytes > max_entry_bytes) return damaged(fmt::format("it claims to unpack to {} bytes", raw_bytes));
+  const auto facts = reader.raw(facts_bytes);
+  decoded.entry.facts.assign(reinterpret_cast<const char*>(facts.data()), facts.size());
+  const auto payload = reader.raw(payload_bytes);
+
+  std::vector<std::byte>& raw = decoded.entry.binary.bytes;
+  if (codec == codec_plain && payload_bytes == raw_bytes) {
+    raw.assign(payload.begin(), payload.end());
+  } else if (codec == codec_zstd) {
+    raw.resize(raw_bytes);
+    const std::size_t size =
+        ZSTD_decompressDCtx(decompression_context(), raw.data(), raw.size(), payload.data(), payload.size());
+    if (ZSTD_isError(size) != 0 || size != raw_bytes) return damaged("it does not unpack to what it claims");
+  } else {
+    return damaged(fmt::format("it is packed in an unknown way ({})", codec));
+  }
+  return decoded;
+}
+
+}  // namespace kiln::store

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include <kiln/result.hpp>
+
+#include "base/file.hpp"
+
+namespace kiln::store {
+
+/// Replaces a JSON file whole.
+Result<void> write_json(const base::Folder& folder, const std::string& name, const nlohmann::ordered_json& json);
+
+/// The object in a JSON file; nothing where the file is missing, too large, or no JSON object.
+std::optional<nlohmann::json> read_json(const base::Folder& folder, const std::string& name);
+
+}  // namespace kiln::store

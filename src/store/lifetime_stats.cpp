@@ -1,0 +1,80 @@
+#include "store/lifetime_stats.hpp"
+
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.hpp"
+#include "base/file_lock.hpp"
+#include "store/json_file.hpp"
+
+namespace kiln::store {
+namespace {
+
+constexpr const char* stats_name = "cache_stats.json";
+constexpr const char* lock_name = ".lock";
+// Statistics are not worth holding up a process that wants to end.
+constexpr std::chrono::milliseconds lock_timeout{2000};
+
+struct Counter {
+  const char* name;
+  std::uint64_t Stats::*member;
+};
+constexpr Counter counters[] = {
+    {"requests", &Stats::requests},
+    {"memory_hits", &Stats::memory_hits},
+    {"disk_hits", &Stats::disk_hits},
+    {"shared_hits", &Stats::shared_hits},
+    {"joined", &Stats::joined},
+    {"compiles", &Stats::compiles},
+    {"failures", &Stats::failures},
+    {"absent", &Stats::absent},
+    {"evictions", &Stats::evictions},
+    {"bound_exceeded", &Stats::bound_exceeded},
+    {"pressure", &Stats::pressure},
+    {"saves", &Stats::saves},
+    {"save_failures", &Stats::save_failures},
+    {"replaced", &Stats::replaced},
+};
+
+std::uint64_t number(const nlohmann::json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+}
+
+LifetimeStats read(const base::Folder& folder) {
+  LifetimeStats stats;
+  const auto json = read_json(folder, stats_name);
+  if (!json) return stats;
+  stats.sessions = number(*json, "sessions");
+  for (const auto& [name, member] : counters) stats.totals.*member = number(*json, name);
+  stats.totals.compile_time = std::chrono::nanoseconds(number(*json, "compile_time_ns"));
+  stats.totals.compile_time_saved = std::chrono::nanoseconds(number(*json, "compile_time_saved_ns"));
+  return stats;
+}
+
+}  // namespace
+
+LifetimeStats read_lifetime(const std::filesystem::path& root) {
+  auto folder = base::Folder::open(root, false);
+  return folder ? read(*folder) : LifetimeStats{};
+}
+
+Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeStats& more) {
+  auto folder = base::Folder::open(root, true);
+  if (!folder) return std::move(folder).error();
+  auto lock_file = folder->open_lock_file(lock_name);
+  if (!lock_file) return std::move(lock_file).error();
+  const auto lock = base::FileLock::acquire(*lock_file, 0, lock_timeout);
+
+  const LifetimeStats before = read(*folder);
+  nlohmann::ordered_json json;
+  json["version"] = 1;
+  json["sessions"] = before.sessions + more.sessions;
+  for (const auto& [name, member] : counters) json[name] = before.totals.*member + more.totals.*member;
+  json["compile_time_ns"] = (before.totals.compile_time + more.totals.compile_time).count();
+  json["compile_time_saved_ns"] = (before.totals.compile_time_saved + more.totals.compile_time_saved).count();
+  return write_json(*folder, stats_name, json);
+}
+
+}  // namespace kiln::store

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include <kiln/result.hpp>
+#include <kiln/stats.hpp>
+
+namespace kiln::store {
+
+/// What all processes together have done with a cache directory.
+struct LifetimeStats {
+  /// Caches that were opened on it.
+  std::uint64_t sessions = 0;
+  /// The counters, added up; programs and bytes in memory are not among them.
+  Stats totals;
+};
+
+/// Reads cache_stats.json; a missing or damaged one counts as nothing done.
+LifetimeStats read_lifetime(const std::filesystem::path& root);
+
+/// Adds to cache_stats.json, under a lock against other processes that do the same.
+Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeStats& more);
+
+}  // namespace kiln::store
