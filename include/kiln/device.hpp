@@ -1,0 +1,93 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <kiln/backend.hpp>
+#include <kiln/log.hpp>
+#include <kiln/result.hpp>
+
+namespace kiln {
+
+/// Memory of a device. Keeps alive what it needs of its device; destroyed on any thread.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  virtual ~Buffer() = default;
+
+  virtual std::size_t size() const noexcept = 0;
+};
+
+/// One run of a program: how many work groups, on which memory. A value; the buffers are the caller's.
+struct Launch {
+  std::array<std::uint32_t, 3> groups = {1, 1, 1};
+  /// Bound in order: the i-th is storage buffer i.
+  std::vector<const Buffer*> buffers = {};
+  /// The program's parameters, laid out as it declares them (std140 in uniform buffer 0 for GLSL).
+  std::span<const std::byte> parameters = {};
+};
+
+/// A device as listings show it.
+struct DeviceInfo {
+  /// What open_device() takes for it, as in "opengl:0".
+  std::string name = {};
+  Identity identity = {};
+  /// Whether programs run on the CPU.
+  bool software = false;
+  /// Why the device cannot be used; empty where it can.
+  std::string problem = {};
+};
+
+/// A backend with memory, on which programs run. All functions may be called from any number of threads.
+class Device : public Backend {
+ public:
+  virtual const DeviceInfo& info() const noexcept = 0;
+
+  /// Memory for `bytes` bytes, of unspecified content.
+  virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) = 0;
+  /// Copies into a buffer; done when it returns.
+  virtual Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset = 0) = 0;
+  /// Copies out of a buffer; done when it returns.
+  virtual Result<void> read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset = 0) = 0;
+  /// Runs the program and waits for its end.
+  virtual Result<void> launch(Module& module, const Launch& launch) = 0;
+};
+
+/// A buffer that holds a copy of `values`.
+template <class T>
+requires std::is_trivially_copyable_v<T> Result<std::unique_ptr<Buffer>> upload(Device& device,
+                                                                                const std::vector<T>& values) {
+  auto buffer = device.allocate(values.size() * sizeof(T));
+  if (!buffer) return std::move(buffer).error();
+  if (auto written = device.write(**buffer, std::as_bytes(std::span(values))); !written)
+    return std::move(written).error();
+  return buffer;
+}
+
+/// The whole of a buffer, as values.
+template <class T>
+requires std::is_trivially_copyable_v<T> Result<std::vector<T>> download(Device& device, const Buffer& buffer) {
+  std::vector<T> values(buffer.size() / sizeof(T));
+  if (auto read = device.read(buffer, std::as_writable_bytes(std::span(values))); !read)
+    return std::move(read).error();
+  return values;
+}
+
+/// Opens a device: the best present for "" (a GPU before a CPU), the first of an API for "opengl", a particular
+/// one for "opengl:1". `KILN_DEVICE` stands in for "". The error says what was looked for and what is missing.
+Result<std::shared_ptr<Device>> open_device(std::string_view name = "", const Log& log = {});
+
+/// All devices of this machine, those that cannot be used with the reason.
+std::vector<DeviceInfo> list_devices(const Log& log = {});
+
+}  // namespace kiln

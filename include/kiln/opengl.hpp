@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <kiln/device.hpp>
+
+namespace kiln::opengl {
+
+class ShareGroup;
+
+/// A linked OpenGL program object, visible in every context of its device's share group.
+class Module final : public kiln::Module {
+ public:
+  Module(std::shared_ptr<ShareGroup> group, std::uint32_t id, std::size_t bytes) noexcept;
+  ~Module() override;
+
+  /// The program object's name, for glUseProgram.
+  std::uint32_t id() const noexcept { return id_; }
+  std::size_t bytes() const noexcept override { return bytes_; }
+
+ private:
+  std::shared_ptr<ShareGroup> group_;
+  std::uint32_t id_;
+  std::size_t bytes_;
+};
+
+/// Makes a context of the device current on this thread, for GL calls of one's own and so that calls of
+/// Kiln's in between need not switch; gives it back, and restores what was current before, on destruction.
+/// Owned by the thread that made it.
+class Current {
+ public:
+  Current(Current&& other) noexcept;
+  Current& operator=(Current&&) = delete;
+  ~Current();
+
+ private:
+  friend class ShareGroup;
+  struct Lease;
+  explicit Current(std::unique_ptr<Lease> lease) noexcept;
+  std::unique_ptr<Lease> lease_;
+};
+
+/// Lends this thread a context of `device`, which must be an OpenGL one.
+Result<Current> make_current(Device& device);
+
+/// A device on the caller's own OpenGL context, which is current on this thread and outlives it.
+///
+/// An EGL context is joined by contexts of Kiln's in its share group: every thread may use the device, and
+/// programs can be used in the caller's context. With a context of another kind (GLX), or with `share` false,
+/// the device works only on threads where the caller has made that context current; programs destroyed
+/// elsewhere are deleted at its next use.
+Result<std::shared_ptr<Device>> adopt_current(const Log& log = {}, bool share = true);
+
+}  // namespace kiln::opengl

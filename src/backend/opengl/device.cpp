@@ -1,0 +1,242 @@
+#include "backend/opengl/device.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/opengl/bindings.hpp"
+#include "backend/opengl/compiler.hpp"
+#include "backend/opengl/display.hpp"
+
+namespace kiln::opengl {
+namespace {
+
+class GlBuffer final : public Buffer {
+ public:
+  GlBuffer(std::shared_ptr<ShareGroup> group, GLuint id, std::size_t size) noexcept
+      : group_(std::move(group)), id_(id), size_(size) {}
+  ~GlBuffer() override { group_->delete_buffer(id_); }
+
+  std::size_t size() const noexcept override { return size_; }
+  GLuint id() const noexcept { return id_; }
+  const ShareGroup* group() const noexcept { return group_.get(); }
+
+ private:
+  std::shared_ptr<ShareGroup> group_;
+  GLuint id_;
+  std::size_t size_;
+};
+
+std::string text_of(GLenum name) {
+  const auto* text = reinterpret_cast<const char*>(glGetString(name));
+  return text != nullptr ? text : "";
+}
+
+Result<void> check_gl(std::string_view doing) {
+  Result<void> result;
+  for (GLenum error = glGetError(); error != GL_NO_ERROR; error = glGetError()) {
+    if (!result) continue;
+    if (error == GL_OUT_OF_MEMORY) {
+      result = Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory {}", doing));
+    } else {
+      result = Error(ErrorCode::device_failed, fmt::format("OpenGL error {:#x} {}", error, doing));
+    }
+  }
+  return result;
+}
+
+/// The buffer as one of this group's that has `bytes` bytes at `offset`.
+Result<GLuint> buffer_id(const ShareGroup& group, const Buffer& buffer, std::size_t bytes, std::size_t offset) {
+  const auto* own = dynamic_cast<const GlBuffer*>(&buffer);
+  if (own == nullptr || own->group() != &group)
+    return Error(ErrorCode::invalid_request, "the buffer belongs to another device");
+  if (offset > buffer.size() || bytes > buffer.size() - offset)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} bytes at {} do not fit in a buffer of {}", bytes, offset, buffer.size()));
+  return own->id();
+}
+
+Identity read_identity() {
+  Identity identity{
+      "opengl", text_of(GL_VENDOR), text_of(GL_RENDERER), text_of(GL_VERSION), text_of(GL_SHADING_LANGUAGE_VERSION),
+      {}};
+  GLint count = 0;
+  glGetIntegerv(GL_NUM_PROGRAM_BINARY_FORMATS, &count);
+  std::vector<GLint> formats(static_cast<std::size_t>(std::max(count, 0)));
+  if (!formats.empty()) glGetIntegerv(GL_PROGRAM_BINARY_FORMATS, formats.data());
+  identity.formats.assign(formats.begin(), formats.end());
+  return identity;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group, std::string name, bool software) {
+  auto current = group->acquire();
+  if (!current) return std::move(current).error();
+  if (!epoxy_is_desktop_gl() || epoxy_gl_version() < 43)
+    return Error(ErrorCode::unsupported, fmt::format("{} offers {}; compute shaders need OpenGL 4.3",
+                                                     text_of(GL_RENDERER), text_of(GL_VERSION)));
+  DeviceInfo info{std::move(name), read_identity(), software, {}};
+  // Adopted contexts do not come from a display whose kind is known.
+  if (info.identity.device.starts_with("llvmpipe") || info.identity.device.starts_with("softpipe"))
+    info.software = true;
+  if (info.identity.formats.empty())
+    group->log().warning(fmt::format("{} gives out no program binaries: programs are compiled at every start",
+                                     info.identity.device));
+  std::array<std::uint32_t, 3> max_groups{};
+  for (GLuint i = 0; i < 3; ++i) {
+    GLint max = 0;
+    glGetIntegeri_v(GL_MAX_COMPUTE_WORK_GROUP_COUNT, i, &max);
+    max_groups[i] = max < 0 ? std::numeric_limits<std::uint32_t>::max() : static_cast<std::uint32_t>(max);
+  }
+  return std::shared_ptr<Device>(std::make_shared<GlDevice>(std::move(group), std::move(info), max_groups));
+}
+
+Result<Compiled> GlDevice::compile(const Request& request) {
+  auto current = group_->acquire();
+  if (!current) return std::move(current).error();
+  return compile_program(group_, request);
+}
+
+Result<std::unique_ptr<kiln::Module>> GlDevice::load(const Binary& binary) {
+  const auto& formats = info_.identity.formats;
+  if (std::find(formats.begin(), formats.end(), binary.format) == formats.end())
+    return Error(ErrorCode::load_failed,
+                 fmt::format("the driver does not know the binary format {:#x}", binary.format));
+  if (binary.bytes.size() > static_cast<std::size_t>(std::numeric_limits<GLsizei>::max()))
+    return Error(ErrorCode::load_failed, fmt::format("the binary has {} bytes", binary.bytes.size()));
+  auto current = group_->acquire();
+  if (!current) return std::move(current).error();
+  return load_program(group_, binary);
+}
+
+Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
+  auto current = group_->acquire();
+  if (!current) return std::move(current).error();
+  const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
+  GLuint id = 0;
+  glGenBuffers(1, &id);
+  auto buffer = std::make_unique<GlBuffer>(group_, id, bytes);
+  binding.bind(id);
+  // Drivers refuse to bind a buffer of no size.
+  glBufferData(GL_COPY_WRITE_BUFFER, static_cast<GLsizeiptr>(std::max<std::size_t>(bytes, 4)), nullptr,
+               GL_DYNAMIC_COPY);
+  if (auto ok = check_gl(fmt::format("allocating {} bytes", bytes)); !ok) return std::move(ok).error();
+  glFinish();
+  return std::unique_ptr<Buffer>(std::move(buffer));
+}
+
+Result<void> GlDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
+  auto id = buffer_id(*group_, buffer, bytes.size(), offset);
+  if (!id) return std::move(id).error();
+  auto current = group_->acquire();
+  if (!current) return std::move(current).error();
+  const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
+  binding.bind(*id);
+  glBufferSubData(GL_COPY_WRITE_BUFFER, static_cast<GLintptr>(offset), static_cast<GLsizeiptr>(bytes.size()),
+                  bytes.data());
+  // Other contexts see what has been finished.
+  glFinish();
+  return check_gl(fmt::format("writing {} bytes", bytes.size()));
+}
+
+Result<void> GlDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
+  auto id = buffer_id(*group_, buffer, bytes.size(), offset);
+  if (!id) return std::move(id).error();
+  auto current = group_->acquire();
+  if (!current) return std::move(current).error();
+  const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
+  binding.bind(*id);
+  glGetBufferSubData(GL_COPY_WRITE_BUFFER, static_cast<GLintptr>(offset), static_cast<GLsizeiptr>(bytes.size()),
+                     bytes.data());
+  return check_gl(fmt::format("reading {} bytes", bytes.size()));
+}
+
+Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
+  const auto* program = dynamic_cast<const Module*>(&module);
+  if (program == nullptr) return Error(ErrorCode::invalid_request, "the program belongs to another backend");
+  for (std::size_t i = 0; i < 3; ++i)
+    if (launch.groups[i] > max_groups_[i])
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("{} work groups in dimension {}; the device has at most {}", launch.groups[i], i,
+                               max_groups_[i]));
+  std::vector<GLuint> ids;
+  for (const Buffer* buffer : launch.buffers) {
+    if (buffer == nullptr)
+      return Error(ErrorCode::invalid_request, fmt::format("buffer {} of the launch is missing", ids.size()));
+    auto id = buffer_id(*group_, *buffer, 0, 0);
+    if (!id) return std::move(id).error();
+    ids.push_back(*id);
+  }
+  auto current = group_->acquire();
+  if (!current) return std::move(current).error();
+
+  std::optional<LaunchBindings> callers;
+  if (group_->in_callers_context()) callers.emplace(static_cast<GLuint>(ids.size()));
+  for (GLuint i = 0; i < ids.size(); ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, ids[i]);
+  // Parameters have a buffer of their own for each launch: uniforms would live in the program all threads share.
+  GLuint parameters = 0;
+  if (!launch.parameters.empty()) {
+    glGenBuffers(1, &parameters);
+    glBindBufferBase(GL_UNIFORM_BUFFER, 0, parameters);
+    glBufferData(GL_UNIFORM_BUFFER, static_cast<GLsizeiptr>(launch.parameters.size()), launch.parameters.data(),
+                 GL_STREAM_DRAW);
+  }
+  glUseProgram(program->id());
+  glDispatchCompute(launch.groups[0], launch.groups[1], launch.groups[2]);
+  glMemoryBarrier(GL_ALL_BARRIER_BITS);
+  glFinish();
+  if (parameters != 0) glDeleteBuffers(1, &parameters);
+  if (!callers) {
+    // What stays bound in an idle context would live on after it was deleted.
+    glUseProgram(0);
+    for (GLuint i = 0; i < ids.size(); ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, 0);
+  }
+  return check_gl("launching a program");
+}
+
+std::vector<DeviceInfo> list_gl_devices(const Log& log) {
+  auto displays = list_displays();
+  if (!displays) return {{"opengl", {.api = "opengl"}, false, displays.error().message()}};
+  std::vector<DeviceInfo> infos;
+  for (const Display& display : *displays) {
+    const std::size_t number = infos.size();
+    auto device = open_gl_device(number, log);
+    infos.push_back(
+        device
+            ? (*device)->info()
+            : DeviceInfo{
+                  fmt::format("opengl:{}", number), {.api = "opengl"}, display.software, device.error().message()});
+  }
+  return infos;
+}
+
+Result<std::shared_ptr<Device>> open_gl_device(std::size_t number, const Log& log) {
+  auto displays = list_displays();
+  if (!displays) return std::move(displays).error();
+  const std::string name = fmt::format("opengl:{}", number);
+  if (number >= displays->size())
+    return Error(ErrorCode::no_device, fmt::format("there is no {}; OpenGL has {} device{} here, counted from 0",
+                                                   name, displays->size(), displays->size() == 1 ? "" : "s"));
+  const Display& display = (*displays)[number];
+  if (!display.problem.empty()) return Error(ErrorCode::no_device, fmt::format("{}: {}", name, display.problem));
+  auto group = ShareGroup::create(display.display, log);
+  if (!group) return Error(group.error().code(), fmt::format("{}: {}", name, group.error().message()));
+  return GlDevice::open(std::move(*group), name, display.software);
+}
+
+Result<Current> make_current(Device& device) {
+  auto* own = dynamic_cast<GlDevice*>(&device);
+  if (own == nullptr) return Error(ErrorCode::invalid_request, "the device is no OpenGL device");
+  return own->group().acquire();
+}
+
+Result<std::shared_ptr<Device>> adopt_current(const Log& log, bool share) {
+  auto group = ShareGroup::adopt(log, share);
+  if (!group) return std::move(group).error();
+  return GlDevice::open(std::move(*group), "opengl:adopted", false);
+}
+
+}  // namespace kiln::opengl

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <kiln/opengl.hpp>
+
+#include "backend/opengl/share_group.hpp"
+
+namespace kiln::opengl {
+
+/// A device on OpenGL compute shaders. Every call borrows a context of the group for its duration.
+class GlDevice final : public Device {
+ public:
+  /// Reads what the device is; `name` is what open_device() calls it.
+  static Result<std::shared_ptr<Device>> open(std::shared_ptr<ShareGroup> group, std::string name, bool software);
+
+  GlDevice(std::shared_ptr<ShareGroup> group, DeviceInfo info, std::array<std::uint32_t, 3> max_groups)
+      : group_(std::move(group)), info_(std::move(info)), max_groups_(max_groups) {}
+
+  const Identity& identity() const noexcept override { return info_.identity; }
+  const DeviceInfo& info() const noexcept override { return info_; }
+  bool usable_from_any_thread() const noexcept override { return group_->pooled(); }
+
+  Result<Compiled> compile(const Request& request) override;
+  Result<std::unique_ptr<kiln::Module>> load(const Binary& binary) override;
+  Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) override;
+  Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) override;
+  Result<void> read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) override;
+  Result<void> launch(kiln::Module& module, const Launch& launch) override;
+
+  ShareGroup& group() const noexcept { return *group_; }
+
+ private:
+  const std::shared_ptr<ShareGroup> group_;
+  const DeviceInfo info_;
+  const std::array<std::uint32_t, 3> max_groups_;
+};
+
+/// The OpenGL devices of this machine, and the one with a number.
+std::vector<DeviceInfo> list_gl_devices(const Log& log);
+Result<std::shared_ptr<Device>> open_gl_device(std::size_t number, const Log& log);
+
+}  // namespace kiln::opengl

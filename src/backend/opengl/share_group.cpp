@@ -1,0 +1,234 @@
+#include "backend/opengl/share_group.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/opengl/display.hpp"
+#include "base/dynamic_library.hpp"
+
+namespace kiln::opengl {
+namespace {
+
+/// The context current on this thread that a window system other than EGL made.
+void* current_foreign_context() {
+  for (const char* name : {"libGLX.so.0", "libGL.so.1"})
+    if (const auto library = base::DynamicLibrary::loaded(name))
+      if (auto* query = library.function<void*()>("glXGetCurrentContext")) return query();
+  return nullptr;
+}
+
+void GLAPIENTRY on_debug_message(GLenum source, GLenum type, GLuint id, GLenum severity, GLsizei length,
+                                 const GLchar* text, const void* user) {
+  LogLevel level = LogLevel::debug;
+  if (severity == GL_DEBUG_SEVERITY_MEDIUM) level = LogLevel::info;
+  if (severity == GL_DEBUG_SEVERITY_HIGH || type == GL_DEBUG_TYPE_ERROR) level = LogLevel::warning;
+  // What the shader compiler complains of reaches the caller as an Error.
+  if (source == GL_DEBUG_SOURCE_SHADER_COMPILER) level = LogLevel::debug;
+  const auto& log = *static_cast<const Log*>(user);
+  if (!log.enabled(level)) return;
+  const std::string_view message(
+      text, length < 0 ? std::char_traits<char>::length(text) : static_cast<std::size_t>(length));
+  log.write(level, fmt::format("OpenGL {}: {}", id, message));
+}
+
+}  // namespace
+
+/// A context on loan; puts things back as they were when it ends.
+struct Current::Lease {
+  std::shared_ptr<ShareGroup> group;
+  EGLContext context;
+  EGLenum api_before;
+  EGLDisplay display_before;
+  EGLSurface draw_before;
+  EGLSurface read_before;
+  EGLContext context_before;
+
+  ~Lease() {
+    if (context != EGL_NO_CONTEXT) {
+      if (context_before != EGL_NO_CONTEXT) {
+        eglMakeCurrent(display_before, draw_before, read_before, context_before);
+      } else {
+        eglMakeCurrent(group->display_, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT);
+      }
+      group->give_back(context);
+    }
+    eglBindAPI(api_before);
+  }
+};
+
+Current::Current(std::unique_ptr<Lease> lease) noexcept : lease_(std::move(lease)) {}
+Current::Current(Current&& other) noexcept = default;
+Current::~Current() = default;
+
+Result<std::shared_ptr<ShareGroup>> ShareGroup::create(EGLDisplay display, const Log& log) {
+  auto group = std::make_shared<ShareGroup>(Private{}, display, log);
+  auto context = group->make_context(EGL_NO_CONTEXT);
+  if (!context) return std::move(context).error();
+  group->root_ = *context;
+  group->give_back(*context);
+  return group;
+}
+
+Result<std::shared_ptr<ShareGroup>> ShareGroup::adopt(const Log& log, bool share) {
+  if (auto found = find_libraries(); !found) return std::move(found).error();
+  const EGLenum api_before = eglQueryAPI();
+  eglBindAPI(EGL_OPENGL_API);
+  void* context = eglGetCurrentContext();
+  eglBindAPI(api_before);
+  const bool is_egl = context != EGL_NO_CONTEXT;
+  if (!is_egl) context = current_foreign_context();
+  if (context == nullptr)
+    return Error(ErrorCode::no_device, "no OpenGL context is current on this thread; make yours current first");
+  const EGLDisplay display = share && is_egl ? eglGetCurrentDisplay() : EGL_NO_DISPLAY;
+  auto group = std::make_shared<ShareGroup>(Private{}, display, log);
+  group->adopted_ = context;
+  group->adopted_is_egl_ = is_egl;
+  if (group->pooled()) {
+    group->root_ = static_cast<EGLContext>(context);
+    // Contexts share only where their configurations agree.
+    EGLint id = 0;
+    EGLint count = 0;
+    if (eglQueryContext(display, context, EGL_CONFIG_ID, &id) == EGL_TRUE && id != 0) {
+      const EGLint attributes[] = {EGL_CONFIG_ID, id, EGL_NONE};
+      eglChooseConfig(display, attributes, &group->config_, 1, &count);
+    }
+    auto first = group->make_context(group->root_);
+    if (!first) return std::move(first).error();
+    group->give_back(*first);
+  }
+  return group;
+}
+
+ShareGroup::~ShareGroup() {
+  if (!pooled() && current() == adopted_) delete_doomed();
+  const base::MutexLock lock(pool_mutex_);
+  for (EGLContext context : members_) eglDestroyContext(display_, context);
+}
+
+Result<Current> ShareGroup::acquire() {
+  const EGLenum api_before = eglQueryAPI();
+  eglBindAPI(EGL_OPENGL_API);
+  void* present = current();
+  auto lease = std::make_unique<Current::Lease>(Current::Lease{shared_from_this(), EGL_NO_CONTEXT, api_before,
+                                                               EGL_NO_DISPLAY, EGL_NO_SURFACE, EGL_NO_SURFACE,
+                                                               EGL_NO_CONTEXT});
+  if (present == nullptr || !is_member(present)) {
+    if (!pooled())
+      return Error(ErrorCode::device_failed,
+                   "the adopted OpenGL context is not current on this thread, and cannot be shared with it");
+    lease->display_before = eglGetCurrentDisplay();
+    lease->draw_before = eglGetCurrentSurface(EGL_DRAW);
+    lease->read_before = eglGetCurrentSurface(EGL_READ);
+    lease->context_before = eglGetCurrentContext();
+    auto context = take_idle();
+    if (!context) return std::move(context).error();
+    if (eglMakeCurrent(display_, EGL_NO_SURFACE, EGL_NO_SURFACE, *context) != EGL_TRUE) {
+      const std::string reason = egl_error_name(eglGetError());
+      give_back(*context);
+      return Error(
+          ErrorCode::device_failed,
+          fmt::format("an OpenGL context cannot be made current on this thread ({}); is a context of another "
+                      "window system current on it?",
+                      reason));
+    }
+    lease->context = *context;
+    watch_debug_output();
+  }
+  delete_doomed();
+  return Current(std::move(lease));
+}
+
+void ShareGroup::delete_program(GLuint id) noexcept {
+  if (auto current = acquire()) {
+    glDeleteProgram(id);
+    return;
+  }
+  const base::MutexLock lock(pool_mutex_);
+  doomed_.programs.push_back(id);
+}
+
+void ShareGroup::delete_buffer(GLuint id) noexcept {
+  if (auto current = acquire()) {
+    glDeleteBuffers(1, &id);
+    return;
+  }
+  const base::MutexLock lock(pool_mutex_);
+  doomed_.buffers.push_back(id);
+}
+
+bool ShareGroup::in_callers_context() const noexcept { return adopted_ != nullptr && current() == adopted_; }
+
+void* ShareGroup::current() const noexcept {
+  return adopted_ == nullptr || adopted_is_egl_ ? eglGetCurrentContext() : current_foreign_context();
+}
+
+Result<EGLContext> ShareGroup::make_context(EGLContext share) {
+  eglBindAPI(EGL_OPENGL_API);
+  EGLConfig config = config_;
+  if (config == nullptr && !epoxy_has_egl_extension(display_, "EGL_KHR_no_config_context")) {
+    const EGLint wanted[] = {EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT, EGL_SURFACE_TYPE, 0, EGL_NONE};
+    EGLint count = 0;
+    if (eglChooseConfig(display_, wanted, &config, 1, &count) != EGL_TRUE || count == 0)
+      return Error(ErrorCode::unsupported, "the driver has no configuration for OpenGL");
+  }
+  const bool debug = log_.enabled(LogLevel::debug);
+  const EGLint attributes[] = {EGL_CONTEXT_MAJOR_VERSION,
+                               4,
+                               EGL_CONTEXT_MINOR_VERSION,
+                               3,
+                               EGL_CONTEXT_OPENGL_PROFILE_MASK,
+                               EGL_CONTEXT_OPENGL_CORE_PROFILE_BIT,
+                               EGL_CONTEXT_OPENGL_DEBUG,
+                               debug ? EGL_TRUE : EGL_FALSE,
+                               EGL_NONE};
+  EGLContext context = eglCreateContext(display_, config, share, attributes);
+  if (context == EGL_NO_CONTEXT)
+    return Error(ErrorCode::unsupported,
+                 fmt::format("the driver makes no OpenGL 4.3 context ({}); compute shaders need one",
+                             egl_error_name(eglGetError())));
+  const base::MutexLock lock(pool_mutex_);
+  members_.insert(context);
+  return context;
+}
+
+Result<EGLContext> ShareGroup::take_idle() {
+  {
+    const base::MutexLock lock(pool_mutex_);
+    if (!idle_.empty()) {
+      EGLContext context = idle_.back();
+      idle_.pop_back();
+      return context;
+    }
+  }
+  return make_context(root_);
+}
+
+void ShareGroup::give_back(EGLContext context) {
+  const base::MutexLock lock(pool_mutex_);
+  idle_.push_back(context);
+}
+
+bool ShareGroup::is_member(void* context) const {
+  if (context == adopted_) return true;
+  const base::MutexLock lock(pool_mutex_);
+  return members_.contains(static_cast<EGLContext>(context));
+}
+
+void ShareGroup::delete_doomed() {
+  Doomed doomed;
+  {
+    const base::MutexLock lock(pool_mutex_);
+    std::swap(doomed, doomed_);
+  }
+  for (const GLuint program : doomed.programs) glDeleteProgram(program);
+  if (!doomed.buffers.empty()) glDeleteBuffers(static_cast<GLsizei>(doomed.buffers.size()), doomed.buffers.data());
+}
+
+void ShareGroup::watch_debug_output() {
+  // The same for every loan: cheaper than to remember which contexts have it already.
+  glEnable(GL_DEBUG_OUTPUT);
+  glDebugMessageCallback(on_debug_message, &log_);
+}
+
+}  // namespace kiln::opengl
