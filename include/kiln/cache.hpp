@@ -1,0 +1,129 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <kiln/backend.hpp>
+#include <kiln/log.hpp>
+#include <kiln/program.hpp>
+#include <kiln/prune.hpp>
+#include <kiln/request.hpp>
+#include <kiln/result.hpp>
+#include <kiln/stats.hpp>
+#include <kiln/store.hpp>
+
+namespace kiln {
+
+/// How a cache behaves. The defaults suit most programs.
+struct CacheOptions {
+  /// Where binaries are kept. Empty: default_directory().
+  std::filesystem::path directory = {};
+  /// Whether there is a disk level at all.
+  bool disk = true;
+  /// Whether programs are saved as they are compiled; otherwise persist() saves them.
+  bool save = true;
+  /// Bounds on what is kept in memory. Programs in use are kept beyond them.
+  std::size_t max_programs = 1024;
+  std::size_t max_bytes = std::size_t{1} << 30;
+  /// The bound on the whole directory, all devices together; kept at flush() and on destruction.
+  std::uint64_t max_disk_bytes = std::uint64_t{4} << 30;
+  /// How long to wait for another process that is compiling the same program before compiling it too.
+  std::chrono::milliseconds lock_timeout = std::chrono::seconds(30);
+  /// Programs waiting to be saved; when that many wait, the thread that compiled the next one saves it.
+  std::size_t write_queue = 64;
+  /// Threads for get_async() and preload(); 0: one for each processor, at most 8. Started when first needed.
+  unsigned threads = 0;
+  /// The level between the disk and the compiler, such as a store shared between machines.
+  std::shared_ptr<Store> shared = {};
+  Log log = {};
+};
+
+/// Where a cache is kept by default: `$KILN_CACHE_DIR`, else `$XDG_CACHE_HOME/kiln`, else `~/.cache/kiln`;
+/// empty where none of these is set. Unset and empty variables are the same.
+std::filesystem::path default_directory();
+
+/// What preload() and warm() tell after each program: how many are done, of how many, and which one it was.
+struct Progress {
+  std::size_t done = 0;
+  std::size_t total = 0;
+  const std::string& name;
+  /// The error, where this one failed.
+  const Error* error = nullptr;
+};
+using ProgressCallback = std::function<void(const Progress&)>;
+
+/// What became of the programs of a preload().
+struct PreloadReport {
+  std::size_t ready = 0;
+  std::vector<Error> errors = {};
+};
+
+/// Programs compiled once and kept: in memory, on disk, and in a store shared between machines if there is one.
+///
+/// All functions may be called from any number of threads at once, and any number of caches, in this process
+/// or others, may use one directory. A key is compiled once however many ask for it. A hit in memory takes no
+/// lock. Destroying the cache waits for what is still to be saved; handles outlive it.
+class Cache {
+ public:
+  /// A cache for `backend`. Never fails: a directory that cannot be used is logged, and programs are then
+  /// kept in memory only.
+  explicit Cache(std::shared_ptr<Backend> backend, CacheOptions options = {});
+  ~Cache();
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
+
+  /// The program: from memory, else from disk, else from the shared store, else compiled and kept. An error is
+  /// given to everyone who waited for it, and is not kept: the next get() tries again.
+  Result<Program> get(const Request& request);
+  /// The same, on a thread of the cache's own where the program is not in memory.
+  std::future<Result<Program>> get_async(Request request);
+  /// The program if any level has it; never compiles.
+  Result<std::optional<Program>> find(const Request& request);
+  /// Adds a program that was compiled elsewhere, and saves its binary. If the key is there already, that one
+  /// is returned and `compiled` is dropped.
+  Result<Program> add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time = {});
+
+  /// Gets all of them in parallel, and keeps them in memory as far as the bounds allow. `progress` is called
+  /// from one thread at a time.
+  PreloadReport preload(std::span<const Request> requests, const ProgressCallback& progress = {});
+  /// Loads every program of this device's folder into memory, last used first, up to the bounds.
+  PreloadReport warm(const ProgressCallback& progress = {});
+
+  /// Drops the program from memory unless it is in use. Whether it was dropped.
+  bool evict(const Request& request);
+  /// Evicts unused programs, least recently used first, until at most `keep` are left. How many went.
+  std::size_t trim(std::size_t keep = 0);
+  /// Drops every unused program from memory and this device's programs from disk. How many entries went from
+  /// disk.
+  Result<std::size_t> clear();
+
+  /// Waits until everything compiled so far is on disk, as far as it can be; saves noted performance, keeps
+  /// the disk bound, merges statistics.
+  void flush();
+  /// Saves what was not saved yet, then flush(). The first thing that went wrong, if anything did.
+  Result<void> persist();
+  /// Removes stored programs of all devices by age and by size.
+  Result<PruneReport> prune(const PruneOptions& options);
+
+  Stats stats() const;
+  /// The programs in memory, least recently used first.
+  std::vector<ProgramInfo> programs() const;
+  /// This device's folder; empty where nothing is kept on disk.
+  std::filesystem::path folder() const;
+  Backend& backend() const noexcept;
+
+ private:
+  class Path;
+  std::unique_ptr<Path> path_;
+};
+
+}  // namespace kiln

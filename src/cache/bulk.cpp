@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "cache/path.hpp"
+
+namespace kiln {
+
+std::future<Result<Program>> Cache::Path::get_async(Request request) {
+  auto promise = std::make_shared<std::promise<Result<Program>>>();
+  auto future = promise->get_future();
+  if (Program program = table_.find(request.key().digest)) {
+    promise->set_value(std::move(program));
+    return future;
+  }
+  const auto answer = [this, promise, request = std::move(request)] {
+    auto found = get(request, true);
+    promise->set_value(found ? Result<Program>(std::move(**found)) : Result<Program>(std::move(found).error()));
+  };
+  if (backend_->usable_from_any_thread()) {
+    workers_.submit(answer);
+  } else {
+    answer();
+  }
+  return future;
+}
+
+PreloadReport Cache::Path::preload(std::span<const Request> requests, const ProgressCallback& progress) {
+  return for_each(
+      requests.size(), [&](std::size_t i) -> const std::string& { return requests[i].name(); },
+      [&](std::size_t i) -> std::optional<Error> {
+        if (table_.find(requests[i].key().digest)) return std::nullopt;
+        auto found = get(requests[i], true);
+        return found ? std::nullopt : std::optional(std::move(found).error());
+      },
+      progress);
+}
+
+PreloadReport Cache::Path::warm(const ProgressCallback& progress) {
+  if (!disk_) return {};
+  auto items = disk_->list();
+  if (!items) return {0, {std::move(items).error()}};
+  std::sort(items->begin(), items->end(),
+            [](const StoreItem& a, const StoreItem& b) { return a.last_use > b.last_use; });
+  if (items->size() > options_.max_programs) items->resize(options_.max_programs);
+  return for_each(
+      items->size(), [&](std::size_t i) -> const std::string& { return (*items)[i].key.name; },
+      [&](std::size_t i) -> std::optional<Error> {
+        const Key& key = (*items)[i].key;
+        auto [outcome, joined] = flights_.fly(
+            key.digest, [&] { return table_.find_locked(key.digest); },
+            [&]() -> Outcome { return from_disk(key, true); });
+        if (!outcome) return std::move(outcome).error();
+        if (*outcome) return std::nullopt;
+        return Error(ErrorCode::load_failed, key.name + " is on disk but cannot be loaded");
+      },
+      progress);
+}
+
+PreloadReport Cache::Path::for_each(std::size_t count, const std::function<const std::string&(std::size_t)>& name,
+                                    const std::function<std::optional<Error>(std::size_t)>& work,
+                                    const ProgressCallback& progress) {
+  struct {
+    base::Mutex mutex;
+    base::Condition all_done;
+    std::size_t done = 0;
+    PreloadReport report;
+  } shared;
+  const auto one = [&](std::size_t i) {
+    auto error = work(i);
+    const base::MutexLock lock(shared.mutex);
+    ++shared.done;
+    if (progress) progress({shared.done, count, name(i), error ? &*error : nullptr});
+    if (error) {
+      shared.report.errors.push_back(std::move(*error));
+    } else {
+      ++shared.report.ready;
+    }
+    if (shared.done == count) shared.all_done.notify_all();
+  };
+  const bool parallel = backend_->usable_from_any_thread();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (parallel) {
+      workers_.submit([&one, i] { one(i); });
+    } else {
+      one(i);
+    }
+  }
+  const base::MutexLock lock(shared.mutex);
+  while (shared.done < count) shared.all_done.wait(shared.mutex);
+  return std::move(shared.report);
+}
+
+}  // namespace kiln

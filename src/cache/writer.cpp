@@ -1,0 +1,59 @@
+#include "cache/writer.hpp"
+
+#include <utility>
+
+#include <pthread.h>
+
+namespace kiln::cache {
+
+Writer::~Writer() {
+  std::thread thread;
+  {
+    const base::MutexLock lock(mutex_);
+    stopping_ = true;
+    std::swap(thread, thread_);
+    changed_.notify_all();
+  }
+  if (thread.joinable()) thread.join();
+}
+
+void Writer::write(std::function<void()> job) {
+  {
+    const base::MutexLock lock(mutex_);
+    if (queue_.size() < bound_) {
+      queue_.push_back(std::move(job));
+      ++queued_;
+      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+      changed_.notify_all();
+      return;
+    }
+  }
+  job();
+}
+
+void Writer::flush() {
+  const base::MutexLock lock(mutex_);
+  const std::uint64_t target = queued_;
+  while (done_ < target) changed_.wait(mutex_);
+}
+
+void Writer::run() {
+  pthread_setname_np(pthread_self(), "kiln-writer");
+  for (;;) {
+    std::function<void()> job;
+    {
+      const base::MutexLock lock(mutex_);
+      while (queue_.empty() && !stopping_) changed_.wait(mutex_);
+      if (queue_.empty()) return;
+      job = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    job();
+    job = nullptr;
+    const base::MutexLock lock(mutex_);
+    ++done_;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace kiln::cache

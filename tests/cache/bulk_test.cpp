@@ -1,0 +1,107 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "fakes/cache_fixture.hpp"
+
+namespace kiln {
+namespace {
+
+using fakes::request;
+
+class CacheBulk : public fakes::CacheTest {
+ protected:
+  static std::vector<Request> requests(int count) {
+    std::vector<Request> requests;
+    for (int i = 0; i < count; ++i) requests.push_back(request(i));
+    return requests;
+  }
+};
+
+TEST_F(CacheBulk, PreloadGetsThemAllAndTellsOfEach) {
+  Cache cache(backend_, options());
+  std::vector<Request> wanted = requests(20);
+  wanted.push_back(Request({.name = "broken", .source = "does not compile"}));
+  std::set<std::string> names;
+  std::size_t calls = 0;
+  std::size_t failed = 0;
+  const PreloadReport report = cache.preload(wanted, [&](const Progress& progress) {
+    EXPECT_EQ(progress.done, ++calls);
+    EXPECT_EQ(progress.total, 21U);
+    names.insert(progress.name);
+    failed += progress.error != nullptr ? 1 : 0;
+  });
+  EXPECT_EQ(report.ready, 20U);
+  ASSERT_EQ(report.errors.size(), 1U);
+  EXPECT_EQ(report.errors[0].code(), ErrorCode::compile_failed);
+  EXPECT_EQ(names.size(), 21U);
+  EXPECT_EQ(failed, 1U);
+  EXPECT_EQ(cache.programs().size(), 20U);
+}
+
+TEST_F(CacheBulk, PreloadOfNothingReturns) {
+  Cache cache(backend_, options());
+  EXPECT_EQ(cache.preload({}).ready, 0U);
+  EXPECT_EQ(cache.warm().ready, 0U);
+}
+
+TEST_F(CacheBulk, WarmLoadsTheWholeFolderWithoutCompiling) {
+  { static_cast<void>(Cache(backend_, options()).preload(requests(15))); }
+  Cache cache(backend_, options());
+  EXPECT_EQ(cache.warm().ready, 15U);
+  EXPECT_EQ(backend_->compiles, 15);
+  for (int i = 0; i < 15; ++i)
+    EXPECT_EQ(text(cache.get(request(i)).value()), "source of program " + std::to_string(i));
+  EXPECT_EQ(cache.stats().memory_hits, 15U);
+}
+
+TEST_F(CacheBulk, WarmStopsAtTheBound) {
+  { static_cast<void>(Cache(backend_, options()).preload(requests(15))); }
+  CacheOptions options = this->options();
+  options.max_programs = 4;
+  Cache cache(backend_, options);
+  EXPECT_EQ(cache.warm().ready, 4U);
+  EXPECT_EQ(cache.stats().evictions, 0U);
+}
+
+TEST_F(CacheBulk, AsynchronousGetsAnswerWithTheSameProgram) {
+  Cache cache(backend_, options());
+  std::vector<std::future<Result<Program>>> futures;
+  for (int i = 0; i < 40; ++i) futures.push_back(cache.get_async(request(i % 10)));
+  for (std::size_t i = 0; i < futures.size(); ++i)
+    EXPECT_EQ(text(futures[i].get().value()), "source of program " + std::to_string(i % 10));
+  EXPECT_EQ(backend_->compiles, 10);
+}
+
+TEST_F(CacheBulk, AHitIsReadyAtOnce) {
+  Cache cache(backend_, options());
+  static_cast<void>(cache.get(request(0)).value());
+  auto future = cache.get_async(request(0));
+  EXPECT_EQ(future.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+}
+
+TEST_F(CacheBulk, DestroyingTheCacheFinishesWhatWasAskedAndSavesIt) {
+  std::vector<std::future<Result<Program>>> futures;
+  {
+    Cache cache(backend_, options());
+    for (int i = 0; i < 10; ++i) futures.push_back(cache.get_async(request(i)));
+  }
+  for (auto& future : futures) EXPECT_TRUE(future.get());
+  EXPECT_EQ(entries().size(), 10U);
+}
+
+TEST_F(CacheBulk, AQueueOfOneLosesNothing) {
+  CacheOptions options = this->options();
+  options.write_queue = 1;
+  Cache cache(backend_, options);
+  static_cast<void>(cache.preload(requests(50)));
+  cache.flush();
+  EXPECT_EQ(entries().size(), 50U);
+  options.write_queue = 0;
+  Cache unqueued(backend_, options);
+  static_cast<void>(unqueued.get(request(99)).value());
+  EXPECT_EQ(entries().size(), 51U);
+}
+
+}  // namespace
+}  // namespace kiln

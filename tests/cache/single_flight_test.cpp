@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <latch>
+#include <thread>
+
+#include "fakes/cache_fixture.hpp"
+
+namespace kiln {
+namespace {
+
+using fakes::request;
+
+class SingleFlight : public fakes::CacheTest {
+ protected:
+  /// Runs `work` on that many threads, all let go at once.
+  static void at_once(int threads, const std::function<void(int)>& work) {
+    std::barrier start(threads);
+    std::vector<std::thread> running;
+    for (int i = 0; i < threads; ++i)
+      running.emplace_back([&, i] {
+        start.arrive_and_wait();
+        work(i);
+      });
+    for (std::thread& thread : running) thread.join();
+  }
+};
+
+TEST_F(SingleFlight, SixtyFourThreadsOnOneKeyCompileOnce) {
+  Cache cache(backend_, options());
+  std::vector<Program> programs(64);
+  at_once(64, [&](int i) { programs[static_cast<std::size_t>(i)] = cache.get(request(1)).value(); });
+  EXPECT_EQ(backend_->compiles, 1);
+  for (const Program& program : programs) EXPECT_EQ(&program.module(), &programs[0].module());
+  const Stats stats = cache.stats();
+  EXPECT_EQ(stats.requests, 64U);
+  EXPECT_EQ(stats.compiles, 1U);
+  fakes::expect_counts_add_up(stats);
+}
+
+TEST_F(SingleFlight, EveryWaitingThreadGetsTheOneError) {
+  Cache cache(backend_, options());
+  constexpr int threads = 8;
+  std::latch all_asked(threads);
+  // The compiler comes back only when the others had their chance to ask; those who come later try again.
+  backend_->on_compile = [&](const Request&) { all_asked.wait(); };
+  const Request broken({.name = "broken", .source = "does not compile"});
+  std::atomic<int> errors{0};
+  at_once(threads, [&](int) {
+    all_asked.count_down();
+    const auto result = cache.get(broken);
+    if (!result && result.error().log() == "log of broken") ++errors;
+  });
+  EXPECT_EQ(errors, threads);
+  const Stats stats = cache.stats();
+  EXPECT_EQ(stats.failures, static_cast<std::uint64_t>(backend_->compiles));
+  EXPECT_EQ(stats.failures + stats.joined, static_cast<std::uint64_t>(threads));
+}
+
+TEST_F(SingleFlight, DifferentKeysCompileInParallel) {
+  Cache cache(backend_, options());
+  // Neither compile ends before the other has begun.
+  std::barrier both(2);
+  backend_->on_compile = [&](const Request&) { both.arrive_and_wait(); };
+  at_once(2, [&](int i) { EXPECT_TRUE(cache.get(request(i))); });
+  EXPECT_EQ(backend_->compiles, 2);
+}
+
+TEST_F(SingleFlight, HitsGoOnWhileAnotherProgramIsCompiled) {
+  Cache cache(backend_, options());
+  static_cast<void>(cache.get(request(0)).value());
+  std::latch compiling(1);
+  std::latch go_on(1);
+  backend_->on_compile = [&](const Request&) {
+    compiling.count_down();
+    go_on.wait();
+  };
+  std::thread slow([&] { EXPECT_TRUE(cache.get(request(1))); });
+  compiling.wait();
+  EXPECT_TRUE(cache.get(request(0)));
+  EXPECT_EQ(cache.trim(), 1U) << "nor does evicting wait for the compiler";
+  go_on.count_down();
+  slow.join();
+}
+
+TEST_F(SingleFlight, AnExceptionOutOfABackendIsAnErrorForEveryone) {
+  Cache cache(backend_, options());
+  backend_->on_compile = [](const Request&) { throw std::runtime_error("out of toner"); };
+  const auto result = cache.get(request(1));
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message().find("out of toner"), std::string::npos);
+  backend_->on_compile = nullptr;
+  EXPECT_TRUE(cache.get(request(1)));
+}
+
+TEST_F(SingleFlight, TwoCachesOnOneFolderCompileOnceBetweenThem) {
+  Cache one(backend_, options());
+  Cache two(backend_, options());
+  at_once(16, [&](int i) {
+    for (int key = 0; key < 20; ++key)
+      EXPECT_EQ(text((i % 2 == 0 ? one : two).get(request(key)).value()),
+                "source of program " + std::to_string(key));
+  });
+  EXPECT_EQ(backend_->compiles, 20);
+  EXPECT_EQ(one.stats().compiles + two.stats().compiles, 20U);
+}
+
+TEST_F(SingleFlight, ALockNotHadInTimeCostsASecondCompileAndNothingElse) {
+  CacheOptions options = this->options();
+  options.lock_timeout = std::chrono::milliseconds(1);
+  Cache one(backend_, options);
+  Cache two(backend_, options);
+  std::atomic<int> inside{0};
+  // The first one compiles for as long as the second takes to give up waiting.
+  backend_->on_compile = [&](const Request&) {
+    const int mine = ++inside;
+    inside.notify_all();
+    if (mine == 1) inside.wait(1);
+  };
+  at_once(2, [&](int i) { EXPECT_TRUE((i == 0 ? one : two).get(request(0))); });
+  EXPECT_EQ(backend_->compiles, 2);
+}
+
+}  // namespace
+}  // namespace kiln
