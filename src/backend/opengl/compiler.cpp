@@ -127,12 +127,13 @@ std::string compile_message(const Request& request, const std::string& log) {
     if (line.find("error") == std::string_view::npos) continue;
     const auto place = place_of(line);
     if (!place) return fmt::format("{} does not compile: {}", request.name(), line);
-    const std::string& file = place->file < request.files().size() ? request.files()[place->file] : request.name();
-    if (place->file == 0)
-      return fmt::format("{} does not compile, line {}: {}", request.name(), place->line,
-                         line.substr(place->length));
-    return fmt::format("{} does not compile, {} line {}: {}", request.name(), file, place->line,
-                       line.substr(place->length));
+    const std::string_view words = line.substr(place->length);
+    if (place->file > 0 && place->file < request.files().size())
+      return fmt::format("{} does not compile, {} line {}: {}", request.name(), request.files()[place->file],
+                         place->line, words);
+    // Mesa forgets the file in some of its messages and calls it 0.
+    const char* unsure = request.files().size() > 1 ? " (of it or of a file it includes)" : "";
+    return fmt::format("{} does not compile, line {}{}: {}", request.name(), place->line, unsure, words);
   }
   return fmt::format("{} does not compile", request.name());
 }

@@ -1,0 +1,126 @@
+#include <thread>
+
+#include <epoxy/egl.h>
+#include <epoxy/gl.h>
+
+#include "backend/gl_fixture.hpp"
+#include "backend/opengl/display.hpp"
+
+namespace kiln {
+namespace {
+
+using fakes::scale;
+
+/// A context of the caller's own, made without Kiln.
+class AdoptTest : public fakes::GlTest {
+ protected:
+  void SetUp() override {
+    GlTest::SetUp();
+    display_ = opengl::list_displays().value().front().display;
+    eglBindAPI(EGL_OPENGL_API);
+    const EGLint attributes[] = {EGL_CONTEXT_MAJOR_VERSION, 4, EGL_CONTEXT_MINOR_VERSION, 3, EGL_NONE};
+    context_ = eglCreateContext(display_, nullptr, EGL_NO_CONTEXT, attributes);
+    ASSERT_NE(context_, EGL_NO_CONTEXT);
+    make_mine_current();
+  }
+  void TearDown() override {
+    release();
+    eglDestroyContext(display_, context_);
+  }
+  void make_mine_current() { ASSERT_TRUE(eglMakeCurrent(display_, EGL_NO_SURFACE, EGL_NO_SURFACE, context_)); }
+  void release() { eglMakeCurrent(display_, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT); }
+
+  EGLDisplay display_ = EGL_NO_DISPLAY;
+  EGLContext context_ = EGL_NO_CONTEXT;
+};
+
+TEST_F(AdoptTest, WithoutAContextItSaysWhatToDo) {
+  release();
+  const auto result = opengl::adopt_current(book_.log());
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message().find("make yours current"), std::string::npos);
+}
+
+TEST_F(AdoptTest, ProgramsCanBeUsedInTheCallersContext) {
+  const auto device = opengl::adopt_current(book_.log()).value();
+  Cache cache(device, options());
+  const Program program = cache.get(scale(4)).value();
+  const GLuint id = program.as<opengl::Module>().id();
+  EXPECT_EQ(glIsProgram(id), GL_TRUE);
+  glUseProgram(id);
+  EXPECT_EQ(glGetError(), static_cast<GLenum>(GL_NO_ERROR));
+  EXPECT_EQ(eglGetCurrentContext(), context_);
+}
+
+TEST_F(AdoptTest, OtherThreadsJoinTheShareGroup) {
+  const auto device = opengl::adopt_current(book_.log()).value();
+  EXPECT_TRUE(device->usable_from_any_thread());
+  Cache cache(device, options());
+  Program program;
+  std::thread([&] {
+    program = cache.get(scale(4)).value();
+    EXPECT_TRUE(scales(*device, program.module(), 4, 1));
+  }).join();
+  EXPECT_EQ(glIsProgram(program.as<opengl::Module>().id()), GL_TRUE);
+  EXPECT_TRUE(scales(*device, program.module(), 4, 2));
+}
+
+TEST_F(AdoptTest, LaunchesLeaveTheCallersBindingsAsTheyWere) {
+  const auto device = opengl::adopt_current(book_.log()).value();
+  const Compiled mine = device->compile(scale(1)).value();
+  const Compiled compiled = device->compile(scale(4)).value();
+  const GLuint id = dynamic_cast<opengl::Module&>(*mine.module).id();
+  GLuint buffers[2];
+  glGenBuffers(2, buffers);
+  glBindBufferBase(GL_SHADER_STORAGE_BUFFER, 0, buffers[0]);
+  glBindBufferBase(GL_UNIFORM_BUFFER, 0, buffers[1]);
+  glUseProgram(id);
+  EXPECT_TRUE(scales(*device, *compiled.module, 4, 2));
+  GLint now = 0;
+  glGetIntegerv(GL_CURRENT_PROGRAM, &now);
+  EXPECT_EQ(static_cast<GLuint>(now), id);
+  glGetIntegeri_v(GL_SHADER_STORAGE_BUFFER_BINDING, 0, &now);
+  EXPECT_EQ(static_cast<GLuint>(now), buffers[0]);
+  glGetIntegeri_v(GL_UNIFORM_BUFFER_BINDING, 0, &now);
+  EXPECT_EQ(static_cast<GLuint>(now), buffers[1]);
+  glUseProgram(0);
+  glDeleteBuffers(2, buffers);
+}
+
+TEST_F(AdoptTest, AnUnsharedContextServesOnlyTheThreadsThatHaveIt) {
+  const auto device = opengl::adopt_current(book_.log(), false).value();
+  EXPECT_FALSE(device->usable_from_any_thread());
+  Cache cache(device, options());
+  Program program = cache.get(scale(4)).value();
+  EXPECT_TRUE(scales(*device, program.module(), 4, 0));
+  EXPECT_TRUE(cache.get_async(scale(5)).get()) << "done on this thread instead";
+  const GLuint id = program.as<opengl::Module>().id();
+  std::thread([&] {
+    const auto result = cache.get(scale(6));
+    ASSERT_FALSE(result);
+    EXPECT_NE(result.error().message().find("not current"), std::string::npos);
+    // Destroyed where the context is not: deleted when it is next used.
+    program = {};
+    cache.trim();
+  }).join();
+  EXPECT_EQ(glIsProgram(id), GL_TRUE);
+  EXPECT_TRUE(cache.get(scale(7)));
+  EXPECT_EQ(glIsProgram(id), GL_FALSE);
+}
+
+TEST_F(AdoptTest, AnotherContextThatWasCurrentIsSoAgainAfterEveryCall) {
+  const Compiled compiled = device_->compile(scale(4)).value();
+  EXPECT_TRUE(scales(*device_, *compiled.module, 4, 2));
+  EXPECT_EQ(eglGetCurrentContext(), context_);
+  {
+    const auto current = opengl::make_current(*device_).value();
+    EXPECT_NE(eglGetCurrentContext(), context_);
+    const EGLContext lent = eglGetCurrentContext();
+    EXPECT_TRUE(scales(*device_, *compiled.module, 4, 2));
+    EXPECT_EQ(eglGetCurrentContext(), lent);
+  }
+  EXPECT_EQ(eglGetCurrentContext(), context_);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,162 @@
+#include <thread>
+
+#include "backend/gl_fixture.hpp"
+#include "backend/opengl/compiler.hpp"
+
+namespace kiln {
+namespace {
+
+using fakes::scale;
+
+class OpenGlDevice : public fakes::GlTest {
+ protected:
+  Error compile_error(Request::Fields fields) {
+    auto result = device_->compile(Request(std::move(fields)));
+    EXPECT_FALSE(result);
+    return result ? Error(ErrorCode::io, "compiled") : std::move(result).error();
+  }
+};
+
+TEST_F(OpenGlDevice, KnowsWhatItIs) {
+  const Identity& identity = device_->identity();
+  EXPECT_EQ(identity.api, "opengl");
+  EXPECT_FALSE(identity.vendor.empty());
+  EXPECT_FALSE(identity.device.empty());
+  EXPECT_FALSE(identity.driver.empty());
+  EXPECT_FALSE(identity.formats.empty());
+  EXPECT_EQ(open_device("opengl").value()->identity(), identity);
+}
+
+TEST_F(OpenGlDevice, CompilesLaunchesAndReadsBack) {
+  const Compiled compiled = device_->compile(scale(3)).value();
+  EXPECT_TRUE(scales(*device_, *compiled.module, 3, 0.5F));
+}
+
+TEST_F(OpenGlDevice, ABinaryLoadsToTheSameProgram) {
+  const Compiled compiled = device_->compile(scale(3)).value();
+  ASSERT_TRUE(compiled.binary);
+  const auto loaded = device_->load(*compiled.binary).value();
+  EXPECT_TRUE(scales(*device_, *loaded, 3, 1));
+}
+
+TEST_F(OpenGlDevice, RefusesABinaryOfAnotherFormatOrNoBinaryAtAll) {
+  Binary binary = *device_->compile(scale(3)).value().binary;
+  Binary other = binary;
+  other.format += 1;
+  EXPECT_EQ(device_->load(other).error().code(), ErrorCode::load_failed);
+  binary.bytes.assign(binary.bytes.size(), std::byte{0});
+  EXPECT_EQ(device_->load(binary).error().code(), ErrorCode::load_failed);
+  binary.bytes.clear();
+  EXPECT_EQ(device_->load(binary).error().code(), ErrorCode::load_failed);
+}
+
+TEST_F(OpenGlDevice, CompileErrorsNameTheProgramAndTheLineAndCarryTheLog) {
+  const Error error = compile_error(
+      {.name = "conv", .source = "#version 430\nlayout(local_size_x = 1) in;\nvoid main() { nonsense; }\n"});
+  EXPECT_EQ(error.code(), ErrorCode::compile_failed);
+  EXPECT_NE(error.message().find("conv"), std::string::npos) << error.message();
+  EXPECT_NE(error.message().find("line 3"), std::string::npos) << error.message();
+  EXPECT_NE(error.log().find("nonsense"), std::string::npos) << error.log();
+  EXPECT_TRUE(book_.records().empty()) << "what the caller is told needs no log";
+}
+
+TEST_F(OpenGlDevice, DefinesDoNotShiftTheLinesOfErrors) {
+  const Error error =
+      compile_error({.name = "conv",
+                     .source = "#version 430\nlayout(local_size_x = 1) in;\nvoid main() { nonsense; }\n",
+                     .defines = {{"A", "1"}, {"B", "2"}}});
+  EXPECT_NE(error.message().find("line 3"), std::string::npos) << error.message();
+}
+
+TEST_F(OpenGlDevice, ErrorsInAnIncludedFileNameThatFile) {
+  const Error error = compile_error(
+      {.name = "conv",
+       .source = "#version 430\n#include \"tile.glsl\"\nlayout(local_size_x = 1) in;\nvoid main() {}\n",
+       .headers = {{"tile.glsl", "float a;\n\nfloat tile() { return vec4(1); }\n"}}});
+  EXPECT_NE(error.message().find("tile.glsl line 3"), std::string::npos) << error.message();
+  const Error after = compile_error(
+      {.name = "conv",
+       .source = "#version 430\n#include \"tile.glsl\"\nlayout(local_size_x = 1) in;\nvoid main() { nonsense; }\n",
+       .headers = {{"tile.glsl", "float a;\n\n"}}});
+  EXPECT_NE(after.message().find("line 4"), std::string::npos) << after.message();
+}
+
+TEST_F(OpenGlDevice, ReadsTheLogsOfBothKindsOfDriver) {
+  const Request request({.name = "conv", .source = "#include \"a.glsl\"\nx", .headers = {{"a.glsl", "y"}}});
+  EXPECT_EQ(opengl::compile_message(request, "0:12(5): error: `foo' undeclared\n"),
+            "conv does not compile, line 12 (of it or of a file it includes): error: `foo' undeclared");
+  EXPECT_EQ(opengl::compile_message(request, "1(7) : error C1503: undefined variable \"foo\"\n"),
+            "conv does not compile, a.glsl line 7: error C1503: undefined variable \"foo\"");
+  EXPECT_EQ(opengl::compile_message(request, "warning: odd\nerror: no main\n"),
+            "conv does not compile: error: no main");
+  EXPECT_EQ(opengl::compile_message(request, ""), "conv does not compile");
+}
+
+TEST_F(OpenGlDevice, AnEntryPointThatIsNotThereIsAClearError) {
+  const Error named = compile_error({.name = "conv", .source = scale(1).source(), .entry = "conv_main"});
+  EXPECT_NE(named.message().find("conv_main"), std::string::npos);
+  const Error none =
+      compile_error({.name = "conv", .source = "#version 430\nlayout(local_size_x = 1) in;\nvoid f() {}\n"});
+  EXPECT_EQ(none.code(), ErrorCode::compile_failed);
+}
+
+TEST_F(OpenGlDevice, LaunchesThatCannotBeAreErrors) {
+  const Compiled compiled = device_->compile(scale(1)).value();
+  const auto buffer = device_->allocate(256).value();
+  Module& module = *compiled.module;
+  const auto code = [&](const Launch& launch) { return device_->launch(module, launch).error().code(); };
+  EXPECT_EQ(code({.groups = {1U << 31, 1, 1}, .buffers = {buffer.get()}}), ErrorCode::invalid_request);
+  EXPECT_EQ(code({.buffers = {nullptr}}), ErrorCode::invalid_request);
+  const auto other = open_device("opengl").value();
+  const auto foreign = other->allocate(256).value();
+  EXPECT_EQ(code({.buffers = {foreign.get()}}), ErrorCode::invalid_request);
+  std::vector<std::byte> bytes(100);
+  EXPECT_FALSE(device_->write(*buffer, bytes, 200));
+  EXPECT_FALSE(device_->read(*buffer, bytes, 1U << 30));
+  EXPECT_TRUE(device_->read(*buffer, bytes, 156));
+}
+
+TEST_F(OpenGlDevice, AnAllocationThatCannotBeIsOutOfMemory) {
+  const auto result = device_->allocate(std::size_t{1} << 50);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), ErrorCode::out_of_memory) << result.error().message();
+  EXPECT_TRUE(device_->allocate(0));
+}
+
+TEST_F(OpenGlDevice, LaunchesFromSixteenThreadsAtOnceAreRight) {
+  const Compiled compiled = device_->compile(scale(2)).value();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 16; ++t)
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < 3; ++round)
+        if (!scales(*device_, *compiled.module, 2, static_cast<float>(t))) ++wrong;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(OpenGlDevice, AModuleOutlivesItsDevice) {
+  auto compiled = device_->compile(scale(2)).value();
+  device_.reset();
+  std::thread([module = std::move(compiled.module)]() mutable { module.reset(); }).join();
+}
+
+TEST(OpenDevice, SaysWhatIsWrongWithAName) {
+  for (const char* name : {"opengl:99", "opengl:x", "opengl:", "metal", "opengl:-1", ":"}) {
+    const auto result = open_device(name);
+    ASSERT_FALSE(result) << name;
+    EXPECT_EQ(result.error().code(), ErrorCode::no_device);
+    EXPECT_NE(result.error().message().find(name), std::string::npos) << result.error().message();
+  }
+}
+
+TEST(OpenDevice, ListsAtLeastTheDeviceItOpens) {
+  const auto devices = list_devices();
+  ASSERT_FALSE(devices.empty());
+  EXPECT_EQ(devices[0].name, "opengl:0");
+  EXPECT_TRUE(open_device(devices[0].name)) << devices[0].problem;
+}
+
+}  // namespace
+}  // namespace kiln
