@@ -13,10 +13,10 @@ namespace kiln {
 struct Digest {
   std::array<std::byte, 32> bytes{};
 
-  /// The first eight bytes as a number, uniformly distributed.
-  std::uint64_t head() const noexcept {
+  /// Eight of its bytes as a number, uniformly distributed; `index` counts them from 0 to 3.
+  std::uint64_t word(std::size_t index) const noexcept {
     std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data(), sizeof word);
+    std::memcpy(&word, bytes.data() + sizeof word * index, sizeof word);
     return word;
   }
 
@@ -24,11 +24,7 @@ struct Digest {
   std::string hex(std::size_t digits = 64) const;
 
   friend bool operator==(const Digest& a, const Digest& b) noexcept {
-    std::array<std::uint64_t, 4> x;
-    std::array<std::uint64_t, 4> y;
-    std::memcpy(x.data(), a.bytes.data(), 32);
-    std::memcpy(y.data(), b.bytes.data(), 32);
-    return ((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3])) == 0;
+    return a.word(0) == b.word(0) && a.word(1) == b.word(1) && a.word(2) == b.word(2) && a.word(3) == b.word(3);
   }
   friend auto operator<=>(const Digest& a, const Digest& b) noexcept = default;
 };

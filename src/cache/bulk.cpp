@@ -15,8 +15,7 @@ std::future<Result<Program>> Cache::Path::get_async(Request request) {
     return future;
   }
   const auto answer = [this, promise, request = std::move(request)] {
-    auto found = get(request, true);
-    promise->set_value(found ? Result<Program>(std::move(**found)) : Result<Program>(std::move(found).error()));
+    promise->set_value(get_or_compile(request));
   };
   if (backend_->usable_from_any_thread()) {
     workers_.submit(answer);

@@ -10,7 +10,11 @@ namespace kiln {
 Result<Program> Cache::get(const Request& request) {
   if (Program program = path_->find_in_memory(request.key().digest)) [[likely]]
     return program;
-  auto found = path_->get(request, true);
+  return path_->get_or_compile(request);
+}
+
+Result<Program> Cache::Path::get_or_compile(const Request& request) {
+  auto found = get(request, true);
   if (!found) return std::move(found).error();
   return std::move(**found);
 }

@@ -25,6 +25,7 @@ class Cache::Path {
   Program find_in_memory(const Digest& digest) noexcept { return table_.find(digest); }
 
   // get.cpp
+  [[gnu::cold, gnu::noinline]] Result<Program> get_or_compile(const Request& request);
   Result<std::optional<Program>> get(const Request& request, bool may_compile);
   Result<Program> add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time);
 

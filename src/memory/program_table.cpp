@@ -54,6 +54,11 @@ ProgramTable::~ProgramTable() {
   home_->drop_share();
 }
 
+Program ProgramTable::find_with_any_slot(const Digest& digest) noexcept {
+  const std::uint32_t slot = base::thread_slot();
+  return find_by(digest, slot, [&](Resident* resident) { return resident->take(digest, slot); });
+}
+
 Program ProgramTable::find_locked(const Digest& digest) {
   const base::MutexLock lock(mutex_);
   const Cell* cell = cell_of(digest);
@@ -171,7 +176,7 @@ ProgramTable::Totals ProgramTable::totals() {
 
 ProgramTable::Cell* ProgramTable::cell_of(const Digest& digest) {
   Index& index = *indexes_.back();
-  const std::uint64_t tag = digest.head() | 1;
+  const std::uint64_t tag = digest.word(0) | 1;
   for (std::size_t i = tag & index.mask;; i = (i + 1) & index.mask) {
     Cell& cell = index.cells[i];
     const std::uint64_t seen = cell.tag.load(std::memory_order_relaxed);
@@ -181,7 +186,7 @@ ProgramTable::Cell* ProgramTable::cell_of(const Digest& digest) {
 }
 
 void ProgramTable::place(Index& index, Resident* resident) {
-  const std::uint64_t tag = resident->key().digest.head() | 1;
+  const std::uint64_t tag = resident->key().digest.word(0) | 1;
   std::size_t i = tag & index.mask;
   while (index.cells[i].tag.load(std::memory_order_relaxed) != 0) i = (i + 1) & index.mask;
   index.cells[i].resident.store(resident, std::memory_order_release);

@@ -34,21 +34,10 @@ class ProgramTable {
   /// The program, or an empty handle. May miss a program while others are inserted and evicted: find_locked()
   /// decides.
   Program find(const Digest& digest) noexcept {
-    const Index* index = index_.load(std::memory_order_acquire);
-    const std::uint64_t tag = digest.head() | 1;
-    const std::uint32_t slot = base::thread_slot();
-    for (std::size_t i = tag & index->mask, probes = 0; probes <= index->mask;
-         i = (i + 1) & index->mask, ++probes) {
-      const Cell& cell = index->cells[i];
-      const std::uint64_t seen = cell.tag.load(std::memory_order_relaxed);
-      if (seen == 0) break;
-      if (seen != tag) continue;
-      Resident* resident = cell.resident.load(std::memory_order_acquire);
-      if (resident == nullptr || !resident->take(digest, slot)) continue;
-      resident->used(slot, tick(slot));
-      return resident->handle(slot);
-    }
-    return {};
+    const std::uint32_t slot = base::thread_slot_plus_one - 1;
+    if (slot >= base::ThreadSlot::exclusive_slots) [[unlikely]]
+      return find_with_any_slot(digest);
+    return find_by(digest, slot, [&](Resident* resident) { return resident->take_exclusively(digest, slot); });
   }
 
   /// The program, or an empty handle, for certain.
@@ -106,6 +95,26 @@ class ProgramTable {
     std::unique_ptr<Cell[]> cells;
   };
   class Home;
+
+  /// Looks for the digest in the index; `take` tells whether a resident with its tag is the one, and is now held.
+  template <class Take>
+  Program find_by(const Digest& digest, std::uint32_t slot, Take take) noexcept {
+    const Index* index = index_.load(std::memory_order_acquire);
+    const std::uint64_t tag = digest.word(0) | 1;
+    for (std::size_t i = tag & index->mask, probes = 0; probes <= index->mask; i = (i + 1) & index->mask, ++probes) {
+      const Cell& cell = index->cells[i];
+      const std::uint64_t seen = cell.tag.load(std::memory_order_relaxed);
+      if (seen == 0) break;
+      if (seen != tag) continue;
+      Resident* resident = cell.resident.load(std::memory_order_acquire);
+      if (resident == nullptr || !take(resident)) continue;
+      resident->used(slot, tick(slot));
+      return resident->handle(slot);
+    }
+    return {};
+  }
+  /// For threads that share a slot, or have none yet.
+  [[gnu::cold]] Program find_with_any_slot(const Digest& digest) noexcept;
 
   /// A time stamp later than all this thread has seen, and than any program that was inserted before.
   std::uint64_t tick(std::uint32_t slot) noexcept {

@@ -6,7 +6,9 @@
 
 namespace kiln::memory {
 
-bool Resident::take_shared(const Digest& digest, Stripe& stripe) noexcept {
+bool Resident::take(const Digest& digest, std::uint32_t slot) noexcept {
+  if (slot < base::ThreadSlot::exclusive_slots) return take_exclusively(digest, slot);
+  Stripe& stripe = stripes_[slot];
   stripe.taken.fetch_add(1, std::memory_order_seq_cst);
   if (!closing_.load(std::memory_order_seq_cst) && digest_ == digest) return true;
   stripe.taken.fetch_sub(1, std::memory_order_release);

@@ -50,10 +50,9 @@ class alignas(64) Resident {
  public:
   Resident(Residence& residence, bool asymmetric) : asymmetric_(asymmetric), residence_(residence) {}
 
-  /// Takes a reference for the thread in `slot` if this is the open home of `digest`.
-  bool take(const Digest& digest, std::uint32_t slot) noexcept {
+  /// Takes a reference for the thread that owns `slot` if this is the open home of `digest`.
+  bool take_exclusively(const Digest& digest, std::uint32_t slot) noexcept {
     Stripe& stripe = stripes_[slot];
-    if (slot >= base::ThreadSlot::exclusive_slots) return take_shared(digest, stripe);
     const std::uint64_t taken = stripe.taken.load(std::memory_order_relaxed);
     if (asymmetric_) {
       stripe.taken.store(taken + 1, std::memory_order_relaxed);
@@ -66,6 +65,9 @@ class alignas(64) Resident {
     stripe.taken.store(taken, std::memory_order_release);
     return false;
   }
+
+  /// The same for a thread in any slot.
+  bool take(const Digest& digest, std::uint32_t slot) noexcept;
 
   /// Notes a use by the thread in `slot`.
   void used(std::uint32_t slot, std::uint64_t stamp) noexcept {
@@ -151,7 +153,6 @@ class alignas(64) Resident {
     std::atomic<std::uint64_t> last_use{0};
   };
 
-  bool take_shared(const Digest& digest, Stripe& stripe) noexcept;
   std::uint64_t references_in(const Stripe& stripe) const noexcept;
   void drop_abandoned() noexcept;
 

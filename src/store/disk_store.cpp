@@ -137,7 +137,7 @@ std::optional<DiskStore::KeyLock> DiskStore::lock(const Key& key, std::chrono::m
     opened = std::move(*made);
   }
   if (!opened->lock_file) return std::nullopt;
-  auto lock = base::FileLock::acquire(opened->lock_file, key.digest.head(), timeout);
+  auto lock = base::FileLock::acquire(opened->lock_file, key.digest.word(0), timeout);
   if (!lock) return std::nullopt;
   return KeyLock(std::move(opened), std::move(*lock));
 }
