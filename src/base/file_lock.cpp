@@ -15,7 +15,8 @@ bool set_lock(int descriptor, std::uint64_t byte, short type) {
   struct flock request {};
   request.l_type = type;
   request.l_whence = SEEK_SET;
-  request.l_start = static_cast<off_t>(byte & 0x7ffffffffffffffeU);
+  // The last byte a file can have is one before the largest offset.
+  request.l_start = static_cast<off_t>(byte % 0x7fff'ffff'ffff'ffffU);
   request.l_len = 1;
   int result = 0;
   do {

@@ -24,8 +24,8 @@ struct alignas(64) ThreadSlot {
 /// The slots of the process, by number.
 extern ThreadSlot thread_slots[ThreadSlot::count];
 
-/// This thread's number, plus one; 0 until it has asked for it. Read on every hit, so at a fixed place of the thread
-/// also in a shared library.
+/// This thread's number, plus one; 0 until it has asked for it. Read on every hit, so at a fixed place of the
+/// thread also in a shared library.
 extern thread_local constinit std::uint32_t thread_slot_plus_one __attribute__((tls_model("initial-exec")));
 
 /// Gives this thread a number, to be given back when the thread ends.

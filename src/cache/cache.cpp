@@ -24,7 +24,9 @@ std::unique_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheO
     options.log.warning("programs are kept in memory only: none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
     return nullptr;
   }
-  auto opened = store::DiskStore::open(std::filesystem::absolute(root), backend.identity(), options.log);
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(root, error);
+  auto opened = store::DiskStore::open(error ? root : absolute, backend.identity(), options.log);
   if (opened) return std::move(*opened);
   options.log.warning(fmt::format("programs are kept in memory only: {}", opened.error().message()));
   return nullptr;

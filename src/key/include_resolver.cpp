@@ -1,5 +1,6 @@
 #include "key/include_resolver.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <optional>
 #include <set>
@@ -13,6 +14,9 @@
 
 namespace kiln::key {
 namespace {
+
+// Real sources are a few files deep; each level takes stack.
+constexpr std::size_t max_depth = 200;
 
 /// A file that was found: what it is called, what tells it from others, and its contents.
 struct Found {
@@ -39,10 +43,15 @@ std::optional<IncludeName> parse_name(std::string_view rest) {
   return IncludeName{std::string(rest.substr(begin + 1, end - begin - 1)), quoted, end + 1};
 }
 
+std::string_view first_word(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  return text.substr(0, text.find_first_of(" \t\r/"));
+}
+
 bool has_pragma_once(std::string_view text) {
   SourceScanner scanner(text);
   while (const auto directive = scanner.next())
-    if (directive->name == "pragma" && directive->rest.starts_with(" once")) return true;
+    if (directive->name == "pragma" && first_word(directive->rest) == "once") return true;
   return false;
 }
 
@@ -53,7 +62,7 @@ class Resolver {
   Result<ResolvedSource> run(const std::string& name, const std::string& source) {
     const Found root{name, "", source, std::nullopt};
     chain_.push_back(&root);
-    if (auto error = expand(root, add_file(root))) return std::move(*error);
+    if (auto error = expand(root, add_file(root), false)) return std::move(*error);
     return std::move(result_);
   }
 
@@ -66,7 +75,7 @@ class Resolver {
     return result_.files.size() - 1;
   }
 
-  std::optional<Error> expand(const Found& file, std::size_t number) {
+  std::optional<Error> expand(const Found& file, std::size_t number, bool conditional) {
     const std::string_view text = file.text;
     SourceScanner scanner(text);
     std::size_t copied = 0;
@@ -82,8 +91,9 @@ class Resolver {
       scanner.skip_to(end);
       result_.text += text.substr(copied, directive->begin - copied);
       copied = end;
-      if (auto error = include(file, directive->line, *wanted, conditions > 0)) return error;
-      // What is left of the line keeps its number.
+      if (auto error = include(file, directive->line, *wanted, conditional || conditions > 0)) return error;
+      // What is left of the line keeps its number; a last line that asks for another must not get this one.
+      if (result_.text.ends_with('\\')) result_.text += '\n';
       result_.text += fmt::format("\n#line {} {}\n", directive->line, number);
       if (auto error = check_size(file)) return error;
     }
@@ -93,7 +103,12 @@ class Resolver {
 
   std::optional<Error> include(const Found& from, std::size_t line, const IncludeName& wanted, bool conditional) {
     auto found = find(from, wanted);
-    if (!found) return std::move(found).error();
+    if (!found)
+      return Error(found.error().code(),
+                   fmt::format("{}:{} includes \"{}\": {}", from.name, line, wanted.name, found.error().message()));
+    if (chain_.size() > max_depth)
+      return Error(ErrorCode::invalid_request, fmt::format("{}:{} includes \"{}\" more than {} files deep",
+                                                           from.name, line, wanted.name, max_depth));
     if (!*found) {
       if (conditional) {
         result_.text += fmt::format("\n#error \"{}\" is in no header and no include folder\n", wanted.name);
@@ -110,7 +125,7 @@ class Resolver {
     const std::size_t number = add_file(file);
     result_.text += fmt::format("\n#line 1 {}\n", number);
     chain_.push_back(&file);
-    auto error = expand(file, number);
+    auto error = expand(file, number, conditional);
     chain_.pop_back();
     return error;
   }
@@ -140,14 +155,12 @@ class Resolver {
     if (!std::filesystem::is_regular_file(path, error)) return std::optional<Found>{};
     const auto size = std::filesystem::file_size(path, error);
     if (!error && size > max_bytes_)
-      return Error(
-          ErrorCode::invalid_request,
-          fmt::format("the included file {} has {} bytes; a source may have {}", path.string(), size, max_bytes_));
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("{} has {} bytes; a source may have {}", path.string(), size, max_bytes_));
     std::ifstream stream(path, std::ios::binary);
     std::string text(error ? 0 : static_cast<std::size_t>(size), '\0');
     stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-    if (error || !stream)
-      return Error(ErrorCode::io, fmt::format("the included file {} cannot be read", path.string()));
+    if (error || !stream) return Error(ErrorCode::io, fmt::format("{} cannot be read", path.string()));
     const auto canonical = std::filesystem::weakly_canonical(path, error);
     return std::optional(
         Found{path.string(), "file:" + (error ? path : canonical).string(), std::move(text), path.parent_path()});

@@ -34,11 +34,10 @@ std::optional<Error> check(const Request::Fields& fields) {
     return invalid(fmt::format("has a source of {} bytes; at most {} are taken", fields.source.size(),
                                Request::max_source_bytes));
   }
-  if (fields.source.find('\0') != std::string::npos) return invalid("has a NUL character in its source");
   if (fields.entry.empty()) return invalid("names no entry point");
   for (const auto& [name, value] : fields.defines) {
     if (!is_macro_name(name)) return invalid(fmt::format("defines \"{}\", which is no macro name", name));
-    if (value.find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos)
+    if (value.find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos || value.ends_with('\\'))
       return invalid(fmt::format("gives the define {} a value of several lines", name));
   }
   return std::nullopt;
@@ -78,7 +77,10 @@ Request::Request(Fields fields) {
   if (!state->error) {
     auto resolved = key::resolve_includes(fields.name, fields.source, {fields.headers, fields.include_folders},
                                           max_source_bytes);
-    if (resolved) {
+    if (resolved && resolved->text.find('\0') != std::string::npos) {
+      state->error = Error(ErrorCode::invalid_request,
+                           fmt::format("the request for \"{}\" has a NUL character in its source", fields.name));
+    } else if (resolved) {
       state->source = std::move(resolved->text);
       state->files = std::move(resolved->files);
       state->file_digests = std::move(resolved->digests);

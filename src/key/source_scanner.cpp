@@ -18,6 +18,9 @@ std::optional<SourceScanner::Directive> SourceScanner::next() {
       ++line_;
       ++position_;
       line_is_blank_ = true;
+    } else if (const std::size_t length = continuation()) {
+      ++line_;
+      position_ += length;
     } else if (starts("//")) {
       pass_line_comment();
     } else if (starts("/*")) {
@@ -48,14 +51,16 @@ std::optional<SourceScanner::Directive> SourceScanner::next() {
   return std::nullopt;
 }
 
+std::size_t SourceScanner::continuation() const {
+  if (starts("\\\n")) return 2;
+  return starts("\\\r\n") ? 3 : 0;
+}
+
 void SourceScanner::pass_line_comment() {
-  // A backslash at the line's end carries the comment on into the next line.
   while (position_ < text_.size() && text_[position_] != '\n') {
-    if (text_[position_] == '\\' && at(position_ + 1) == '\n') {
-      ++line_;
-      ++position_;
-    }
-    ++position_;
+    const std::size_t length = continuation();
+    if (length != 0) ++line_;
+    position_ += length != 0 ? length : 1;
   }
 }
 
@@ -69,11 +74,12 @@ void SourceScanner::pass_block_comment() {
 void SourceScanner::pass_literal(char quote) {
   ++position_;
   while (position_ < text_.size() && text_[position_] != quote && text_[position_] != '\n') {
-    if (text_[position_] == '\\') {
-      if (at(position_ + 1) == '\n') ++line_;
-      ++position_;
+    if (const std::size_t length = continuation()) {
+      ++line_;
+      position_ += length;
+    } else {
+      position_ += text_[position_] == '\\' ? 2 : 1;
     }
-    ++position_;
   }
   if (at(position_) == quote) ++position_;
   position_ = std::min(position_, text_.size());

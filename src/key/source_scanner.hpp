@@ -33,6 +33,8 @@ class SourceScanner {
  private:
   char at(std::size_t position) const { return position < text_.size() ? text_[position] : '\0'; }
   bool starts(std::string_view what) const { return text_.substr(position_).starts_with(what); }
+  /// The length of a line end that a backslash at the position takes back; 0 where there is none.
+  std::size_t continuation() const;
   void pass_line_comment();
   void pass_block_comment();
   void pass_literal(char quote);

@@ -101,7 +101,8 @@ class ProgramTable {
   Program find_by(const Digest& digest, std::uint32_t slot, Take take) noexcept {
     const Index* index = index_.load(std::memory_order_acquire);
     const std::uint64_t tag = digest.word(0) | 1;
-    for (std::size_t i = tag & index->mask, probes = 0; probes <= index->mask; i = (i + 1) & index->mask, ++probes) {
+    for (std::size_t i = tag & index->mask, probes = 0; probes <= index->mask;
+         i = (i + 1) & index->mask, ++probes) {
       const Cell& cell = index->cells[i];
       const std::uint64_t seen = cell.tag.load(std::memory_order_relaxed);
       if (seen == 0) break;

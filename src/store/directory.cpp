@@ -11,6 +11,7 @@
 #include "base/file.hpp"
 #include "base/sha256.hpp"
 #include "key/file_name.hpp"
+#include "store/json_file.hpp"
 #include "store/manifest.hpp"
 
 namespace kiln::store {
@@ -110,8 +111,7 @@ Result<DecodedEntry> read_entry(const std::filesystem::path& path, const std::st
 
 std::string meta_of(const DecodedEntry& decoded, std::uint64_t stored_bytes) {
   const Entry& entry = decoded.entry;
-  auto meta = nlohmann::ordered_json::parse(entry.facts, nullptr, false);
-  if (!meta.is_object()) meta = nlohmann::ordered_json::object();
+  auto meta = parse_json(entry.facts).value_or(nlohmann::ordered_json::object());
   meta["key"] = decoded.key.hex();
   meta["identity"] = decoded.identity.hex();
   meta["format"] = entry.binary.format;

@@ -44,16 +44,28 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& 
   return store;
 }
 
-std::shared_ptr<const DiskStore::Opened> DiskStore::opened() const {
-  const base::MutexLock lock(opened_mutex_);
-  return opened_;
+std::shared_ptr<const DiskStore::Opened> DiskStore::opened() {
+  std::shared_ptr<const Opened> opened;
+  {
+    const base::MutexLock lock(opened_mutex_);
+    opened = opened_;
+  }
+  if (opened != nullptr && opened->folder.exists()) return opened;
+  // Another process may have made it since, or made it again after it was removed.
+  auto found = reopen(false);
+  return found ? *found : nullptr;
+}
+
+Result<std::shared_ptr<const DiskStore::Opened>> DiskStore::opened_or_made() {
+  if (auto opened = this->opened()) return opened;
+  return reopen(true);
 }
 
 Result<std::shared_ptr<const DiskStore::Opened>> DiskStore::reopen(bool create) {
   const base::MutexLock lock(opened_mutex_);
-  const bool is_new = create && !std::filesystem::exists(path_ / manifest_name);
   auto folder = base::Folder::open(path_, create);
   if (!folder) return std::move(folder).error();
+  const bool is_new = create && !folder->status(manifest_name);
   base::FileHandle lock_file;
   // Without a lock file programs may be compiled twice; nothing worse.
   if (auto opened = folder->open_lock_file(lock_name)) lock_file = std::move(*opened);
@@ -84,18 +96,13 @@ Result<void> DiskStore::put(const Key& key, const Entry& entry) {
   if (bytes.size() > max_entry_bytes)
     return Error(ErrorCode::unsupported, fmt::format("the binary of {} is too large to be kept", key.name));
   const std::string name = entry_file_name(key);
-  auto opened = this->opened();
-  // The folder is made now, or made again where somebody has removed it.
-  if (opened == nullptr || !opened->folder.exists()) {
-    auto made = reopen(true);
-    if (!made) return std::move(made).error();
-    opened = std::move(*made);
-  }
-  if (auto written = opened->folder.replace(name, bytes); !written) return written;
+  auto opened = opened_or_made();
+  if (!opened) return std::move(opened).error();
+  if (auto written = (*opened)->folder.replace(name, bytes); !written) return written;
   const std::string meta = meta_of({key.digest, identity_digest_, entry}, bytes.size());
   // For people only: the entry counts without it.
   if (auto written =
-          opened->folder.replace(meta_file_name(name), std::as_bytes(std::span(meta.data(), meta.size())));
+          (*opened)->folder.replace(meta_file_name(name), std::as_bytes(std::span(meta.data(), meta.size())));
       !written)
     log_.debug(written.error().message());
   return {};
@@ -130,16 +137,11 @@ Result<std::vector<StoreItem>> DiskStore::list() {
 }
 
 std::optional<DiskStore::KeyLock> DiskStore::lock(const Key& key, std::chrono::milliseconds timeout) {
-  auto opened = this->opened();
-  if (opened == nullptr || !opened->folder.exists()) {
-    auto made = reopen(true);
-    if (!made) return std::nullopt;
-    opened = std::move(*made);
-  }
-  if (!opened->lock_file) return std::nullopt;
-  auto lock = base::FileLock::acquire(opened->lock_file, key.digest.word(0), timeout);
+  auto opened = opened_or_made();
+  if (!opened || !(*opened)->lock_file) return std::nullopt;
+  auto lock = base::FileLock::acquire((*opened)->lock_file, key.digest.word(0), timeout);
   if (!lock) return std::nullopt;
-  return KeyLock(std::move(opened), std::move(*lock));
+  return KeyLock(std::move(*opened), std::move(*lock));
 }
 
 Result<void> DiskStore::write_manifest() {

@@ -49,8 +49,9 @@ class DiskStore final : public Store {
   /// The folder as it was last opened, with its lock file.
   struct Opened;
 
-  /// Nothing where the folder was not there yet.
-  std::shared_ptr<const Opened> opened() const;
+  /// Nothing where the folder is not there.
+  std::shared_ptr<const Opened> opened();
+  Result<std::shared_ptr<const Opened>> opened_or_made();
   Result<std::shared_ptr<const Opened>> reopen(bool create);
 
   const Identity identity_;

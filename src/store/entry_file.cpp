@@ -114,6 +114,9 @@ Result<DecodedEntry> decode_entry(std::span<const std::byte> file) {
   if (codec == codec_plain && payload_bytes == raw_bytes) {
     raw.assign(payload.begin(), payload.end());
   } else if (codec == codec_zstd) {
+    // Its own word for its size comes first: nothing is allocated for a claim that cannot be true.
+    if (ZSTD_getFrameContentSize(payload.data(), payload.size()) != raw_bytes)
+      return damaged("it does not unpack to what it claims");
     raw.resize(raw_bytes);
     const std::size_t size =
         ZSTD_decompressDCtx(decompression_context(), raw.data(), raw.size(), payload.data(), payload.size());

@@ -37,7 +37,7 @@ constexpr Counter counters[] = {
     {"replaced", &Stats::replaced},
 };
 
-std::uint64_t number(const nlohmann::json& json, const char* name) {
+std::uint64_t number(const nlohmann::ordered_json& json, const char* name) {
   const auto found = json.find(name);
   return found != json.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
 }

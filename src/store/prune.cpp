@@ -74,21 +74,27 @@ Result<PruneReport> prune(const std::filesystem::path& directory, const PruneOpt
   std::sort(candidates.begin(), candidates.end(),
             [](const Candidate& a, const Candidate& b) { return a.file.last_use < b.file.last_use; });
 
+  std::optional<Error> first_error;
   const auto now = system_clock::now();
   for (const Candidate& candidate : candidates) {
-    const bool too_old = options.max_age && now - candidate.file.last_use > *options.max_age;
+    const auto age = std::chrono::duration_cast<std::chrono::seconds>(now - candidate.file.last_use);
+    const bool too_old = options.max_age && age > *options.max_age;
     const bool too_much = options.max_bytes && report.kept_bytes > *options.max_bytes;
     if (!too_old && !too_much) break;
     auto removed = candidate.folder->remove(candidate.file.name);
-    if (!removed) return std::move(removed).error();
-    if (auto meta = candidate.folder->remove(store::meta_file_name(candidate.file.name)); !meta)
-      return std::move(meta).error();
+    if (!removed) {
+      if (!first_error) first_error = std::move(removed).error();
+      continue;
+    }
+    // Without its entry it is left over, and goes with the next prune if not with this one.
+    static_cast<void>(candidate.folder->remove(store::meta_file_name(candidate.file.name)));
     // Where another process was first, it is gone all the same, but not by us.
     report.removed += *removed ? 1 : 0;
     report.removed_bytes += *removed ? candidate.bytes : 0;
     report.kept -= 1;
     report.kept_bytes -= candidate.bytes;
   }
+  if (first_error && report.removed == 0) return *first_error;
   return report;
 }
 

@@ -33,7 +33,7 @@ TEST_F(OpenGlCache, ABinaryThatIsNotTheDriversIsCompiledAnew) {
   Cache first(device_, options());
   first.trim();
   const Compiled other = device_->compile(scale(6)).value();
-  Binary nonsense = *other.binary;
+  Binary nonsense = other.binary.value();
   for (std::byte& byte : nonsense.bytes) byte ^= std::byte{0x5a};
   ASSERT_TRUE(first.clear());
   ASSERT_TRUE(first.add(scale(5), Compiled{device_->compile(scale(5)).value().module, nonsense}));

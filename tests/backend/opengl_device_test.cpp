@@ -40,7 +40,7 @@ TEST_F(OpenGlDevice, ABinaryLoadsToTheSameProgram) {
 }
 
 TEST_F(OpenGlDevice, RefusesABinaryOfAnotherFormatOrNoBinaryAtAll) {
-  Binary binary = *device_->compile(scale(3)).value().binary;
+  Binary binary = device_->compile(scale(3)).value().binary.value();
   Binary other = binary;
   other.format += 1;
   EXPECT_EQ(device_->load(other).error().code(), ErrorCode::load_failed);

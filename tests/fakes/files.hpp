@@ -26,6 +26,9 @@ inline std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// "word_7".
+inline std::string numbered(const std::string& word, int number) { return word + "_" + std::to_string(number); }
+
 /// Writes a file in place, making its folders.
 inline void write_file(const std::filesystem::path& path, std::string_view text) {
   std::filesystem::create_directories(path.parent_path());

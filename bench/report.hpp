@@ -1,0 +1,113 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+namespace kiln::bench {
+
+/// The middle of some numbers, the mean of the two where there are two; 0 of none.
+double median(std::vector<double> values);
+
+/// Shows one line a benchmark (the median of its repetitions) in the order they were registered, whatever the
+/// order they ran in, and keeps what was measured for those who compute with it.
+class Measured final : public benchmark::BenchmarkReporter {
+ public:
+  Measured();
+
+  bool ReportContext(const Context& context) override;
+  void ReportRuns(const std::vector<Run>& runs) override;
+  void Finalize() override;
+
+  bool empty() const noexcept { return samples_.empty(); }
+  /// Medians over the repetitions of a benchmark, in nanoseconds for one iteration; nothing where it did not
+  /// run. `benchmark` is the name it was registered under, with its thread count where it has one.
+  std::optional<double> cpu_ns(std::string_view benchmark) const;
+  std::optional<double> real_ns(std::string_view benchmark) const;
+  /// The median of a counter of the benchmark's own.
+  std::optional<double> counter(std::string_view benchmark, std::string_view name) const;
+
+ private:
+  struct Samples {
+    std::vector<double> cpu_ns = {};
+    std::vector<double> real_ns = {};
+    std::map<std::string, std::vector<double>, std::less<>> counters = {};
+  };
+
+  std::unique_ptr<benchmark::BenchmarkReporter> display_;
+  std::vector<Run> shown_;
+  std::map<std::string, Samples, std::less<>> samples_;
+};
+
+/// What is asked of a figure.
+struct Target {
+  enum class Kind { at_most, at_least, below } kind;
+  double limit;
+};
+constexpr Target at_most(double limit) { return {Target::Kind::at_most, limit}; }
+constexpr Target at_least(double limit) { return {Target::Kind::at_least, limit}; }
+constexpr Target below(double limit) { return {Target::Kind::below, limit}; }
+
+/// The figures a program ends with, and what was asked of them. A figure that could not be measured is shown as
+/// such and is not in the JSON object.
+class Figures {
+ public:
+  /// Begins a block of the table.
+  void section(std::string title);
+  /// `name` is its name in the JSON object, `text` what people read.
+  void add(std::string name, std::string text, std::optional<double> value, std::string unit,
+           std::optional<Target> target = {});
+
+  /// A table for people: each figure, its target, met or missed. Sections of which nothing was measured are left
+  /// out.
+  std::string table() const;
+  /// One JSON object, name to value.
+  std::string json() const;
+
+ private:
+  struct Line {
+    std::string section;
+    std::string name;
+    std::string text;
+    std::optional<double> value;
+    std::string unit;
+    std::optional<Target> target;
+  };
+
+  std::string section_;
+  std::vector<Line> lines_;
+};
+
+/// a / b where both are there.
+std::optional<double> ratio(std::optional<double> a, std::optional<double> b);
+/// a - b where both are there.
+std::optional<double> difference(std::optional<double> a, std::optional<double> b);
+
+/// The command line of a benchmark program: the benchmark library's flags, and `--kiln_json=FILE`, which writes
+/// the figures as a JSON object. Unless the flags say otherwise every benchmark is repeated, interleaved with the
+/// others, so that what else the machine does is spread over all of them.
+class CommandLine {
+ public:
+  /// `repetitions` and `min_time` are what flags can change. Ends the process where a flag is wrong.
+  CommandLine(int argc, char** argv, int repetitions, double min_time);
+
+  /// Runs what was registered, lets `conclude` compute the figures, prints and writes them. What main returns:
+  /// a missed target is no failure.
+  int run(const std::function<void(const Measured&, Figures&)>& conclude);
+
+ private:
+  std::string json_file_;
+  /// Whether standard output is for a program to read, so that the table goes elsewhere.
+  bool output_for_programs_ = false;
+};
+
+/// Runs what is all of main: an exception becomes a sentence and an exit status.
+int guarded(int (*run)(int, char**), int argc, char** argv) noexcept;
+
+}  // namespace kiln::bench

@@ -1,0 +1,87 @@
+# Completion of the kiln command for bash: eval "$(kiln completions bash)"
+
+_kiln_lines() {
+  COMPREPLY=()
+  local line
+  while IFS= read -r line; do COMPREPLY+=("$line"); done
+}
+
+_kiln() {
+  local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+  local commands="demo devices ls show stats why verify warm prune clear completions"
+  local common="--dir --json --color --verbose --help"
+  local command="" directory=() i
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    if [[ ${COMP_WORDS[i]} == --dir ]]; then
+      directory=(--dir "${COMP_WORDS[i + 1]}")
+      ((i++))
+    elif [[ ${COMP_WORDS[i]} == --device || ${COMP_WORDS[i]} == --color ]]; then
+      ((i++))
+    elif [[ -z $command && ${COMP_WORDS[i]} != -* ]]; then
+      command=${COMP_WORDS[i]}
+    fi
+  done
+
+  case $previous in
+    --dir | --include | -I)
+      compopt -o filenames
+      _kiln_lines < <(compgen -d -- "$word")
+      return
+      ;;
+    --color)
+      _kiln_lines < <(compgen -W "auto always never" -- "$word")
+      return
+      ;;
+    --sort)
+      _kiln_lines < <(compgen -W "name size age" -- "$word")
+      return
+      ;;
+    --device)
+      _kiln_lines < <(compgen -W "opengl" -- "$word")
+      return
+      ;;
+    --max-age)
+      _kiln_lines < <(compgen -W "7d 30d 90d 1y" -- "$word")
+      return
+      ;;
+    --max-size)
+      _kiln_lines < <(compgen -W "100MB 500MB 1GB" -- "$word")
+      return
+      ;;
+    --device-folder | --name | --define | -D | --option | --entry | --runs)
+      return
+      ;;
+  esac
+
+  local options=""
+  case $command in
+    "")
+      _kiln_lines < <(compgen -W "$commands $common --device --version" -- "$word")
+      return
+      ;;
+    demo) options="--device --runs" ;;
+    ls) options="--device-folder --sort" ;;
+    show)
+      if [[ $word != -* ]]; then
+        _kiln_lines < <(compgen -W "$(kiln "${directory[@]}" ls 2>/dev/null | awk 'NR > 1 { print $1 }')" -- "$word")
+        return
+      fi
+      ;;
+    why)
+      if [[ $word != -* ]]; then
+        compopt -o filenames
+        _kiln_lines < <(compgen -f -- "$word")
+        return
+      fi
+      options="--name --define --include --option --entry --device"
+      ;;
+    verify) options="--repair" ;;
+    warm) options="--device" ;;
+    prune) options="--max-age --max-size --dry-run" ;;
+    clear) options="--device --yes --all-devices" ;;
+    completions) options="bash zsh fish" ;;
+  esac
+  _kiln_lines < <(compgen -W "$options $common" -- "$word")
+}
+
+complete -F _kiln kiln

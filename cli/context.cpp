@@ -1,0 +1,74 @@
+#include "context.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include <kiln/cache.hpp>
+
+namespace kiln::cli {
+
+std::filesystem::path Context::directory() const {
+  auto directory = directory_option.empty() ? default_directory() : std::filesystem::path(directory_option);
+  if (directory.empty())
+    throw Failure(
+        Error(ErrorCode::io,
+              "there is no cache directory, since none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set; "
+              "name one with --dir"));
+  return directory;
+}
+
+std::shared_ptr<Device> Context::open_device() const { return kiln::open_device(device, log()).value(); }
+
+Log Context::log() const {
+  if (!verbose) return {};
+  return Log(LogLevel::debug, [](const LogRecord& record) {
+    fmt::print(stderr, "kiln: [{}] {}\n", record.thread, printable(record.message));
+  });
+}
+
+void Context::add_device_option(CLI::App& command) {
+  command.add_option("--device", device, "The device: opengl, or one of `kiln devices` such as opengl:0")
+      ->type_name("NAME");
+}
+
+void Context::add_common_options(CLI::App& command) {
+  const std::map<std::string, Color> colors = {
+      {"auto", Color::automatic}, {"always", Color::always}, {"never", Color::never}};
+  const auto set_color = [this, colors](const std::string& word) { color = colors.at(word); };
+  command.add_option("--dir", directory_option, "The cache directory, instead of the default one")
+      ->type_name("DIR")
+      ->group("Common options");
+  command.add_flag("--json", json, "Print one JSON value for programs instead of text for people")
+      ->group("Common options");
+  command.add_option_function<std::string>("--color", set_color, "Colours: auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}).description(""))
+      ->type_name("WHEN")
+      ->group("Common options");
+  command.add_flag("-v,--verbose", verbose, "Tell on standard error what is being done")->group("Common options");
+}
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+    throw Failure(Error(ErrorCode::io, fmt::format("cannot write the output: {}", std::strerror(errno))));
+}
+
+void print_json(const Json& value) { print(value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
+
+Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+void complain(std::string_view message) {
+  // What was printed so far comes first where both go to one terminal.
+  std::fflush(stdout);
+  fmt::print(stderr, "kiln: {}\n", message);
+}
+
+void remark(const Context& context, std::string_view message) {
+  if (context.json) return;
+  std::fflush(stdout);
+  fmt::print(stderr, "{}\n", message);
+}
+
+}  // namespace kiln::cli

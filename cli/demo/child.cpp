@@ -1,0 +1,164 @@
+#include "child.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <kiln/cache.hpp>
+#include <kiln/opengl.hpp>
+
+#include "kernel.hpp"
+#include "report.hpp"
+
+namespace kiln::cli::demo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+void send(int descriptor, const Json& message) {
+  const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string_view left = line;
+  while (!left.empty()) {
+    const ssize_t written = ::write(descriptor, left.data(), left.size());
+    // Nobody listens any more.
+    if (written <= 0) throw Failure(Error(ErrorCode::io, "the process that started this one is gone"));
+    left.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+/// Where the result differs from what was expected, as a sentence; empty where it does not.
+template <class T>
+std::string difference(const std::vector<T>& result, const std::vector<T>& expected, double tolerance) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto is = static_cast<double>(result[i]);
+    const auto should = static_cast<double>(expected[i]);
+    const double allowed = std::is_integral_v<T> ? 0.0 : tolerance * std::max(1.0, std::abs(should));
+    // Not a number is not within any distance.
+    if (!(std::abs(is - should) <= allowed))
+      return fmt::format("its result is wrong: element {} of {} is {}, the CPU computes {}", i, expected.size(),
+                         result[i], expected[i]);
+  }
+  return {};
+}
+
+/// Runs the program and compares what it computed; throws Failure where it cannot run.
+std::string run_and_check(Device& device, const Kernel& kernel, Module& module) {
+  std::vector<std::unique_ptr<Buffer>> buffers;
+  for (const Values& input : kernel.inputs)
+    buffers.push_back(std::visit([&](const auto& values) { return upload(device, values).value(); }, input));
+  return std::visit(
+      [&]<class T>(const std::vector<T>& expected) {
+        buffers.push_back(upload(device, std::vector<T>(expected.size())).value());
+        Launch launch{.groups = kernel.groups, .parameters = kernel.parameters};
+        for (const auto& buffer : buffers) launch.buffers.push_back(buffer.get());
+        device.launch(module, launch).value();
+        return difference(download<T>(device, *buffers.back()).value(), expected, kernel.tolerance);
+      },
+      kernel.expected);
+}
+
+/// What is wrong with a program or its result, as a sentence; empty where all is right.
+std::string check(Device& device, const Kernel& kernel, const Result<Program>& program) {
+  try {
+    return run_and_check(device, kernel, program.value().module());
+  } catch (const Failure& failure) {
+    return failure.what();
+  }
+}
+
+/// A program, or what was wrong with it, and what getting it took.
+struct Got {
+  Result<Program> program;
+  Clock::duration time;
+};
+
+Got timed_get(Cache& cache, const Request& request) {
+  const auto start = Clock::now();
+  Result<Program> program = cache.get(request);
+  const auto end = Clock::now();
+  return {std::move(program), end - start};
+}
+
+ProgramReport report_of(const Request& request, const Got& got) {
+  ProgramReport report{.name = request.name(), .get_ms = Milliseconds(got.time).count()};
+  if (got.program)
+    report.origin = to_string(got.program->origin());
+  else
+    report.problem = got.program.error().describe();
+  return report;
+}
+
+/// Warnings for the process that draws: written to the terminal they would run across its table.
+class Warnings {
+ public:
+  Log log() {
+    return Log(LogLevel::warning, [this](const LogRecord& record) {
+      const std::lock_guard lock(mutex_);
+      texts_.push_back(record.message);
+    });
+  }
+  std::vector<std::string> texts() const {
+    const std::lock_guard lock(mutex_);
+    return texts_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> texts_;
+};
+
+void run_all(const Context& context, int descriptor) {
+  // Who asks for a log gets it as it is written.
+  Warnings warnings;
+  const bool logging = context.verbose || std::getenv("KILN_LOG") != nullptr;
+  const Log log = logging ? context.log() : warnings.log();
+  const std::shared_ptr<Device> device = open_device(context.device, log).value();
+  const std::vector<Kernel> all = kernels();
+  Cache cache(device, {.directory = context.directory(), .log = log});
+
+  const Identity& identity = device->identity();
+  ProcessReport report{.device = identity.device, .driver = identity.driver, .binaries = !identity.formats.empty()};
+  for (const Kernel& kernel : all) report.names.push_back(kernel.request.name());
+  send(descriptor, hello_message(report));
+
+  // A program that draws or computes has a context current too, so switching to one is not part of a get.
+  std::optional<opengl::Current> current;
+  if (device->info().name.starts_with("opengl")) current.emplace(opengl::make_current(*device).value());
+  std::vector<Got> programs;
+  for (const Kernel& kernel : all) {
+    programs.push_back(timed_get(cache, kernel.request));
+    send(descriptor, program_message(report_of(kernel.request, programs.back())));
+  }
+  // All are got before the first one runs, as by an application that starts: a driver that translates a program at
+  // its first launch would else leave no processor cache as it was, and so slow down the next get.
+  for (std::size_t i = 0; i < all.size(); ++i)
+    send(descriptor, check_message(check(*device, all[i], programs[i].program)));
+
+  cache.flush();
+  const Stats stats = cache.stats();
+  report.compiles = stats.compiles;
+  report.saved_ms = Milliseconds(stats.compile_time_saved).count();
+  report.warnings = warnings.texts();
+  send(descriptor, goodbye_message(report));
+}
+
+}  // namespace
+
+int run_child(const Context& context, int descriptor) {
+  try {
+    run_all(context, descriptor);
+    return exit_status::ok;
+  } catch (const Failure& failure) {
+    send(descriptor, failure_message(failure.what()));
+    return exit_status::failed;
+  }
+}
+
+}  // namespace kiln::cli::demo

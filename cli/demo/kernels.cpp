@@ -1,0 +1,37 @@
+#include "kernel.hpp"
+
+#include <iterator>
+
+namespace kiln::cli::demo {
+
+std::vector<Kernel> kernels() {
+  std::vector<Kernel> all;
+  for (auto* family : {conv_kernels, gemm_kernels, rows_kernels, scan_kernels, sort_kernels, image_kernels,
+                       solve_kernels, fft_kernels, simulation_kernels, hash_kernels}) {
+    std::vector<Kernel> some = family();
+    std::move(some.begin(), some.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+std::vector<std::uint32_t> noise_bits(std::size_t count, std::uint32_t seed) {
+  // The finaliser of SplitMix, on a counter.
+  std::vector<std::uint32_t> bits(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t z = (std::uint64_t{seed} << 32 | i) * 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    bits[i] = static_cast<std::uint32_t>(z >> 32);
+  }
+  return bits;
+}
+
+std::vector<float> noise(std::size_t count, std::uint32_t seed, float low, float high) {
+  std::vector<float> values;
+  values.reserve(count);
+  for (const std::uint32_t bits : noise_bits(count, seed))
+    values.push_back(low + (high - low) * static_cast<float>(bits >> 8) / static_cast<float>(1U << 24));
+  return values;
+}
+
+}  // namespace kiln::cli::demo

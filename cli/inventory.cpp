@@ -1,0 +1,108 @@
+#include "inventory.hpp"
+
+#include <numeric>
+
+#include "parallel.hpp"
+
+namespace kiln::cli {
+namespace {
+
+/// The entry's facts; nothing where its file is gone.
+std::optional<StoredProgram> read_program(const std::filesystem::path& folder, StoredProgram program) {
+  auto decoded = store::read_entry(folder, program.file.name);
+  if (!decoded) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(std::filesystem::symlink_status(folder / program.file.name, ignored)))
+      return std::nullopt;
+    program.damage = decoded.error().message();
+    return program;
+  }
+  const Entry& entry = decoded->entry;
+  program.format = entry.binary.format;
+  program.binary_bytes = entry.binary.bytes.size();
+  program.compile_time = entry.compile_time;
+  program.created = entry.created;
+  program.gflops = entry.gflops;
+  auto facts = Json::parse(entry.facts, nullptr, false);
+  if (facts.is_object()) program.facts = std::move(facts);
+  return program;
+}
+
+}  // namespace
+
+std::string StoredProgram::name() const {
+  const auto known = facts.find("name");
+  return known != facts.end() && known->is_string() ? known->get<std::string>() : file.key.name;
+}
+
+std::string Inventory::folder_name(const StoredProgram& program) const {
+  return folders[program.folder].path.filename().string();
+}
+
+Inventory take_inventory(const std::filesystem::path& root, const InventoryFilter& filter) {
+  Inventory inventory;
+  std::vector<StoredProgram> listed;
+  for (auto& [folder, files, problem] : list_folders(root)) {
+    if (filter.folder && !filter.folder(folder)) continue;
+    if (!problem.empty()) inventory.problems.push_back(std::move(problem));
+    for (auto& file : files) {
+      if (filter.file && !filter.file(file)) continue;
+      StoredProgram program;
+      program.folder = inventory.folders.size();
+      program.file = std::move(file);
+      listed.push_back(std::move(program));
+    }
+    inventory.folders.push_back(std::move(folder));
+  }
+  std::vector<std::optional<StoredProgram>> read(listed.size());
+  for_each_parallel(listed.size(), [&](std::size_t i) {
+    const auto& folder = inventory.folders[listed[i].folder].path;
+    read[i] = read_program(folder, std::move(listed[i]));
+  });
+  for (auto& program : read)
+    if (program) inventory.programs.push_back(std::move(*program));
+  return inventory;
+}
+
+std::uint64_t FolderListing::bytes() const {
+  return std::accumulate(files.begin(), files.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const store::StoredFile& file) { return sum + file.bytes; });
+}
+
+std::vector<FolderListing> list_folders(const std::filesystem::path& root) {
+  std::vector<FolderListing> listings;
+  auto folders = store::device_folders(root).value();
+  for (auto& folder : folders) {
+    FolderListing listing{std::move(folder), {}};
+    auto files = store::stored_files(listing.folder.path);
+    if (files) {
+      listing.files = std::move(*files);
+    } else if (std::filesystem::exists(listing.folder.path)) {
+      listing.problem = files.error().message();
+    }
+    listings.push_back(std::move(listing));
+  }
+  return listings;
+}
+
+void report_problems(Context& context, const std::vector<std::string>& problems) {
+  for (const auto& problem : problems) complain(problem);
+  if (!problems.empty()) context.status = exit_status::failed;
+}
+
+std::string device_of(const store::DeviceFolder& folder) {
+  return folder.identity && !folder.identity->device.empty() ? folder.identity->device
+                                                             : folder.path.filename().string();
+}
+
+Json identity_json(const Identity& identity) {
+  return {{"api", identity.api},       {"vendor", identity.vendor},     {"device", identity.device},
+          {"driver", identity.driver}, {"compiler", identity.compiler}, {"formats", identity.formats}};
+}
+
+std::string text_of(const Json& object, const std::string& field) {
+  const auto found = object.find(field);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+}  // namespace kiln::cli

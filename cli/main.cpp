@@ -1,0 +1,86 @@
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "demo.hpp"
+
+namespace kiln::cli {
+namespace {
+
+void add_subcommands(CLI::App& app, Context& context) {
+  add_demo(app, context);
+  add_devices(app, context);
+  add_ls(app, context);
+  add_show(app, context);
+  add_stats(app, context);
+  add_why(app, context);
+  add_verify(app, context);
+  add_warm(app, context);
+  add_prune(app, context);
+  add_clear(app, context);
+  add_completions(app, context);
+  // Accepted before the subcommand and after it, and listed by the help of each.
+  for (auto* command : app.get_subcommands([](CLI::App*) { return true; }))
+    if (command->get_option_no_throw("--json") == nullptr) context.add_common_options(*command);
+}
+
+/// The subcommand the user was at, for the advice where to read on.
+std::string advice(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return fmt::format("see `kiln {}--help`", chosen.empty() ? "" : chosen.front()->get_name() + " ");
+}
+
+int usage_error(const CLI::App& app, std::string_view message) {
+  complain(fmt::format("{}; {}", message, advice(app)));
+  return exit_status::usage;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Kiln keeps compiled GPU programs: compiled once, and run for ever.", "kiln");
+  Context context;
+  app.set_version_flag("--version", "kiln " KILN_VERSION, "Print the version and exit");
+  app.get_formatter()->column_width(34);
+  app.require_subcommand(1);
+  context.add_common_options(app);
+  context.add_device_option(app);
+  add_subcommands(app, context);
+  app.footer(
+      "The cache directory is $KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.\n"
+      "Exit status: 0 done; 1 what was asked for failed or was not found; 2 the command line makes no sense.\n\n"
+      "Examples:\n"
+      "  kiln demo                          see programs compiled once and then loaded\n"
+      "  kiln ls --sort size                what is stored, the largest first\n"
+      "  kiln why conv2d.comp -D TILE=16    why this program would be found or compiled\n"
+      "  kiln prune --max-age 30d           remove what nobody used for a month");
+  try {
+    if (argc <= 1) {
+      fmt::print(stderr, "{}", app.help());
+      return exit_status::usage;
+    }
+    app.parse(argc, argv);
+    if (std::fflush(stdout) != 0) {
+      complain("cannot write the output; is the disk full?");
+      return exit_status::failed;
+    }
+    return context.status;
+  } catch (const CLI::ParseError& error) {
+    // --help and --version end the parsing in this way, too.
+    if (error.get_exit_code() == 0) return app.exit(error);
+    if (const auto words = app.remaining(); app.get_subcommands().empty() && !words.empty())
+      return usage_error(app, fmt::format("there is no command or option \"{}\"", printable(words.front())));
+    return usage_error(app, error.what());
+  } catch (const UsageError& error) {
+    return usage_error(app, error.what());
+  } catch (const Failure& failure) {
+    complain(failure.what());
+  } catch (const std::exception& error) {
+    complain(error.what());
+  }
+  return exit_status::failed;
+}
+
+}  // namespace
+}  // namespace kiln::cli
+
+int main(int argc, char** argv) { return kiln::cli::run(argc, argv); }

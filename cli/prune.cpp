@@ -1,0 +1,111 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <kiln/prune.hpp>
+
+#include "commands.hpp"
+#include "inventory.hpp"
+#include "quantity.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Options {
+  std::string max_age = {};
+  std::string max_size = {};
+  bool dry_run = false;
+};
+
+PruneOptions bounds(const Options& options) {
+  if (options.max_age.empty() && options.max_size.empty())
+    throw UsageError("prune needs a bound: --max-age 30d, --max-size 500MB, or both");
+  PruneOptions bounds;
+  if (!options.max_age.empty()) {
+    bounds.max_age = parse_duration(options.max_age);
+    if (!bounds.max_age)
+      throw UsageError(fmt::format("--max-age takes a time such as 30d, 12h or 2w, not \"{}\"", options.max_age));
+  }
+  if (!options.max_size.empty()) {
+    bounds.max_bytes = parse_size(options.max_size);
+    if (!bounds.max_bytes)
+      throw UsageError(fmt::format("--max-size takes a size such as 500MB or 2GiB, not \"{}\"", options.max_size));
+  }
+  return bounds;
+}
+
+/// What kiln::prune() would report now, nothing being removed.
+PruneReport foresee(const std::filesystem::path& root, const PruneOptions& bounds) {
+  struct Candidate {
+    std::chrono::system_clock::time_point last_use;
+    std::uint64_t bytes;
+  };
+  PruneReport report;
+  std::vector<Candidate> candidates;
+  for (const auto& listing : list_folders(root)) {
+    for (const auto& file : listing.files) {
+      std::error_code none;
+      const auto meta = std::filesystem::file_size(listing.folder.path / store::meta_file_name(file.name), none);
+      candidates.push_back({file.last_use, file.bytes + (none ? 0 : meta)});
+      report.kept_bytes += candidates.back().bytes;
+    }
+  }
+  report.kept = candidates.size();
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.last_use < b.last_use; });
+  const auto now = std::chrono::system_clock::now();
+  for (const auto& candidate : candidates) {
+    const bool too_old = bounds.max_age && now - candidate.last_use > *bounds.max_age;
+    const bool too_much = bounds.max_bytes && report.kept_bytes > *bounds.max_bytes;
+    if (!too_old && !too_much) break;
+    report.removed += 1;
+    report.removed_bytes += candidate.bytes;
+    report.kept -= 1;
+    report.kept_bytes -= candidate.bytes;
+  }
+  return report;
+}
+
+void run(Context& context, const Options& options) {
+  const auto limits = bounds(options);
+  const auto root = context.directory();
+  const auto report = options.dry_run ? foresee(root, limits) : prune(root, limits).value();
+  if (context.json) {
+    return print_json({{"directory", root.string()},
+                       {"dry_run", options.dry_run},
+                       {"removed", report.removed},
+                       {"removed_bytes", report.removed_bytes},
+                       {"kept", report.kept},
+                       {"kept_bytes", report.kept_bytes},
+                       {"leftovers", report.leftovers}});
+  }
+  print(fmt::format("{} {} ({}), {} {} ({})\n", options.dry_run ? "would remove" : "removed",
+                    human_count(report.removed, "program"), human_size(report.removed_bytes),
+                    options.dry_run ? "would keep" : "kept", report.kept, human_size(report.kept_bytes)));
+  if (report.leftovers > 0)
+    print(fmt::format("removed {} of processes that died\n", human_count(report.leftovers, "temporary file")));
+}
+
+}  // namespace
+
+void add_prune(CLI::App& app, Context& context) {
+  auto* command = app.add_subcommand("prune", "Remove stored programs by age and by size");
+  auto options = std::make_shared<Options>();
+  command
+      ->add_option("--max-age", options->max_age, "Remove what was not used for longer: 45s, 90m, 12h, 30d, 2w, 1y")
+      ->type_name("TIME");
+  command
+      ->add_option("--max-size", options->max_size,
+                   "Then remove the least recently used until no more is left: 500MB, 2GiB")
+      ->type_name("SIZE");
+  command->add_flag("--dry-run", options->dry_run, "Tell what would be removed, and remove nothing");
+  command->footer(
+      "The programs of all devices count together. Safe while other processes use the directory. k, M, G and T\n"
+      "are powers of 1000; Ki, Mi, Gi and Ti of 1024.\n\n"
+      "Examples:\n"
+      "  kiln prune --max-age 30d\n"
+      "  kiln prune --max-age 90d --max-size 500MB --dry-run");
+  command->callback([&context, options] { run(context, *options); });
+}
+
+}  // namespace kiln::cli

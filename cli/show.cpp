@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "commands.hpp"
+#include "inventory.hpp"
+#include "quantity.hpp"
+
+namespace kiln::cli {
+namespace {
+
+/// The least digits of a key that are taken for one.
+constexpr std::size_t min_prefix = 4;
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+bool is_hexadecimal(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
+}
+
+Inventory find(const std::filesystem::path& root, const std::string& wanted) {
+  const std::string prefix = wanted.size() >= min_prefix && is_hexadecimal(wanted) ? lower(wanted) : "";
+  const auto by_key = [&prefix](const store::StoredFile& file) {
+    return !prefix.empty() && file.key.digest.hex().starts_with(prefix);
+  };
+  InventoryFilter filter;
+  // A file's name holds only part of some programs' names: this picks what is worth reading.
+  filter.file = [&](const store::StoredFile& file) {
+    return by_key(file) || store::entry_file_name({file.key.digest, wanted}) == file.name;
+  };
+  auto inventory = take_inventory(root, filter);
+  std::erase_if(inventory.programs, [&](const StoredProgram& program) {
+    return !by_key(program.file) && program.damage.empty() && program.name() != wanted;
+  });
+  return inventory;
+}
+
+Json program_json(const Inventory& inventory, const StoredProgram& program) {
+  const auto& folder = inventory.folders[program.folder];
+  Json object = {{"name", program.name()},
+                 {"key", program.file.key.digest.hex()},
+                 {"file", (folder.path / program.file.name).string()},
+                 {"stored_bytes", program.file.bytes},
+                 {"last_use", iso_time(program.file.last_use)},
+                 {"damage", or_null(program.damage)},
+                 {"identity", folder.identity ? identity_json(*folder.identity) : Json(nullptr)}};
+  if (!program.damage.empty()) return object;
+  object["binary_bytes"] = program.binary_bytes;
+  object["format"] = program.format;
+  object["compile_ms"] = std::chrono::duration<double, std::milli>(program.compile_time).count();
+  object["created"] = iso_time(program.created);
+  object["gflops"] = program.gflops;
+  object["request"] = program.facts;
+  return object;
+}
+
+/// A list of texts of the facts, on one line.
+std::string join(const Json& facts, const std::string& field) {
+  std::vector<std::string> parts;
+  const auto found = facts.find(field);
+  if (found != facts.end() && found->is_array())
+    for (const auto& part : *found)
+      if (part.is_string()) parts.push_back(part.get<std::string>());
+  return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, " "));
+}
+
+void add_facts(Table& table, const Json& facts) {
+  table.add({"language", text_of(facts, "language")});
+  table.add({"entry point", text_of(facts, "entry")});
+  table.add({"options", join(facts, "options")});
+  const auto defines = facts.find("defines");
+  if (defines == facts.end() || !defines->is_object() || defines->empty()) {
+    table.add({"defines", "none"});
+  } else {
+    for (const auto& [name, value] : defines->items())
+      table.add(
+          {"define", fmt::format("{}={}", name, value.is_string() ? value.get<std::string>() : value.dump())});
+  }
+  const auto source = facts.find("source");
+  if (source != facts.end() && source->is_object()) {
+    const auto bytes = source->find("bytes");
+    table.add({"source", fmt::format("{} bytes, sha256 {}",
+                                     bytes != source->end() && bytes->is_number() ? bytes->dump() : "?",
+                                     text_of(*source, "sha256"))});
+  }
+  const auto files = facts.find("files");
+  if (files == facts.end() || !files->is_array()) return;
+  // The first one is the source itself.
+  for (std::size_t i = 1; i < files->size(); ++i)
+    if ((*files)[i].is_object())
+      table.add(
+          {"included", fmt::format("{}, sha256 {}", text_of((*files)[i], "name"), text_of((*files)[i], "sha256"))});
+}
+
+std::string describe(const Inventory& inventory, const StoredProgram& program, const Terminal& terminal) {
+  const auto& folder = inventory.folders[program.folder];
+  const auto now = std::chrono::system_clock::now();
+  // Facts are to be read and copied whole: without a width nothing is cut.
+  Terminal wide = terminal;
+  wide.columns = 0;
+  Table table({{""}, {""}});
+  table.add({"key", program.file.key.digest.hex()});
+  table.add({"file", (folder.path / program.file.name).string()});
+  if (!program.damage.empty()) table.add({"damage", {program.damage, Ink::bad}});
+  table.add({"stored", human_size(program.file.bytes)});
+  if (program.damage.empty()) {
+    table.add({"binary", fmt::format("{} ({} bytes), format {:#x}", human_size(program.binary_bytes),
+                                     program.binary_bytes, program.format)});
+    table.add({"compile time", human_duration(program.compile_time)});
+    table.add({"created", iso_time(program.created)});
+  }
+  table.add(
+      {"last use", fmt::format("{} ({})", iso_time(program.file.last_use), human_age(program.file.last_use, now))});
+  if (program.damage.empty()) {
+    table.add({"performance", program.gflops > 0 ? fmt::format("{:.1f} GFLOP/s", program.gflops) : "not measured"});
+    add_facts(table, program.facts);
+  }
+  if (folder.identity) {
+    table.add({"api", folder.identity->api});
+    table.add({"vendor", folder.identity->vendor});
+    table.add({"device", folder.identity->device});
+    table.add({"driver", folder.identity->driver});
+    table.add({"compiler", folder.identity->compiler});
+    table.add({"formats", fmt::format("{:#x}", fmt::join(folder.identity->formats, " "))});
+  } else {
+    table.add({"device", "unknown: its folder's manifest.json is missing or wrong"});
+  }
+  return paint(printable(program.name()), Ink::heading, terminal.colors) + "\n" + table.format(wide);
+}
+
+void run(Context& context, const std::string& wanted) {
+  const auto root = context.directory();
+  const auto inventory = find(root, wanted);
+  if (inventory.programs.empty()) {
+    const std::string too_short =
+        wanted.size() < min_prefix && is_hexadecimal(wanted) ? "; a key needs at least 4 digits" : "";
+    throw Failure(Error(ErrorCode::io,
+                        fmt::format("no stored program in {} has the name or key \"{}\"{}; `kiln ls` lists them",
+                                    root.string(), printable(wanted), too_short)));
+  }
+  const bool any_sound = std::any_of(inventory.programs.begin(), inventory.programs.end(),
+                                     [](const auto& program) { return program.damage.empty(); });
+  context.status = any_sound ? exit_status::ok : exit_status::failed;
+  report_problems(context, inventory.problems);
+  if (context.json) {
+    auto list = Json::array();
+    for (const auto& program : inventory.programs) list.push_back(program_json(inventory, program));
+    return print_json(list);
+  }
+  std::string separator;
+  for (const auto& program : inventory.programs) {
+    print(separator + describe(inventory, program, context.terminal()));
+    separator = "\n";
+  }
+}
+
+}  // namespace
+
+void add_show(CLI::App& app, Context& context) {
+  auto* command = app.add_subcommand("show", "Show all that is known of a stored program");
+  auto wanted = std::make_shared<std::string>();
+  command->add_option("PROGRAM", *wanted, "Its name, or the first digits (4 or more) of its key")->required();
+  command->footer(
+      "Where several programs match, all of them are shown. Exits with 1 where none does.\n\n"
+      "Examples:\n"
+      "  kiln show conv2d_3x3\n"
+      "  kiln show 6b1d0e\n"
+      "  kiln show conv2d_3x3 --json | jq '.[0].request.defines'");
+  command->callback([&context, wanted] { run(context, *wanted); });
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,275 @@
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "base/file.hpp"
+#include "commands.hpp"
+#include "inventory.hpp"
+#include "kiln_files.hpp"
+#include "parallel.hpp"
+#include "quantity.hpp"
+#include "store/json_file.hpp"
+#include "store/manifest.hpp"
+
+namespace kiln::cli {
+namespace {
+
+/// Something verify found; only damage makes the directory unsound, the rest is for people.
+struct Finding {
+  enum class Kind { damage, meta, manifest, leftover };
+  Kind kind;
+  /// Relative to the cache directory.
+  std::string file;
+  std::string problem;
+  bool repaired = false;
+};
+
+struct Report {
+  std::size_t entries = 0;
+  std::uint64_t bytes = 0;
+  std::vector<Finding> findings = {};
+  /// What could not be read or repaired.
+  std::vector<std::string> problems = {};
+
+  std::size_t count(Finding::Kind kind) const {
+    return static_cast<std::size_t>(
+        std::count_if(findings.begin(), findings.end(), [kind](const Finding& f) { return f.kind == kind; }));
+  }
+  bool sound() const {
+    return problems.empty() && std::none_of(findings.begin(), findings.end(), [](const Finding& f) {
+             return f.kind == Finding::Kind::damage && !f.repaired;
+           });
+  }
+};
+
+/// Goes through a cache directory; safe while processes use it.
+class Verifier {
+ public:
+  Verifier(std::filesystem::path root, bool repair, ProgressBar& progress)
+      : root_(std::move(root)), repair_(repair), progress_(progress) {}
+
+  Report run() {
+    auto listings = list_folders(root_);
+    for (const auto& listing : listings) report_.entries += listing.files.size();
+    for (const auto& listing : listings) {
+      report_.bytes += listing.bytes();
+      check_folder(listing);
+    }
+    if (std::filesystem::exists(root_))
+      if (const auto folder = open(root_)) check_leftovers(*folder, "");
+    std::stable_sort(report_.findings.begin(), report_.findings.end(), [](const Finding& a, const Finding& b) {
+      return std::tie(a.kind, a.file) < std::tie(b.kind, b.file);
+    });
+    return std::move(report_);
+  }
+
+ private:
+  std::optional<base::Folder> open(const std::filesystem::path& path) {
+    auto folder = base::Folder::open(path, false);
+    if (folder) return std::move(*folder);
+    report_.problems.push_back(folder.error().message());
+    return std::nullopt;
+  }
+
+  void check_folder(const FolderListing& listing) {
+    const auto folder = open(listing.folder.path);
+    if (!folder) return;
+    for_each_parallel(listing.files.size(), [&](std::size_t i) {
+      check_entry(*folder, listing.files[i]);
+      const std::lock_guard lock(mutex_);
+      progress_.update(++checked_, report_.entries, listing.files[i].key.name);
+    });
+    check_metas_without_entry(*folder, listing);
+    check_leftovers(*folder, listing.folder.path.filename().string() + "/");
+    check_manifest(*folder, listing.folder);
+  }
+
+  void check_entry(const base::Folder& folder, const store::StoredFile& file) {
+    const std::string meta = store::meta_file_name(file.name);
+    const auto decoded = store::read_entry(folder.path(), file.name);
+    if (!decoded) {
+      // Another process may have removed it since it was listed.
+      if (!folder.status(file.name)) return;
+      const bool removed = repair_ && done(folder.remove(file.name)) && done(folder.remove(meta));
+      return found({Finding::Kind::damage, relative(folder, file.name), decoded.error().message(), removed});
+    }
+    const auto status = folder.status(file.name);
+    const auto bytes = status ? static_cast<std::uint64_t>(status->st_size) : file.bytes;
+    const std::string expected = store::meta_of(*decoded, bytes);
+    const auto stored = store::read_json(folder, meta);
+    if (stored && *stored == nlohmann::json::parse(expected)) return;
+    const bool rewritten = repair_ && done(folder.replace(meta, std::as_bytes(std::span(expected))));
+    found({Finding::Kind::meta, relative(folder, meta),
+           stored ? "it does not fit its entry" : "it is missing or no JSON", rewritten});
+  }
+
+  void check_metas_without_entry(const base::Folder& folder, const FolderListing& listing) {
+    const auto names = folder.names();
+    if (!names) return;
+    for (const auto& name : *names) {
+      const auto entry = entry_of_meta(name);
+      if (!entry || folder.status(*entry)) continue;
+      const bool known = std::any_of(listing.files.begin(), listing.files.end(),
+                                     [&entry](const auto& file) { return file.name == *entry; });
+      // It was there a moment ago, and verify itself or another process took it away.
+      if (known) continue;
+      found(
+          {Finding::Kind::meta, relative(folder, name), "its entry is gone", repair_ && done(folder.remove(name))});
+    }
+  }
+
+  void check_leftovers(const base::Folder& folder, const std::string& prefix) {
+    const auto names = folder.names();
+    if (!names) return;
+    for (const auto& name : *names) {
+      if (!is_temporary_file(name)) continue;
+      const auto status = folder.status(name);
+      if (!status) continue;
+      const auto now = std::chrono::system_clock::now();
+      const auto changed = std::chrono::system_clock::from_time_t(status->st_mtime);
+      const bool old = now - changed > leftover_age;
+      const auto problem = old ? fmt::format("left over by a process that died {} ago", human_age(changed, now))
+                               : std::string("a temporary file, perhaps still being written");
+      found({Finding::Kind::leftover, prefix + name, problem, repair_ && old && done(folder.remove(name))});
+    }
+  }
+
+  void check_manifest(const base::Folder& folder, const store::DeviceFolder& device) {
+    if (device.identity) {
+      // What was removed is not to be listed any more.
+      if (repair_ && report_.count(Finding::Kind::damage) > 0)
+        done(store::write_manifest(folder, *device.identity));
+      return;
+    }
+    bool rewritten = false;
+    if (repair_) {
+      // Only the device itself can tell what its folder's name is the digest of.
+      for (const auto& present : list_devices()) {
+        if (rewritten || !present.problem.empty()) continue;
+        if (present.identity.folder() == folder.path().filename())
+          rewritten = done(store::write_manifest(folder, present.identity));
+      }
+    }
+    found({Finding::Kind::manifest, relative(folder, store::manifest_name),
+           "it is missing or does not fit its folder; the device's next use of it writes it anew", rewritten});
+  }
+
+  template <class T>
+  bool done(const Result<T>& result) {
+    if (result) return true;
+    const std::lock_guard lock(mutex_);
+    report_.problems.push_back(result.error().message());
+    return false;
+  }
+
+  void found(Finding finding) {
+    const std::lock_guard lock(mutex_);
+    report_.findings.push_back(std::move(finding));
+  }
+
+  static std::string relative(const base::Folder& folder, const std::string& name) {
+    return folder.path().filename().string() + "/" + name;
+  }
+
+  const std::filesystem::path root_;
+  const bool repair_;
+  ProgressBar& progress_;
+  /// Guards what the threads that read entries write.
+  std::mutex mutex_;
+  std::size_t checked_ = 0;
+  Report report_;
+};
+
+std::string_view kind_name(Finding::Kind kind) {
+  switch (kind) {
+    case Finding::Kind::damage: return "damaged";
+    case Finding::Kind::meta: return "meta";
+    case Finding::Kind::manifest: return "manifest";
+    case Finding::Kind::leftover: return "leftover";
+  }
+  return "";
+}
+
+Json report_json(const std::filesystem::path& root, const Report& report) {
+  Json object = {{"directory", root.string()}, {"entries", report.entries}, {"bytes", report.bytes}};
+  for (const auto kind :
+       {Finding::Kind::damage, Finding::Kind::meta, Finding::Kind::manifest, Finding::Kind::leftover}) {
+    auto& list = object[std::string(kind_name(kind))] = Json::array();
+    for (const auto& finding : report.findings)
+      if (finding.kind == kind)
+        list.push_back({{"file", finding.file}, {"problem", finding.problem}, {"repaired", finding.repaired}});
+  }
+  object["ok"] = report.sound();
+  return object;
+}
+
+std::string verdict(const Report& report, bool colors) {
+  const auto removed = std::count_if(report.findings.begin(), report.findings.end(), [](const Finding& finding) {
+    return finding.kind == Finding::Kind::damage && finding.repaired;
+  });
+  const std::size_t damaged = report.count(Finding::Kind::damage);
+  if (damaged > 0 && static_cast<std::size_t>(removed) == damaged)
+    return paint(fmt::format("{} damaged and removed", damaged), Ink::warning, colors);
+  if (damaged > 0) return paint(fmt::format("{} damaged", damaged), Ink::bad, colors);
+  if (!report.problems.empty()) return paint("not all could be read", Ink::bad, colors);
+  return paint("all sound", Ink::good, colors);
+}
+
+std::string report_text(const Report& report, const Terminal& terminal) {
+  std::string text;
+  for (const auto& finding : report.findings) {
+    const bool damage = finding.kind == Finding::Kind::damage;
+    const auto kind = fmt::format("{:<9}", kind_name(finding.kind));
+    const std::string_view after = !finding.repaired ? "" : damage ? " (removed)" : " (repaired)";
+    text +=
+        fmt::format("{} {}: {}{}\n", paint(kind, damage ? Ink::bad : Ink::warning, terminal.colors),
+                    printable(finding.file), printable(finding.problem), paint(after, Ink::good, terminal.colors));
+  }
+  text += fmt::format("{} checked ({}), {}", human_count(report.entries, "entry"), human_size(report.bytes),
+                      verdict(report, terminal.colors));
+  const auto also = [&](Finding::Kind kind, std::string_view what) {
+    if (const auto count = report.count(kind); count > 0) text += ", " + human_count(count, what);
+  };
+  also(Finding::Kind::meta, "wrong .meta file");
+  also(Finding::Kind::manifest, "wrong manifest");
+  also(Finding::Kind::leftover, "temporary file");
+  return text + "\n";
+}
+
+void run(Context& context, bool repair) {
+  const auto root = context.directory();
+  const auto terminal = context.terminal();
+  const auto report = [&] {
+    ProgressBar progress(terminal, "Checking");
+    return Verifier(root, repair, progress).run();
+  }();
+  report_problems(context, report.problems);
+  if (!report.sound()) context.status = exit_status::failed;
+  if (context.json) return print_json(report_json(root, report));
+  print(report_text(report, terminal));
+  if (!repair && !report.findings.empty())
+    remark(context,
+           "`kiln verify --repair` removes damaged entries and old temporary files and rewrites the rest.");
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Context& context) {
+  auto* command = app.add_subcommand("verify", "Check every stored program of every device");
+  auto repair = std::make_shared<bool>(false);
+  command->add_flag("--repair", *repair,
+                    "Remove damaged entries and temporary files older than an hour, rewrite wrong .meta files");
+  command->footer(
+      "A damaged entry is never loaded: a cache that meets one compiles the program and replaces it. A .meta\n"
+      "file is for people only, and a wrong one is no damage. Exits with 1 where damage was found and not\n"
+      "repaired.\n\n"
+      "Examples:\n"
+      "  kiln verify\n"
+      "  kiln verify --repair\n"
+      "  kiln verify --json | jq -r '.damaged[].file'");
+  command->callback([&context, repair] { run(context, *repair); });
+}
+
+}  // namespace kiln::cli

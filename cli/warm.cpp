@@ -1,0 +1,92 @@
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include <kiln/cache.hpp>
+
+#include "commands.hpp"
+#include "inventory.hpp"
+#include "quantity.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Failed {
+  std::string name;
+  std::string problem;
+};
+
+Json report_json(const Device& device, const std::string& folder, std::size_t ready,
+                 const std::vector<Failed>& failed, std::chrono::nanoseconds time) {
+  Json object = {{"device", device.identity().device},
+                 {"folder", folder},
+                 {"programs", ready + failed.size()},
+                 {"ready", ready},
+                 {"failed", Json::array()},
+                 {"ms", std::chrono::duration<double, std::milli>(time).count()}};
+  for (const auto& [name, problem] : failed) object["failed"].push_back({{"name", name}, {"problem", problem}});
+  return object;
+}
+
+void run(Context& context) {
+  const auto root = context.directory();
+  const auto device = context.open_device();
+  const std::string folder = device->identity().folder();
+  std::size_t stored = 0;
+  for (const auto& listing : list_folders(root))
+    if (listing.folder.path.filename() == folder) stored = listing.files.size();
+
+  std::size_t ready = 0;
+  std::vector<Failed> failed;
+  const auto begin = std::chrono::steady_clock::now();
+  // A directory that is not there is not made for a look into it.
+  if (stored > 0) {
+    ProgressBar bar(context.terminal(), "Loading");
+    CacheOptions options;
+    options.directory = root;
+    // Every program is to be tried, and none to be removed for the sake of a bound.
+    options.max_programs = std::max(options.max_programs, 2 * stored);
+    options.max_bytes = std::numeric_limits<std::size_t>::max();
+    options.max_disk_bytes = std::numeric_limits<std::uint64_t>::max();
+    // What fails is told below; in between it would tear the bar.
+    options.log = bar.shown() && !context.verbose ? Log(LogLevel::off, {}) : context.log();
+    Cache cache(device, std::move(options));
+    const auto report = cache.warm([&](const Progress& progress) {
+      if (progress.error != nullptr) failed.push_back({progress.name, progress.error->message()});
+      bar.update(progress.done, progress.total, progress.name);
+    });
+    ready = report.ready;
+  }
+  const auto time = std::chrono::steady_clock::now() - begin;
+
+  context.status = failed.empty() ? exit_status::ok : exit_status::failed;
+  if (context.json) return print_json(report_json(*device, folder, ready, failed, time));
+  if (stored == 0)
+    return remark(context,
+                  fmt::format("Nothing is stored in {} for {}.", root.string(), device->identity().device));
+  const auto terminal = context.terminal();
+  for (const auto& [name, problem] : failed)
+    print(fmt::format("{} {}: {}\n", paint("failed", Ink::bad, terminal.colors), printable(name),
+                      printable(problem)));
+  print(fmt::format("{} loaded on {} in {}{}\n", human_count(ready, "program"), device->identity().device,
+                    human_duration(time),
+                    failed.empty() ? std::string() : fmt::format(", {} failed", failed.size())));
+}
+
+}  // namespace
+
+void add_warm(CLI::App& app, Context& context) {
+  auto* command = app.add_subcommand("warm", "Load every stored program of a device through its driver");
+  context.add_device_option(*command);
+  command->footer(
+      "Shows that the driver takes everything that is stored for it, and brings the files into the page cache.\n"
+      "What the driver refuses is removed, to be compiled anew when it is next asked for. Exits with 1 where\n"
+      "something failed.\n\n"
+      "Examples:\n"
+      "  kiln warm\n"
+      "  kiln warm --device opengl:0 --json");
+  command->callback([&context] { run(context); });
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,179 @@
+#include <kiln/cache.hpp>
+#include <kiln/device.hpp>
+
+#include "cli_fixture.hpp"
+
+namespace kiln::cli {
+namespace {
+
+/// The commands that open a device: on the best this machine has, which is Mesa's where there is no GPU.
+class CliDevice : public Cli {
+ protected:
+  void SetUp() override {
+    auto opened = open_device("", quiet);
+    ASSERT_TRUE(opened) << opened.error().message();
+    device_ = std::move(*opened);
+    if (device_->identity().formats.empty()) GTEST_SKIP() << "the driver gives no binaries out";
+  }
+
+  /// Compiles the program for real and keeps it.
+  void compile(const Request& wanted) const {
+    Cache cache(device_, {.directory = this->cache(), .log = quiet});
+    cache.get(wanted).value();
+  }
+
+  std::shared_ptr<Device> device_;
+};
+
+TEST_F(CliDevice, DevicesListsTheOneThatOpens) {
+  const auto json = kiln({"devices", "--json"});
+  ASSERT_EQ(json.status, 0) << json.error;
+  const auto devices = json.json();
+  const auto same = [this](const nlohmann::json& device) {
+    return device["folder"] == device_->identity().folder();
+  };
+  EXPECT_TRUE(std::any_of(devices.begin(), devices.end(), same)) << json.out;
+  const auto table = kiln({"devices"});
+  EXPECT_TRUE(contains(table.out, device_->identity().device)) << table.out;
+}
+
+TEST_F(CliDevice, ADeviceThatIsNotThereIsOneClearSentence) {
+  for (const Words& words :
+       {Words{"warm", "--device", "steam"}, Words{"clear", "--yes", "--device", "opengl:99"}}) {
+    const auto outcome = kiln(words);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_TRUE(outcome.error.starts_with("kiln: ")) << outcome.error;
+    EXPECT_EQ(std::count(outcome.error.begin(), outcome.error.end(), '\n'), 1) << outcome.error;
+  }
+}
+
+TEST_F(CliDevice, WhyTellsAHitAndWhereItIs) {
+  compile(request("double"));
+  const auto outcome = kiln({"why", source_file("double.comp"), "--define", "TILE=8"});
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.error;
+  EXPECT_TRUE(outcome.out.starts_with("hit: double")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, store::entry_file_name(request("double").key()))) << outcome.out;
+}
+
+TEST_F(CliDevice, WhyNamesEveryFieldOfTheKeyThatDiffers) {
+  const std::string with_header =
+      "#version 430\n#include \"two.glsl\"\n" + doubling.substr(doubling.find('\n') + 1);
+  compile(Request({.name = "other", .source = "#version 430\nlayout(local_size_x = 1) in;\nvoid main() {}\n"}));
+  compile(Request({.name = "double",
+                   .source = with_header,
+                   .defines = {{"TILE", "8"}, {"OLD", "1"}},
+                   .headers = {{"two.glsl", "#define TWO 2\n"}}}));
+  const auto file = source_file("double.comp", with_header + "// edited\n");
+  fs::create_directory(home_.path() / "include");
+  write(home_.path() / "include" / "two.glsl", "#define TWO 2.0\n");
+
+  const auto outcome = kiln({"why", file, "-D", "TILE=16", "-D", "NEW", "--include",
+                             (home_.path() / "include").string(), "--option", "-O2", "--json"});
+  EXPECT_EQ(outcome.status, 1) << outcome.error;
+  const auto json = outcome.json();
+  EXPECT_EQ(json["hit"], false);
+  EXPECT_EQ(json["nearest"]["name"], "double");
+  std::map<std::string, std::pair<nlohmann::json, nlohmann::json>> differences;
+  for (const auto& difference : json["differences"]) {
+    EXPECT_EQ(difference["of"], "key");
+    differences[difference["field"]] = {difference["stored"], difference["asked"]};
+  }
+  EXPECT_EQ(differences["define TILE"], std::pair(nlohmann::json("8"), nlohmann::json("16")));
+  EXPECT_EQ(differences["define OLD"], std::pair(nlohmann::json("1"), nlohmann::json()));
+  EXPECT_EQ(differences["define NEW"], std::pair(nlohmann::json(), nlohmann::json("1")));
+  EXPECT_EQ(differences["option"], std::pair(nlohmann::json(), nlohmann::json("-O2")));
+  EXPECT_TRUE(differences.contains("source"));
+  EXPECT_TRUE(differences.contains("header " + (home_.path() / "include" / "two.glsl").string()));
+  EXPECT_EQ(differences.size(), 6U) << json["differences"].dump(2);
+}
+
+TEST_F(CliDevice, WhyDoesNotMindWhereAHeaderIs) {
+  const std::string source =
+      "#version 430\n#define TILE 1\n#include \"two.glsl\"\n" + doubling.substr(doubling.find('\n'));
+  compile(Request({.name = "double", .source = source, .headers = {{"two.glsl", "#define TWO 2\n"}}}));
+  write(home_.path() / "two.glsl", "#define TWO 2\n");
+  const auto outcome = kiln({"why", source_file("double.comp", source), "--include", home_.path().string()});
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.error;
+}
+
+TEST_F(CliDevice, WhyTellsWhichPartOfTheDriverHasChanged) {
+  Identity before = device_->identity();
+  before.driver = "the driver of last year";
+  store(before, request("double"));
+  const auto outcome = kiln({"why", source_file("double.comp"), "-D", "TILE=8"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(contains(outcome.out, "the driver of last year")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, device_->identity().driver)) << outcome.out;
+  EXPECT_FALSE(contains(outcome.out, "define TILE")) << outcome.out;
+}
+
+TEST_F(CliDevice, WhyTellsThatTheEntryIsDamaged) {
+  damage(store(device_->identity(), request("double")));
+  const auto outcome = kiln({"why", source_file("double.comp"), "-D", "TILE=8"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(contains(outcome.out, "its entry is damaged")) << outcome.out;
+}
+
+TEST_F(CliDevice, WhyFailsForASourceThatCannotBe) {
+  for (const std::string& file :
+       {(home_.path() / "absent.comp").string(), home_.path().string(), source_file("empty.comp", ""),
+        source_file("lost.comp", "#include \"lost.glsl\"\n")}) {
+    const auto outcome = kiln({"why", file});
+    EXPECT_EQ(outcome.status, 1) << file;
+    EXPECT_EQ(outcome.out, "") << file;
+    EXPECT_TRUE(outcome.error.starts_with("kiln: ")) << outcome.error;
+  }
+}
+
+TEST_F(CliDevice, WarmLoadsWhatTheDriverTakesAndNamesWhatItRefuses) {
+  compile(request("double"));
+  compile(request("double", "16"));
+  const auto sound = kiln({"warm", "--json"});
+  EXPECT_EQ(sound.status, 0) << sound.error;
+  EXPECT_EQ(sound.json()["ready"], 2);
+
+  store(device_->identity(), request("nonsense"));
+  const auto refused = kiln({"warm", "--json"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_EQ(refused.json()["ready"], 2);
+  EXPECT_EQ(refused.json()["failed"][0]["name"], "nonsense");
+}
+
+TEST_F(CliDevice, WarmOfAnEmptyDirectoryIsNoErrorAndMakesNone) {
+  const auto outcome = kiln({"warm"});
+  EXPECT_EQ(outcome.status, 0) << outcome.error;
+  EXPECT_TRUE(contains(outcome.error, "Nothing is stored"));
+  EXPECT_FALSE(fs::exists(cache()));
+}
+
+TEST_F(CliDevice, ClearRemovesTheProgramsOfThatDeviceOnly) {
+  const auto mine = store(device_->identity(), request("double"));
+  const auto other = store(fire_gpu, request("double"));
+  const auto outcome = kiln({"clear", "--yes"});
+  EXPECT_EQ(outcome.status, 0) << outcome.error;
+  EXPECT_FALSE(fs::exists(mine.parent_path()));
+  EXPECT_TRUE(fs::exists(other));
+}
+
+TEST_F(CliDevice, StatsAddUpWhatProcessesHaveDone) {
+  compile(request("double"));
+  compile(request("double"));
+  const auto json = kiln({"stats", "--json"}).json();
+  EXPECT_EQ(json["sessions"], 2);
+  EXPECT_EQ(json["lifetime"]["compiles"], 1);
+  EXPECT_EQ(json["lifetime"]["disk_hits"], 1);
+  const auto text = kiln({"stats"});
+  EXPECT_TRUE(contains(text.out, "50% hit rate")) << text.out;
+}
+
+TEST_F(CliDevice, VerifyWritesALostManifestAnewForADeviceThatIsHere) {
+  compile(request("double"));
+  const auto manifest = cache() / device_->identity().folder() / "manifest.json";
+  fs::remove(manifest);
+  EXPECT_EQ(kiln({"verify", "--json"}).json()["manifest"].size(), 1U);
+  EXPECT_EQ(kiln({"verify", "--repair"}).status, 0);
+  EXPECT_TRUE(contains(contents(manifest), device_->identity().device));
+}
+
+}  // namespace
+}  // namespace kiln::cli

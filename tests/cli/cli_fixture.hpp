@@ -1,0 +1,94 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include <kiln/identity.hpp>
+#include <kiln/log.hpp>
+#include <kiln/request.hpp>
+
+#include "command.hpp"
+#include "store/directory.hpp"
+#include "store/disk_store.hpp"
+
+namespace kiln::cli {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+inline const Identity fire_gpu{"opengl", "Smith", "Fire 9000", "driver 1.0", "compiler 7", {42}};
+inline const Identity water_gpu{"opengl", "Jones", "Water 1", "driver 2.0", "compiler 3", {43}};
+inline const Log quiet(LogLevel::off, {});
+/// A program that compiles where TILE is defined.
+inline const std::string doubling =
+    "#version 430\n"
+    "layout(local_size_x = TILE) in;\n"
+    "layout(std430, binding = 0) buffer Data { float data[]; };\n"
+    "void main() { data[gl_GlobalInvocationID.x] *= 2.0; }\n";
+
+inline Request request(const std::string& name, const std::string& tile = "8") {
+  return Request({.name = name, .source = doubling, .defines = {{"TILE", tile}}});
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A cache directory that is gone with the test, and the real command to look after it.
+class Cli : public testing::Test {
+ protected:
+  fs::path cache() const { return home_.path() / "cache"; }
+
+  Outcome kiln(Words words, const Environment& environment = {}) const {
+    return command_.run(with_directory(std::move(words)), environment);
+  }
+  Outcome kiln_on_terminal(Words words, const std::string& input = "", const Environment& environment = {}) const {
+    return command_.run_on_terminal(with_directory(std::move(words)), input, environment);
+  }
+
+  /// Stores a made-up binary, and returns its file.
+  fs::path store(const Identity& identity, const Request& request, std::size_t bytes = 100) const {
+    auto disk = store::DiskStore::open(cache(), identity, quiet).value();
+    Entry entry{.binary = {identity.formats.at(0), std::vector<std::byte>(bytes)},
+                .compile_time = 50ms,
+                .created = std::chrono::system_clock::now(),
+                .gflops = 12.5,
+                .facts = request.describe()};
+    // Bytes that do not compress, so that a larger binary is a larger file.
+    std::uint32_t state = 1;
+    for (auto& byte : entry.binary.bytes)
+      byte = static_cast<std::byte>((state = state * 1664525U + 1013904223U) >> 24U);
+    disk->put(request.key(), entry).value();
+    return disk->path() / store::entry_file_name(request.key());
+  }
+
+  static void damage(const fs::path& file) {
+    std::string bytes = contents(file);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    write(file, bytes);
+  }
+
+  static void set_age(const fs::path& file, std::chrono::hours age) {
+    fs::last_write_time(file, fs::file_time_type::clock::now() - age);
+  }
+
+  /// Writes the source of request() to a file.
+  std::string source_file(const std::string& name, const std::string& text = doubling) const {
+    const auto path = home_.path() / name;
+    write(path, text);
+    return path.string();
+  }
+
+  const TemporaryFolder home_;
+  const Command command_{home_.path()};
+
+ private:
+  Words with_directory(Words words) const {
+    words.insert(words.begin() + 1, {"--dir", cache().string()});
+    return words;
+  }
+};
+
+}  // namespace kiln::cli

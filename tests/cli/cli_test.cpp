@@ -1,0 +1,274 @@
+#include "cli_fixture.hpp"
+
+namespace kiln::cli {
+namespace {
+
+TEST_F(Cli, ListsNothingForADirectoryThatIsNotThereAndDoesNotMakeIt) {
+  const auto listed = kiln({"ls"});
+  EXPECT_EQ(listed.status, 0);
+  EXPECT_EQ(listed.out, "");
+  EXPECT_TRUE(contains(listed.error, "Nothing is stored in " + cache().string())) << listed.error;
+  for (const char* command : {"ls", "stats", "verify"}) {
+    const auto outcome = kiln({command, "--json"});
+    EXPECT_EQ(outcome.status, 0) << command;
+    EXPECT_EQ(outcome.error, "") << command;
+    EXPECT_NO_THROW(outcome.json()) << command << outcome.out;
+  }
+  EXPECT_FALSE(fs::exists(cache()));
+}
+
+TEST_F(Cli, SaysWhatIsWrongWithADirectoryThatIsAFile) {
+  write(cache(), "not a directory");
+  const auto outcome = kiln({"ls"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_TRUE(outcome.error.starts_with("kiln: ") && contains(outcome.error, cache().string())) << outcome.error;
+}
+
+TEST_F(Cli, TakesTheDirectoryFromTheEnvironment) {
+  store(fire_gpu, request("double"));
+  const auto outcome = command_.run({"ls", "--json"}, {{"KILN_CACHE_DIR", cache().string()}});
+  ASSERT_EQ(outcome.status, 0) << outcome.error;
+  EXPECT_EQ(outcome.json().size(), 1U);
+}
+
+TEST_F(Cli, ListsTheProgramsOfAllDevicesOrOfOne) {
+  store(fire_gpu, request("double"));
+  store(water_gpu, request("triple"));
+  const auto all = kiln({"ls"});
+  EXPECT_EQ(all.status, 0);
+  for (const std::string& part :
+       {std::string("NAME"), std::string("double"), std::string("triple"), request("double").key().digest.hex(12),
+        std::string("50.0 ms"), std::string("12.5"), fire_gpu.folder(), water_gpu.folder()})
+    EXPECT_TRUE(contains(all.out, part)) << part << " is not in\n" << all.out;
+  const auto one = kiln({"ls", "--device-folder", "WATER", "--json"}).json();
+  ASSERT_EQ(one.size(), 1U);
+  EXPECT_EQ(one[0]["name"], "triple");
+  EXPECT_EQ(one[0]["compile_ms"], 50.0);
+}
+
+TEST_F(Cli, SortsBySizeAndByAge) {
+  set_age(store(fire_gpu, request("a"), 10), 24h);
+  set_age(store(fire_gpu, request("b"), 3000), 48h);
+  set_age(store(fire_gpu, request("c"), 200), 1h);
+  const auto names = [this](const char* order) {
+    std::string joined;
+    for (const auto& program : kiln({"ls", "--sort", order, "--json"}).json()) joined += program["name"];
+    return joined;
+  };
+  EXPECT_EQ(names("name"), "abc");
+  EXPECT_EQ(names("size"), "bca");
+  EXPECT_EQ(names("age"), "cab");
+}
+
+TEST_F(Cli, ListsADamagedEntryAsSuchBesideItsNeighbours) {
+  store(fire_gpu, request("good"));
+  damage(store(fire_gpu, request("bad")));
+  const auto outcome = kiln({"ls"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_TRUE(contains(outcome.out, "good") && contains(outcome.out, "damaged")) << outcome.out;
+  const auto json = kiln({"ls", "--json"}).json();
+  EXPECT_TRUE(json[0]["damage"].is_string());
+  EXPECT_TRUE(json[1]["damage"].is_null());
+}
+
+TEST_F(Cli, NamesOnTheTerminalAreAlignedAndCannotSteerIt) {
+  store(fire_gpu, request("größe"));
+  store(fire_gpu, request("evil\x1b[31m"));
+  const auto outcome = kiln({"ls"});
+  EXPECT_FALSE(contains(outcome.out, "\x1b")) << outcome.out;
+  const auto hex_column = [&](const std::string& name) {
+    const std::size_t begin = outcome.out.find(name);
+    const std::size_t key = outcome.out.find(request(name).key().digest.hex(12), begin);
+    std::size_t column = 0;
+    for (std::size_t i = begin; i < key; ++i) column += (outcome.out[i] & 0xC0) != 0x80 ? 1U : 0U;
+    return column;
+  };
+  EXPECT_EQ(hex_column("größe"), outcome.out.find("KEY"));
+}
+
+TEST_F(Cli, ShowsAProgramByNameAndByTheFirstDigitsOfItsKey) {
+  store(fire_gpu, request("double"));
+  store(water_gpu, request("double", "16"));
+  const auto by_name = kiln({"show", "double"});
+  EXPECT_EQ(by_name.status, 0);
+  for (const char* part :
+       {"TILE=8", "TILE=16", "Fire 9000", "driver 2.0", "12.5 GFLOP/s", "50.0 ms", "main", "glsl"})
+    EXPECT_TRUE(contains(by_name.out, part)) << part << " is not in\n" << by_name.out;
+  const auto by_key = kiln({"show", request("double").key().digest.hex(6), "--json"}).json();
+  ASSERT_EQ(by_key.size(), 1U);
+  EXPECT_EQ(by_key[0]["request"]["defines"]["TILE"], "8");
+  EXPECT_EQ(by_key[0]["identity"]["driver"], "driver 1.0");
+  EXPECT_EQ(by_key[0]["binary_bytes"], 100);
+}
+
+TEST_F(Cli, ShowFailsForWhatIsNotStored) {
+  store(fire_gpu, request("double"));
+  for (const char* program : {"doub", "0000000000000000", "ls"}) {
+    const auto outcome = kiln({"show", program});
+    EXPECT_EQ(outcome.status, 1) << program;
+    EXPECT_EQ(outcome.out, "") << program;
+    EXPECT_TRUE(outcome.error.starts_with("kiln: no stored program")) << outcome.error;
+  }
+}
+
+TEST_F(Cli, StatsBeginWithTheLineForPeople) {
+  store(fire_gpu, request("double"));
+  store(fire_gpu, request("triple"));
+  const auto outcome = kiln({"stats"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_TRUE(outcome.out.starts_with("2 programs on disk (")) << outcome.out;
+  const auto json = kiln({"stats", "--json"}).json();
+  EXPECT_EQ(json["devices"][0]["programs"], 2);
+  EXPECT_EQ(json["devices"][0]["device"], "Fire 9000");
+  EXPECT_EQ(json["lifetime"]["requests"], 0);
+}
+
+TEST_F(Cli, VerifyNamesTheDamagedEntryAndRepairRemovesIt) {
+  const auto good = store(fire_gpu, request("good"));
+  const auto bad = store(fire_gpu, request("bad"));
+  EXPECT_EQ(kiln({"verify"}).status, 0);
+  damage(bad);
+  const auto found = kiln({"verify"});
+  EXPECT_EQ(found.status, 1);
+  EXPECT_TRUE(contains(found.out, bad.filename().string() + ": its checksum")) << found.out;
+  EXPECT_FALSE(contains(found.out, good.filename().string())) << found.out;
+  EXPECT_TRUE(fs::exists(bad));
+
+  const auto repaired = kiln({"verify", "--repair", "--json"});
+  EXPECT_EQ(repaired.status, 0) << repaired.error;
+  EXPECT_EQ(repaired.json()["damaged"][0]["repaired"], true);
+  EXPECT_FALSE(fs::exists(bad));
+  EXPECT_FALSE(fs::exists(bad.parent_path() / store::meta_file_name(bad.filename().string())));
+  EXPECT_TRUE(fs::exists(good));
+  EXPECT_FALSE(contains(contents(good.parent_path() / "manifest.json"), "bad"));
+  EXPECT_EQ(kiln({"verify"}).status, 0);
+}
+
+TEST_F(Cli, VerifyRewritesAMetaThatDoesNotFitItsEntry) {
+  const auto entry = store(fire_gpu, request("double"));
+  const auto meta = entry.parent_path() / store::meta_file_name(entry.filename().string());
+  const std::string right = contents(meta);
+  for (const std::string wrong : {"", "{\"name\": \"another\"}", "no JSON"}) {
+    write(meta, wrong);
+    EXPECT_EQ(kiln({"verify", "--json"}).json()["meta"].size(), 1U) << wrong;
+    EXPECT_EQ(kiln({"verify", "--repair"}).status, 0);
+    EXPECT_EQ(contents(meta), right) << wrong;
+  }
+}
+
+TEST_F(Cli, VerifyRemovesTemporaryFilesOnlyOnceTheyAreOld) {
+  const auto folder = store(fire_gpu, request("double")).parent_path();
+  write(folder / ".tmp-1-1-1", "old");
+  write(folder / ".tmp-2-2-2", "young");
+  write(folder / ".tmp-mine", "somebody's");
+  set_age(folder / ".tmp-1-1-1", 2h);
+  set_age(folder / ".tmp-mine", 2h);
+  EXPECT_EQ(kiln({"verify", "--json"}).json()["leftover"].size(), 2U);
+  EXPECT_EQ(kiln({"verify", "--repair"}).status, 0);
+  EXPECT_FALSE(fs::exists(folder / ".tmp-1-1-1"));
+  EXPECT_TRUE(fs::exists(folder / ".tmp-2-2-2"));
+  EXPECT_TRUE(fs::exists(folder / ".tmp-mine"));
+}
+
+TEST_F(Cli, PruneForetellsInADryRunWhatItThenDoes) {
+  set_age(store(fire_gpu, request("old")), 24h * 40);
+  set_age(store(fire_gpu, request("middle"), 5000), 24h * 10);
+  const auto young = store(water_gpu, request("young"), 5000);
+  const Words words = {"prune", "--max-age", "30d", "--max-size", "8kB", "--json"};
+  Words dry = words;
+  dry.push_back("--dry-run");
+  auto foreseen = kiln(dry).json();
+  EXPECT_EQ(kiln({"ls", "--json"}).json().size(), 3U);
+  auto done = kiln(words).json();
+  EXPECT_EQ(done["removed"], 2);
+  foreseen.erase("dry_run");
+  done.erase("dry_run");
+  EXPECT_EQ(foreseen, done);
+  EXPECT_TRUE(fs::exists(young));
+}
+
+TEST_F(Cli, ClearOfAllDevicesRemovesOnlyWhatKilnMade) {
+  const auto entry = store(fire_gpu, request("double"));
+  const auto other = store(water_gpu, request("double"));
+  write(entry.parent_path() / "notes.txt", "mine");
+  fs::create_directory(cache() / "photos-0123456789abcdef");
+  write(cache() / "photos-0123456789abcdef" / "manifest.json", "{}");
+  EXPECT_EQ(kiln({"clear", "--all-devices"}).status, 2);
+  EXPECT_TRUE(fs::exists(entry));
+
+  // No device could be opened under that name.
+  const auto outcome = kiln({"clear", "--all-devices", "--yes", "--json"}, {{"KILN_DEVICE", "none"}});
+  EXPECT_EQ(outcome.status, 0) << outcome.error;
+  EXPECT_EQ(outcome.json()["removed"], 2);
+  EXPECT_EQ(outcome.json()["left"].size(), 1U);
+  EXPECT_TRUE(fs::exists(entry.parent_path() / "notes.txt"));
+  EXPECT_FALSE(fs::exists(entry));
+  EXPECT_FALSE(fs::exists(entry.parent_path() / "manifest.json"));
+  EXPECT_FALSE(fs::exists(other.parent_path()));
+  EXPECT_TRUE(fs::exists(cache() / "photos-0123456789abcdef" / "manifest.json"));
+}
+
+TEST_F(Cli, ClearAsksOnATerminalAndTakesNoForAnAnswer) {
+  const auto entry = store(fire_gpu, request("double"));
+  const auto refused = kiln_on_terminal({"clear", "--all-devices"}, "n\n");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_TRUE(contains(refused.out, "Remove 1 program (") && contains(refused.out, "Fire 9000")) << refused.out;
+  EXPECT_TRUE(fs::exists(entry));
+  EXPECT_EQ(kiln_on_terminal({"clear", "--all-devices"}, "y\n").status, 0);
+  EXPECT_FALSE(fs::exists(cache()));
+}
+
+TEST_F(Cli, WritesColoursOnATerminalUnlessToldOtherwise) {
+  store(fire_gpu, request("double"));
+  EXPECT_TRUE(contains(kiln_on_terminal({"ls"}).out, "\x1b["));
+  EXPECT_FALSE(contains(kiln_on_terminal({"ls"}, "", {{"NO_COLOR", "1"}}).out, "\x1b["));
+  EXPECT_FALSE(contains(kiln_on_terminal({"ls", "--color", "never"}).out, "\x1b["));
+  EXPECT_FALSE(contains(kiln({"ls"}).out, "\x1b["));
+  EXPECT_TRUE(contains(kiln({"ls", "--color", "always"}).out, "\x1b["));
+}
+
+TEST_F(Cli, CommandLinesThatMakeNoSenseExitWithTwo) {
+  for (const Words& words :
+       {Words{"prune"}, Words{"prune", "--max-age", "30"}, Words{"prune", "--max-size", "much"},
+        Words{"ls", "--sort", "colour"}, Words{"ls", "--nonsense"}, Words{"show"}, Words{"bake"},
+        Words{"why", "x.comp", "--define", "=1"}, Words{"completions", "cmd"}}) {
+    const auto outcome = command_.run(words);
+    EXPECT_EQ(outcome.status, 2) << words[0];
+    EXPECT_EQ(outcome.out, "") << words[0];
+    EXPECT_TRUE(outcome.error.starts_with("kiln: ")) << words[0] << ": " << outcome.error;
+  }
+  EXPECT_EQ(command_.run({}).status, 2);
+  EXPECT_EQ(command_.run({"--help"}).status, 0);
+  EXPECT_TRUE(command_.run({"--version"}).out.starts_with("kiln "));
+}
+
+TEST_F(Cli, CompletionScriptsKnowEverySubcommandAndOption) {
+  const std::map<std::string, Words> commands = {{"demo", {}},
+                                                 {"devices", {}},
+                                                 {"ls", {"device-folder", "sort"}},
+                                                 {"show", {}},
+                                                 {"stats", {}},
+                                                 {"why", {"name", "define", "include", "option", "entry"}},
+                                                 {"verify", {"repair"}},
+                                                 {"warm", {"device"}},
+                                                 {"prune", {"max-age", "max-size", "dry-run"}},
+                                                 {"clear", {"yes", "all-devices"}},
+                                                 {"completions", {}}};
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const auto script = command_.run({"completions", shell});
+    EXPECT_EQ(script.status, 0);
+    for (const auto& [name, options] : commands) {
+      const auto help = command_.run({name, "--help"});
+      EXPECT_EQ(help.status, 0) << name;
+      EXPECT_TRUE(contains(script.out, name)) << shell << " does not know " << name;
+      for (const auto& option : options) {
+        EXPECT_TRUE(contains(help.out, "--" + option)) << name << " has no " << option;
+        EXPECT_TRUE(contains(script.out, option)) << shell << " does not know " << option;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kiln::cli

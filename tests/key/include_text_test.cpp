@@ -1,0 +1,190 @@
+#include <map>
+#include <sstream>
+#include <string>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <kiln/request.hpp>
+
+// What counts as an #include, and what becomes of the lines around it.
+namespace kiln {
+namespace {
+
+using Headers = std::map<std::string, std::string>;
+
+Request request(std::string source, Headers headers) {
+  return Request({.name = "main", .source = std::move(source), .headers = std::move(headers)});
+}
+
+TEST(IncludeText, CountsAtTheBeginningOfALineHoweverItIsWritten) {
+  for (const char* source : {
+           "#include \"a.h\"",
+           "#include \"a.h\"\n",
+           "#include \"a.h\"\r\nvoid main() {}\r\n",
+           "#include <a.h>\n",
+           "#include<a.h>\n",
+           "#include\"a.h\"\n",
+           "  #  include  \"a.h\"\n",
+           "\t#\tinclude\t\"a.h\"\t\n",
+           "#include \"a.h\" // why\n",
+           "#include \"a.h\" /* why\n */\n",
+           "/* c */ #include \"a.h\"\n",
+           "/* c\n */#include \"a.h\"\n",
+           "/**/#include \"a.h\"\n",
+           "// a comment\n#include \"a.h\"\n",
+           "// a \"comment\n#include \"a.h\"\n",
+           "// a comment /*\n#include \"a.h\"\n",
+           "/* a \"comment */\n#include \"a.h\"\n",
+           "/* a // comment */\n#include \"a.h\"\n",
+           "/* a comment **/\n#include \"a.h\"\n",
+           "x = a / b; y = a */ c;\n#include \"a.h\"\n",
+           "\"/*\"\n#include \"a.h\"\n\"*/\"\n",
+           "\"//\"\n#include \"a.h\"\n",
+           "\"\\\"/*\"\n#include \"a.h\"\n",
+           "'\"'\n#include \"a.h\"\n",
+           "'\\''\n#include \"a.h\"\n",
+           "\"unfinished\n#include \"a.h\"\n",
+           "#error it isn't\n#include \"a.h\"\n",
+           "OR\"(\"\n#include \"a.h\"\n",
+           "R\"(raw)\"\n#include \"a.h\"\n",
+           "R\"x(raw)\")x\"\n#include \"a.h\"\n",
+           "int R;\n#include \"a.h\"\n",
+           "int a\\b;\n#include \"a.h\"\n",
+           "#define A 1 \\\n  2\n#include \"a.h\"\n",
+       }) {
+    const Request made = request(source, {{"a.h", "HEADER\n"}});
+    ASSERT_FALSE(made.error()) << source;
+    EXPECT_NE(made.source().find("HEADER"), std::string::npos) << source;
+    EXPECT_EQ(made.source().find("include"), std::string::npos) << source;
+  }
+}
+
+TEST(IncludeText, DoesNotCountElsewhereAndLeavesTheSourceAlone) {
+  for (const char* source : {
+           "// #include \"a.h\"\n",
+           "/* #include \"a.h\" */\n",
+           "/*\n#include \"a.h\"\n*/\n",
+           "/* unfinished\n#include \"a.h\"\n",
+           "/*/\n#include \"a.h\"\n*/\n",
+           "// continued \\\n#include \"a.h\"\n",
+           "// continued \\\nand again \\\n#include \"a.h\"\n",
+           "// \\\\\\\n#include \"a.h\"\n",
+           "\"#include \\\"a.h\\\"\"\n",
+           "\"continued \\\n#include \\\"a.h\\\"\"\n",
+           "R\"(\n#include \"a.h\"\n)\"\n",
+           "R\"x(\n)\"\n#include \"a.h\"\n)x\"\n",
+           "R\"sixteen_letters_(\n#include \"a.h\"\n)sixteen_letters_\"\n",
+           "R\"(unfinished\n#include \"a.h\"\n",
+           "int x; #include \"a.h\"\n",
+           "##include \"a.h\"\n",
+           "# # include \"a.h\"\n",
+           "#included \"a.h\"\n",
+           "#include_next \"a.h\"\n",
+           "#Include \"a.h\"\n",
+           "# \"a.h\"\n",
+           "include \"a.h\"\n",
+           "#include A_H\n",
+           "#include\n",
+           "#include",
+           "#",
+           "#include \"a.h\n",
+           "#include <a.h\"\n",
+           "#include \"\"\n",
+           "#include <>\n",
+           "#include (\"a.h\")\n",
+       }) {
+    const Request made = request(source, {{"a.h", "HEADER\n"}});
+    ASSERT_FALSE(made.error()) << source << made.error()->message();
+    EXPECT_EQ(made.source(), source);
+  }
+}
+
+TEST(IncludeText, DoesNotCountInACommentContinuedOverWindowsLineEnds) {
+  const std::string source = "// continued \\\r\n#include \"a.h\"\r\n";
+  EXPECT_EQ(request(source, {{"a.h", "HEADER\n"}}).source(), source);
+}
+
+TEST(IncludeText, DoesNotCountInAMacroContinuedFromTheLineBefore) {
+  const std::string source = "#define A \\\n#include \"a.h\"\n";
+  EXPECT_EQ(request(source, {{"a.h", "HEADER\n"}}).source(), source);
+}
+
+TEST(IncludeText, MissingInACommentOrAStringIsNoError) {
+  EXPECT_FALSE(
+      request("// #include \"missing\"\n/*\n#include \"missing\"\n*/\n\"\\\n#include <missing>\"\n", {}).error());
+}
+
+/// Puts "@file:line" in the place of every '@' of a file.
+std::string marked(const std::string& file, std::string_view text) {
+  std::string result;
+  int line = 1;
+  for (const char c : text) {
+    result += c == '@' ? fmt::format("@{}:{}", file, line) : std::string(1, c);
+    if (c == '\n') ++line;
+  }
+  return result;
+}
+
+/// Follows the #line directives of a resolved source as a compiler does, and expects every mark to be where it
+/// says. How many marks there were.
+int expect_marks_in_place(const Request& made) {
+  int marks = 0;
+  std::size_t file = 0;
+  int number = 1;
+  std::istringstream lines(made.source());
+  for (std::string line; std::getline(lines, line); ++number) {
+    int next = 0;
+    if (std::sscanf(line.c_str(), "#line %d %zu", &next, &file) == 2) {
+      number = next - 1;
+      continue;
+    }
+    for (std::size_t at = line.find('@'); at != std::string::npos; at = line.find('@', at + 1), ++marks) {
+      const std::string place =
+          fmt::format("@{}:{} ", file < made.files().size() ? made.files()[file] : "?", number);
+      EXPECT_EQ(line.substr(at, place.size()), place) << made.source();
+    }
+  }
+  return marks;
+}
+
+TEST(IncludeText, LinesKeepTheirNumbers) {
+  struct Case {
+    const char* source;
+    Headers headers;
+    int marks;
+  };
+  const Case cases[] = {
+      {"@ \n@ \n", {}, 2},
+      {"@ \n#include \"a\"\n@ \n", {{"a", "@ \n@ \n"}}, 4},
+      {"@ \n#include \"a\"\n@ \n", {{"a", "@ \n@ "}}, 4},
+      {"@ \r\n#include \"a\"\r\n@ \r\n", {{"a", "@ \r\n@ \r\n"}}, 4},
+      {"#include \"a\" // @ \n@ \n", {{"a", "@ \n"}}, 3},
+      {"/* @ \n@ */ #include \"a\" /* @ \n@ \n*/ @ \n", {{"a", "@ \n"}}, 6},
+      {"// \\\n\\\n@ \n#include \"a\"\n@ \n", {{"a", "// @ \\\n@ \n@ \n"}}, 5},
+      {"R\"(\n\n)\" @ \n#include \"a\"\n@ \n", {{"a", "R\"x(\n)\"\n)x\" @ \n"}}, 3},
+      {"\"\\\n\" @ \n#include \"a\"\n@ \n", {{"a", "\"\\\n\\\n\" @ \n"}}, 3},
+      {"#include \"a\"\n#include \"b\"\n#include \"a\"\n@ \n",
+       {{"a", "@ \n#include \"b\"\n@ \n"}, {"b", "\n@ "}},
+       8},
+      {"#include \"a\"\n@ \n#include \"a\"\n@ ", {{"a", "#pragma once\n@ \n"}}, 3},
+      {"#if A\n#include \"missing\"\n@ \n#endif\n@ \n", {}, 2},
+      {"#define A \\\n  @ \n#include \"a\"\n@ \n", {{"a", "@ \n"}}, 3},
+      {"@ \n#include \"e\"\n@ \n#include \"e\"", {{"e", ""}}, 2},
+  };
+  for (const Case& each : cases) {
+    Headers headers = each.headers;
+    for (auto& [name, text] : headers) text = marked(name, text);
+    const Request made = request(marked("main", each.source), std::move(headers));
+    ASSERT_FALSE(made.error()) << each.source << made.error()->message();
+    EXPECT_EQ(expect_marks_in_place(made), each.marks) << made.source();
+  }
+}
+
+TEST(IncludeText, AFileThatEndsInABackslashDoesNotSwallowTheNextLine) {
+  const Request made = request("#include \"a\"\nvoid main() {}\n", {{"a", "#define A 1 \\"}});
+  ASSERT_FALSE(made.error());
+  EXPECT_EQ(made.source().find("\\\n#line"), std::string::npos) << made.source();
+}
+
+}  // namespace
+}  // namespace kiln

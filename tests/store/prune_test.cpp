@@ -1,0 +1,269 @@
+#include <kiln/prune.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fakes/child.hpp"
+#include "fakes/files.hpp"
+#include "fakes/temporary_folder.hpp"
+#include "store/samples.hpp"
+
+namespace kiln::store {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Prune : public testing::Test {
+ protected:
+  const std::filesystem::path& root() const { return root_.path(); }
+
+  /// Stores an entry of about `bytes` bytes that was last used `age` ago.
+  void put(DiskStore& store, const std::string& name, std::chrono::seconds age, std::size_t bytes = 1000) {
+    ASSERT_TRUE(store.put(sample_key(name), sample_entry(incompressible(bytes))));
+    fakes::set_age(entry_path(store, sample_key(name)), age);
+  }
+
+  /// The names of the entries that are there, in order, of one store after the other.
+  std::vector<std::string> left() {
+    std::vector<std::string> names;
+    for (DiskStore* store : {one_.get(), two_.get()}) {
+      const auto items = store->list();
+      EXPECT_TRUE(items) << items.error().message();
+      if (!items) continue;
+      for (const StoreItem& item : *items) names.push_back(item.key.name);
+    }
+    return names;
+  }
+
+  /// The bytes of an entry and what belongs to it.
+  std::uint64_t size_of(const DiskStore& store, const std::string& name) const {
+    return std::filesystem::file_size(entry_path(store, sample_key(name))) +
+           std::filesystem::file_size(meta_path(store, sample_key(name)));
+  }
+
+  fakes::TemporaryFolder root_;
+  std::unique_ptr<DiskStore> one_ = open_store(root_.path(), sample_identity(1));
+  std::unique_ptr<DiskStore> two_ = open_store(root_.path(), sample_identity(2));
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(Prune, RemovesWhatWasNotUsedForLonger) {
+  put(*one_, "fresh", 0s);
+  put(*one_, "hour", 1h);
+  put(*two_, "day", 24h);
+  put(*two_, "week", 168h);
+  const auto report = prune(root(), {.max_age = 2h});
+  ASSERT_TRUE(report);
+  EXPECT_EQ(left(), (Names{"fresh", "hour"}));
+  EXPECT_EQ(report->removed, 2U);
+  EXPECT_EQ(report->kept, 2U);
+}
+
+TEST_F(Prune, RemovesTheLeastRecentlyUsedOfAllDevicesFirst) {
+  put(*one_, "a", 4h);
+  put(*one_, "b", 1h);
+  put(*two_, "c", 3h);
+  put(*two_, "d", 2h);
+  const std::uint64_t kept = size_of(*one_, "b") + size_of(*two_, "d");
+  const std::uint64_t removed = size_of(*one_, "a") + size_of(*two_, "c");
+  const auto report = prune(root(), {.max_bytes = kept});
+  ASSERT_TRUE(report);
+  EXPECT_EQ(left(), (Names{"b", "d"}));
+  EXPECT_EQ(report->removed, 2U);
+  EXPECT_EQ(report->removed_bytes, removed);
+  EXPECT_EQ(report->kept, 2U);
+  EXPECT_EQ(report->kept_bytes, kept);
+}
+
+TEST_F(Prune, RemovesOneMoreForOneByteLess) {
+  put(*one_, "a", 3h);
+  put(*one_, "b", 2h);
+  put(*one_, "c", 1h);
+  const std::uint64_t all = size_of(*one_, "a") + size_of(*one_, "b") + size_of(*one_, "c");
+  ASSERT_TRUE(prune(root(), {.max_bytes = all}));
+  EXPECT_EQ(left(), (Names{"a", "b", "c"}));
+  ASSERT_TRUE(prune(root(), {.max_bytes = all - 1}));
+  EXPECT_EQ(left(), (Names{"b", "c"}));
+}
+
+TEST_F(Prune, RemovesByAgeAndThenBySize) {
+  put(*one_, "old", 48h);
+  put(*one_, "large", 2h, 100'000);
+  put(*two_, "small", 1h);
+  ASSERT_TRUE(prune(root(), {.max_age = 24h, .max_bytes = 50'000}));
+  EXPECT_EQ(left(), Names{"small"});
+}
+
+TEST_F(Prune, RemovesEverythingForABoundOfNothing) {
+  put(*one_, "a", 0s);
+  put(*two_, "b", 0s);
+  ASSERT_TRUE(prune(root(), {.max_bytes = 0}));
+  EXPECT_TRUE(left().empty());
+  for (const auto& item : std::filesystem::recursive_directory_iterator(root()))
+    EXPECT_NE(item.path().extension(), ".meta") << item.path();
+}
+
+TEST_F(Prune, RemovesNothingUnasked) {
+  put(*one_, "ancient", std::chrono::hours(24 * 3650));
+  const auto report = prune(root(), {});
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->removed, 0U);
+  EXPECT_EQ(report->kept, 1U);
+  EXPECT_EQ(report->kept_bytes, size_of(*one_, "ancient"));
+  EXPECT_EQ(left(), Names{"ancient"});
+}
+
+TEST_F(Prune, RemovesNothingForAnAgeThatNothingReaches) {
+  put(*one_, "ancient", std::chrono::hours(24 * 3650));
+  for (const auto age : {std::chrono::seconds(std::chrono::hours(24 * 365 * 1000)), std::chrono::seconds::max()}) {
+    ASSERT_TRUE(prune(root(), {.max_age = age}));
+    EXPECT_EQ(left(), Names{"ancient"}) << age.count();
+  }
+}
+
+TEST_F(Prune, KeepsWhatIsNewerThanNow) {
+  put(*one_, "tomorrow", -24h);
+  ASSERT_TRUE(prune(root(), {.max_age = 1h}));
+  EXPECT_EQ(left(), Names{"tomorrow"});
+}
+
+TEST_F(Prune, KeepsWhatWasUsedSinceItWasPut) {
+  put(*one_, "used", 5h);
+  put(*one_, "unused", 4h);
+  ASSERT_TRUE(one_->get(sample_key("used")));
+  ASSERT_TRUE(prune(root(), {.max_bytes = size_of(*one_, "used")}));
+  EXPECT_EQ(left(), Names{"used"});
+}
+
+TEST_F(Prune, RemovesOldTemporaryFilesAndNotFreshOnes) {
+  put(*one_, "a", 0s);
+  for (const auto& folder : {root(), one_->path()}) {
+    for (const auto& [name, age] : {std::pair{".tmp-1-1-1", 2h}, {".tmp-2-2-2", 48h}, {".tmp-3-3-3", 0h}}) {
+      fakes::write_file(folder / name, "left over");
+      fakes::set_age(folder / name, age);
+    }
+  }
+  const auto report = prune(root(), {});
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->leftovers, 4U);
+  for (const auto& folder : {root(), one_->path()}) {
+    EXPECT_FALSE(std::filesystem::exists(folder / ".tmp-1-1-1"));
+    EXPECT_FALSE(std::filesystem::exists(folder / ".tmp-2-2-2"));
+    EXPECT_TRUE(std::filesystem::exists(folder / ".tmp-3-3-3"));
+  }
+  EXPECT_EQ(left(), Names{"a"});
+}
+
+TEST_F(Prune, LeavesWhatIsNotKilns) {
+  put(*one_, "a", 48h);
+  const std::string name = entry_file_name(sample_key("a"));
+  fakes::write_file(root() / "notes.txt", "mine");
+  fakes::write_file(root() / "photos" / name, "mine");
+  fakes::write_file(root() / "short-0123" / name, "mine");
+  fakes::write_file(root() / "no_digest-zzzzzzzzzzzzzzzz" / name, "mine");
+  fakes::write_file(one_->path() / "notes.txt", "mine");
+  ASSERT_TRUE(prune(root(), {.max_age = 1h, .max_bytes = 0}));
+  EXPECT_TRUE(left().empty());
+  for (const auto& path : {root() / "notes.txt", root() / "photos" / name, root() / "short-0123" / name,
+                           root() / "no_digest-zzzzzzzzzzzzzzzz" / name, one_->path() / "notes.txt"})
+    EXPECT_EQ(fakes::read_file(path), "mine") << path;
+}
+
+TEST_F(Prune, DoesNotFollowASymlinkOutOfTheDirectory) {
+  const fakes::TemporaryFolder elsewhere;
+  const auto other = open_store(elsewhere.path(), sample_identity(3));
+  put(*other, "precious", 48h);
+  std::filesystem::create_symlink(other->path(), root() / other->path().filename());
+  ASSERT_TRUE(prune(root(), {.max_bytes = 0}));
+  EXPECT_EQ(other->list()->size(), 1U);
+}
+
+TEST_F(Prune, RemovesASymlinkInAnEntrysPlaceAndNotItsTarget) {
+  put(*one_, "a", 0s);
+  const auto target = root() / "target";
+  std::filesystem::rename(entry_path(*one_, sample_key("a")), target);
+  std::filesystem::create_symlink(target, entry_path(*one_, sample_key("a")));
+  ASSERT_TRUE(prune(root(), {.max_bytes = 0}));
+  EXPECT_TRUE(std::filesystem::exists(target));
+}
+
+TEST_F(Prune, GoesOnPastAFolderInAnEntrysPlace) {
+  put(*one_, "a", 1h);
+  put(*two_, "b", 1h);
+  const auto folder = entry_path(*one_, sample_key("folder"));
+  fakes::write_file(folder / "precious", "mine");
+  fakes::set_age(folder, 48h);
+  const auto report = prune(root(), {.max_bytes = 0});
+  EXPECT_TRUE(report) << report.error().message();
+  EXPECT_FALSE(std::filesystem::exists(entry_path(*one_, sample_key("a"))));
+  EXPECT_FALSE(std::filesystem::exists(entry_path(*two_, sample_key("b"))));
+  EXPECT_EQ(fakes::read_file(folder / "precious"), "mine");
+}
+
+TEST_F(Prune, PassesOverAFolderOfAnotherUser) {
+  if (!fakes::is_root()) GTEST_SKIP() << "only root can give a folder to another user";
+  put(*one_, "a", 0s);
+  put(*two_, "b", 0s);
+  ASSERT_EQ(chown(two_->path().c_str(), fakes::other_user, fakes::other_user), 0);
+  ASSERT_TRUE(prune(root(), {.max_bytes = 0}));
+  EXPECT_EQ(left(), Names{"b"});
+}
+
+TEST_F(Prune, OfADirectoryThatIsNotThereFindsNothing) {
+  const auto report = prune(root() / "missing", {.max_bytes = 0});
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->removed + report->kept + report->leftovers, 0U);
+  EXPECT_FALSE(std::filesystem::exists(root() / "missing"));
+}
+
+TEST_F(Prune, OfAFileIsAnError) {
+  fakes::write_file(root() / "file", "precious");
+  const auto report = prune(root() / "file", {.max_bytes = 0});
+  ASSERT_FALSE(report);
+  EXPECT_NE(report.error().message().find("file"), std::string::npos);
+  EXPECT_EQ(fakes::read_file(root() / "file"), "precious");
+}
+
+TEST_F(Prune, IsSafeWhileStoresAreAtWork) {
+  std::vector<std::thread> threads;
+  for (DiskStore* store : {one_.get(), two_.get()}) {
+    threads.emplace_back([store] {
+      for (int i = 0; i < 100; ++i) {
+        const Key key = sample_key(fakes::numbered("p", i % 7));
+        EXPECT_TRUE(store->put(key, sample_entry(key.name)));
+        const std::string found = answer(*store, key);
+        EXPECT_TRUE(found == key.name || found == "nothing") << found;
+      }
+    });
+  }
+  for (int i = 0; i < 30; ++i) EXPECT_TRUE(prune(root(), {.max_bytes = 500}));
+  for (auto& thread : threads) thread.join();
+  ASSERT_TRUE(prune(root(), {.max_bytes = 0}));
+  EXPECT_TRUE(left().empty());
+}
+
+TEST_F(Prune, ByTwoProcessesAtOnceRemovesEveryEntryOnce) {
+  constexpr int entries = 200;
+  for (int i = 0; i < entries; ++i) put(*one_, fakes::numbered("p", i), std::chrono::hours(i), 10);
+  std::vector<std::unique_ptr<fakes::Child>> pruners;
+  for (int p = 0; p < 3; ++p) {
+    pruners.push_back(std::make_unique<fakes::Child>([this](const fakes::Child::Report& report) {
+      const auto pruned = prune(root(), {.max_bytes = 0});
+      report(pruned ? std::to_string(pruned->removed) : pruned.error().message());
+    }));
+  }
+  int removed = 0;
+  for (auto& pruner : pruners) removed += std::stoi(pruner->report());
+  EXPECT_EQ(removed, entries);
+}
+
+}  // namespace
+}  // namespace kiln::store
