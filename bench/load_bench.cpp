@@ -5,7 +5,8 @@
 // `driver_cache`: compiling and linking from source where the driver has kept the result in a shader cache of its
 // own, which is what a second start costs without Kiln.
 //
-// `Time` is wall time for one program. Dropping the program again is not part of it.
+// `Time` is wall time for one program, the mean of many; `median_us` their median, with which the ratios are
+// computed. Dropping the program again is not part of it.
 
 #include <chrono>
 #include <fstream>
@@ -26,13 +27,9 @@
 namespace kiln::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = IterationTimes::Clock;
 
 constexpr std::size_t program_count = 8;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// A program that Kiln has on disk, whose binary also lies in a file of its own.
 struct Subject {
@@ -58,11 +55,12 @@ Subject prepare(Cache& cache, const std::filesystem::path& folder, const Shader&
 }
 
 void load_with_kiln(benchmark::State& state, Cache& cache, const Subject& subject) {
+  IterationTimes times(state);
   for (auto _ : state) {
     cache.evict(subject.request);
     const auto start = Clock::now();
     const auto program = cache.get(subject.request);
-    state.SetIterationTime(seconds_since(start));
+    times.add_since(start);
     if (!program || program->origin() != Origin::disk) {
       state.SkipWithError("the program did not come from disk");
       break;
@@ -82,6 +80,7 @@ std::vector<char> read_whole(const std::filesystem::path& path) {
 }
 
 void load_bare(benchmark::State& state, const Subject& subject) {
+  IterationTimes times(state);
   for (auto _ : state) {
     const auto start = Clock::now();
     const std::vector<char> bytes = read_whole(subject.file);
@@ -89,7 +88,7 @@ void load_bare(benchmark::State& state, const Subject& subject) {
     glProgramBinary(id, subject.format, bytes.data(), static_cast<GLsizei>(bytes.size()));
     GLint linked = 0;
     glGetProgramiv(id, GL_LINK_STATUS, &linked);
-    state.SetIterationTime(seconds_since(start));
+    times.add_since(start);
     glDeleteProgram(id);
     if (linked == 0) {
       state.SkipWithError("the driver refused its own binary");
@@ -99,6 +98,7 @@ void load_bare(benchmark::State& state, const Subject& subject) {
 }
 
 void load_from_driver_cache(benchmark::State& state, const Subject& subject) {
+  IterationTimes times(state);
   for (auto _ : state) {
     const auto start = Clock::now();
     const GLuint shader = glCreateShader(GL_COMPUTE_SHADER);
@@ -110,7 +110,7 @@ void load_from_driver_cache(benchmark::State& state, const Subject& subject) {
     glLinkProgram(id);
     GLint linked = 0;
     glGetProgramiv(id, GL_LINK_STATUS, &linked);
-    state.SetIterationTime(seconds_since(start));
+    times.add_since(start);
     glDeleteShader(shader);
     glDeleteProgram(id);
     if (linked == 0) {
@@ -127,18 +127,17 @@ void conclude(const std::vector<Subject>& subjects, const Measured& measured, Fi
   figures.section("Kiln's disk hit / (reading the file + glProgramBinary), wall time");
   for (const Subject& subject : subjects) {
     const auto real = [&](std::string_view name) {
-      return measured.real_ns(fmt::format("{}/{}", name, subject.name));
+      return measured.counter(fmt::format("{}/{}", name, subject.name), "median_us");
     };
     const auto kiln = real("kiln");
     const auto bare = real("bare");
     const auto to_bare = ratio(kiln, bare);
     figures.add(fmt::format("{}.ratio", subject.name),
-                kiln && bare ? fmt::format("{}: {:.1f} us / {:.1f} us", subject.name, *kiln / 1000, *bare / 1000)
-                             : subject.name,
+                kiln && bare ? fmt::format("{}: {:.1f} us / {:.1f} us", subject.name, *kiln, *bare) : subject.name,
                 to_bare, "x");
     if (to_bare) over_bare.push_back(*to_bare);
     if (const auto to_driver = ratio(real("driver_cache"), kiln)) under_driver.push_back(*to_driver);
-    if (kiln) under_compiling.push_back(static_cast<double>(subject.compile_time.count()) / *kiln);
+    if (kiln) under_compiling.push_back(static_cast<double>(subject.compile_time.count()) / 1000 / *kiln);
   }
   const auto of = [](const std::vector<double>& values) {
     return values.empty() ? std::nullopt : std::optional(median(values));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -30,7 +31,7 @@ class Measured final : public benchmark::BenchmarkReporter {
   /// run. `benchmark` is the name it was registered under, with its thread count where it has one.
   std::optional<double> cpu_ns(std::string_view benchmark) const;
   std::optional<double> real_ns(std::string_view benchmark) const;
-  /// The median of a counter of the benchmark's own.
+  /// The median of a counter of the benchmark's own, such as that of IterationTimes.
   std::optional<double> counter(std::string_view benchmark, std::string_view name) const;
 
  private:
@@ -43,6 +44,29 @@ class Measured final : public benchmark::BenchmarkReporter {
   std::unique_ptr<benchmark::BenchmarkReporter> display_;
   std::vector<Run> shown_;
   std::map<std::string, Samples, std::less<>> samples_;
+};
+
+/// Times iterations one by one. A busy machine interrupts some of them, which a mean would show: the counter
+/// `median_us` is the median of one repetition's.
+class IterationTimes {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit IterationTimes(benchmark::State& state) : state_(state) {}
+  ~IterationTimes() { state_.counters["median_us"] = 1e6 * median(std::move(seconds_)); }
+  IterationTimes(const IterationTimes&) = delete;
+  IterationTimes& operator=(const IterationTimes&) = delete;
+
+  /// Notes the time of this iteration: that since `start`.
+  void add_since(Clock::time_point start) { add(std::chrono::duration<double>(Clock::now() - start).count()); }
+  void add(double seconds) {
+    state_.SetIterationTime(seconds);
+    seconds_.push_back(seconds);
+  }
+
+ private:
+  benchmark::State& state_;
+  std::vector<double> seconds_;
 };
 
 /// What is asked of a figure.

@@ -3,8 +3,9 @@
 //
 // `ready`: the constructor of a Cache. `first_get`: the same and the first program from disk. `close`: its
 // destructor, after one program was loaded. `scan`: listing the directory with the sizes of its files, which is
-// what a cache has to do that keeps an index in memory. `Time` is wall time for one of these. The files are in the
-// page cache. `resident` loads programs in a process of its own and counts megabytes.
+// what a cache has to do that keeps an index in memory. `Time` is wall time for one of these, the mean of a few;
+// `median_us` their median, which the figures show. The files are in the page cache. `resident` loads programs in a
+// process of its own and counts megabytes.
 
 #include <chrono>
 #include <map>
@@ -23,7 +24,7 @@
 namespace kiln::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = IterationTimes::Clock;
 
 constexpr std::size_t few = 100;
 constexpr std::size_t many = 10'000;
@@ -74,6 +75,7 @@ void start(benchmark::State& state, Part part, std::size_t count, Directories& d
   const std::filesystem::path& directory = directories.with(count);
   const auto backend = std::make_shared<EmptyBackend>();
   const Request request = made_up_requests(1).front();
+  IterationTimes times(state);
   for (auto _ : state) {
     CacheOptions options = {.directory = directory};
     auto begin = Clock::now();
@@ -89,19 +91,20 @@ void start(benchmark::State& state, Part part, std::size_t count, Directories& d
     }
     begin = Clock::now();
     cache.reset();
-    state.SetIterationTime(part == Part::close ? seconds_since(begin) : seconds);
+    times.add(part == Part::close ? seconds_since(begin) : seconds);
   }
 }
 
 void scan(benchmark::State& state, std::size_t count, Directories& directories) {
   const std::filesystem::path& directory = directories.with(count);
+  IterationTimes times(state);
   for (auto _ : state) {
     const auto begin = Clock::now();
     std::map<std::string, std::uintmax_t> sizes;
     for (const auto& file : std::filesystem::recursive_directory_iterator(directory))
       if (file.is_regular_file()) sizes.emplace(file.path().filename(), file.file_size());
     benchmark::DoNotOptimize(sizes);
-    state.SetIterationTime(seconds_since(begin));
+    times.add_since(begin);
   }
 }
 
@@ -121,8 +124,8 @@ void resident(benchmark::State& state, const ResidentCase& which) {
 
 void conclude(const Measured& measured, Figures& figures) {
   const auto milliseconds = [&](std::string_view name, std::size_t count) {
-    const auto ns = measured.real_ns(fmt::format("{}/{}", name, count));
-    return ns ? std::optional(*ns / 1e6) : std::nullopt;
+    const auto microseconds = measured.counter(fmt::format("{}/{}", name, count), "median_us");
+    return microseconds ? std::optional(*microseconds / 1000) : std::nullopt;
   };
   for (const std::size_t count : {few, many}) {
     figures.section(fmt::format("A cache with {} stored programs, wall time", count));

@@ -121,6 +121,7 @@ std::vector<Difference> option_differences(const std::vector<std::string>& store
     only_stored.erase(std::find(only_stored.begin(), only_stored.end(), option));
   }
   std::vector<Difference> differences;
+  differences.reserve(only_stored.size() + only_asked.size());
   for (const auto& option : only_stored) differences.push_back({"option", option, std::nullopt});
   for (const auto& option : only_asked) differences.push_back({"option", std::nullopt, option});
   if (differences.empty())

@@ -83,4 +83,11 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace kiln::cli
 
-int main(int argc, char** argv) { return kiln::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return kiln::cli::run(argc, argv);
+  } catch (...) {
+    // Standard error, too, refused to be written to.
+    return kiln::cli::exit_status::failed;
+  }
+}

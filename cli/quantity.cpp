@@ -70,7 +70,7 @@ std::string human_age(std::chrono::system_clock::time_point moment, std::chrono:
   if (seconds < 1) return "now";
   if (seconds < 60) return fmt::format("{} s", seconds);
   if (seconds < 3600) return fmt::format("{} min", seconds / 60);
-  if (seconds < 2 * 86400) return fmt::format("{} h", seconds / 3600);
+  if (seconds < 48L * 3600) return fmt::format("{} h", seconds / 3600);
   return fmt::format("{} d", seconds / 86400);
 }
 

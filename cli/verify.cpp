@@ -99,7 +99,7 @@ class Verifier {
     const auto bytes = status ? static_cast<std::uint64_t>(status->st_size) : file.bytes;
     const std::string expected = store::meta_of(*decoded, bytes);
     const auto stored = store::read_json(folder, meta);
-    if (stored && *stored == nlohmann::json::parse(expected)) return;
+    if (stored && nlohmann::json(*stored) == nlohmann::json::parse(expected)) return;
     const bool rewritten = repair_ && done(folder.replace(meta, std::as_bytes(std::span(expected))));
     found({Finding::Kind::meta, relative(folder, meta),
            stored ? "it does not fit its entry" : "it is missing or no JSON", rewritten});

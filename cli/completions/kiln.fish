@@ -8,6 +8,20 @@ function __kiln_directory
     end
 end
 
+# Whether no command was written yet; the value of an option is none.
+function __kiln_needs_command
+    set -l value no
+    for word in (commandline -opc)[2..-1]
+        if test $value = yes
+            set value no
+        else if contains -- $word --dir --device --color
+            set value yes
+        else if not string match -q -- '-*' $word
+            return 1
+        end
+    end
+end
+
 function __kiln_programs
     kiln (__kiln_directory) ls 2>/dev/null | awk 'NR > 1 { print $1 }'
 end
@@ -18,19 +32,19 @@ complete -c kiln -l json -d 'Print one JSON value'
 complete -c kiln -l color -x -a 'auto always never' -d 'When to write colours'
 complete -c kiln -s v -l verbose -d 'Tell what is being done'
 complete -c kiln -s h -l help -d 'Print help'
-complete -c kiln -n __fish_use_subcommand -l version -d 'Print the version'
+complete -c kiln -n __kiln_needs_command -l version -d 'Print the version'
 
-complete -c kiln -n __fish_use_subcommand -a demo -d 'See programs compiled once and then loaded'
-complete -c kiln -n __fish_use_subcommand -a devices -d 'List the devices of this machine'
-complete -c kiln -n __fish_use_subcommand -a ls -d 'List the stored programs of all devices'
-complete -c kiln -n __fish_use_subcommand -a show -d 'Show all that is known of a stored program'
-complete -c kiln -n __fish_use_subcommand -a stats -d 'Tell what the cache holds and has saved'
-complete -c kiln -n __fish_use_subcommand -a why -d 'Tell why a program would be found or compiled'
-complete -c kiln -n __fish_use_subcommand -a verify -d 'Check every stored program'
-complete -c kiln -n __fish_use_subcommand -a warm -d 'Load every stored program of a device'
-complete -c kiln -n __fish_use_subcommand -a prune -d 'Remove stored programs by age and by size'
-complete -c kiln -n __fish_use_subcommand -a clear -d 'Remove the stored programs of a device, or everything'
-complete -c kiln -n __fish_use_subcommand -a completions -d 'Print the completion script for a shell'
+complete -c kiln -n __kiln_needs_command -a demo -d 'See programs compiled once and then loaded'
+complete -c kiln -n __kiln_needs_command -a devices -d 'List the devices of this machine'
+complete -c kiln -n __kiln_needs_command -a ls -d 'List the stored programs of all devices'
+complete -c kiln -n __kiln_needs_command -a show -d 'Show all that is known of a stored program'
+complete -c kiln -n __kiln_needs_command -a stats -d 'Tell what the cache holds and has saved'
+complete -c kiln -n __kiln_needs_command -a why -d 'Tell why a program would be found or compiled'
+complete -c kiln -n __kiln_needs_command -a verify -d 'Check every stored program'
+complete -c kiln -n __kiln_needs_command -a warm -d 'Load every stored program of a device'
+complete -c kiln -n __kiln_needs_command -a prune -d 'Remove stored programs by age and by size'
+complete -c kiln -n __kiln_needs_command -a clear -d 'Remove the stored programs of a device, or everything'
+complete -c kiln -n __kiln_needs_command -a completions -d 'Print the completion script for a shell'
 
 complete -c kiln -n '__fish_seen_subcommand_from demo warm clear why' -l device -x -a opengl -d 'The device'
 complete -c kiln -n '__fish_seen_subcommand_from demo' -l runs -x -d 'How many processes run warm'

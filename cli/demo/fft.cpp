@@ -6,7 +6,7 @@
 namespace kiln::cli::demo {
 namespace {
 
-// Stockham's FFT of POINTS points, a group each: POINTS / RADIX threads, each with RADIX points in registers.
+// Stockham's FFT of 8^STAGES points, a group each, a thread for every eight points, which it has in registers.
 constexpr const char* source = R"(#version 430
 layout(local_size_x = THREADS) in;
 layout(std430, binding = 0) readonly buffer Input { vec2 signal[]; };
@@ -14,6 +14,7 @@ layout(std430, binding = 1) writeonly buffer Output { vec2 spectrum[]; };
 layout(std140, binding = 0) uniform Parameters { float direction; float scale; };
 
 const float PI = 3.14159265358979;
+const int RADIX = 8;
 const int POINTS = THREADS * RADIX;
 shared vec2 line[POINTS];
 
@@ -45,14 +46,12 @@ void butterfly(inout vec2 v[RADIX]) {
       t[i + k] = a + b;
       t[i + k + 2] = a - b;
     }
-#if RADIX == 8
   for (int k = 0; k < 4; ++k) {
     vec2 a = t[k];
     vec2 b = product(t[k + 4], unit(-PI * float(k) / 4.0));
     t[k] = a + b;
     t[k + 4] = a - b;
   }
-#endif
   v = t;
 }
 
@@ -98,36 +97,27 @@ std::vector<float> transform(const std::vector<float>& signal, std::size_t point
   return spectrum;
 }
 
-struct Variant {
-  std::string name;
-  int radix;
-  int stages;
-  float direction;
-};
-
-Kernel fft(const Variant& variant) {
-  const std::uint32_t batch = 3;
-  std::size_t points = 1;
-  for (int stage = 0; stage < variant.stages; ++stage) points *= static_cast<std::size_t>(variant.radix);
-  const float scale = variant.direction > 0 ? 1.0F : 1.0F / static_cast<float>(points);
+Kernel fft(std::string name, int stages) {
+  constexpr std::uint32_t batch = 2;
+  const struct {
+    float direction = 1.0F;
+    float scale = 1.0F;
+  } parameters;
+  const std::size_t points = std::size_t{1} << 3 * stages;
   std::vector<float> signal = noise(2 * batch * points, 1);
-  std::vector<float> expected = transform(signal, points, double{variant.direction}, double{scale});
+  std::vector<float> expected = transform(signal, points, double{parameters.direction}, double{parameters.scale});
   return {.request =
-              Request({.name = variant.name,
+              Request({.name = std::move(name),
                        .source = source,
-                       .defines = {{"RADIX", std::to_string(variant.radix)},
-                                   {"STAGES", std::to_string(variant.stages)},
-                                   {"THREADS", std::to_string(points / static_cast<std::size_t>(variant.radix))}}}),
+                       .defines = {{"STAGES", std::to_string(stages)}, {"THREADS", std::to_string(points / 8)}}}),
           .groups = {batch, 1, 1},
-          .parameters = bytes_of(std::array{variant.direction, scale}),
+          .parameters = bytes_of(parameters),
           .inputs = {std::move(signal)},
           .expected = std::move(expected)};
 }
 
 }  // namespace
 
-std::vector<Kernel> fft_kernels() {
-  return {fft({.name = "fft_256_radix4", .radix = 4, .stages = 4, .direction = 1.0F})};
-}
+std::vector<Kernel> fft_kernels() { return {fft("fft_512_radix8", 3)}; }
 
 }  // namespace kiln::cli::demo

@@ -93,7 +93,7 @@ class Cache {
   Result<Program> add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time = {});
 
   /// Gets all of them in parallel, and keeps them in memory as far as the bounds allow. `progress` is called
-  /// from one thread at a time.
+  /// from one thread at a time, not always this one, and must not ask for programs itself.
   PreloadReport preload(std::span<const Request> requests, const ProgressCallback& progress = {});
   /// Loads every program of this device's folder into memory, last used first, up to the bounds.
   PreloadReport warm(const ProgressCallback& progress = {});

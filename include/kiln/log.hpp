@@ -26,7 +26,7 @@ class Log {
   using Sink = std::function<void(const LogRecord&)>;
 
   Log();
-  /// Hands every message of at least `level` to `sink`, from the thread that logs it.
+  /// Hands every message of at least `level` to `sink`, from the thread that logs it. What it throws is ignored.
   Log(LogLevel level, Sink sink);
 
   bool enabled(LogLevel level) const noexcept;

@@ -18,6 +18,8 @@ class Module final : public kiln::Module {
   /// The program object's name, for glUseProgram.
   std::uint32_t id() const noexcept { return id_; }
   std::size_t bytes() const noexcept override { return bytes_; }
+  /// The contexts in which the program object exists.
+  const ShareGroup& group() const noexcept { return *group_; }
 
  private:
   std::shared_ptr<ShareGroup> group_;

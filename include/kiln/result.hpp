@@ -68,7 +68,10 @@ class [[nodiscard]] Result {
   /// The value; throws Failure where there is none.
   T& value() & { return require(), *std::get_if<0>(&state_); }
   const T& value() const& { return require(), *std::get_if<0>(&state_); }
-  T&& value() && { return require(), std::move(*std::get_if<0>(&state_)); }
+  T value() && {
+    require();
+    return std::move(*std::get_if<0>(&state_));
+  }
 
   /// The value, unchecked: only where ok().
   T& operator*() & noexcept { return *std::get_if<0>(&state_); }

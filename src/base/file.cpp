@@ -1,11 +1,11 @@
 #include "base/file.hpp"
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -21,8 +21,10 @@ bool trusted_owner(const struct stat& status) { return status.st_uid == geteuid(
 class TemporaryFile {
  public:
   explicit TemporaryFile(int folder) : folder_(folder) {
-    static std::atomic<unsigned> serial{0};
-    name_ = fmt::format("{}{}-{}-{}", temporary_prefix, getpid(), gettid(), serial.fetch_add(1));
+    // Random, since processes in containers share folders and numbers alike.
+    std::uint64_t random[2] = {};
+    static_cast<void>(!getrandom(random, sizeof random, 0));
+    name_ = fmt::format("{}{:016x}{:016x}", temporary_prefix, random[0], random[1]);
     handle_ =
         FileHandle(openat(folder_, name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   }

@@ -30,7 +30,7 @@ bool set_lock(int descriptor, std::uint64_t byte, short type) {
 std::optional<FileLock> FileLock::acquire(const FileHandle& file, std::uint64_t byte,
                                           std::chrono::milliseconds timeout) {
   using namespace std::chrono_literals;
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(timeout, 24h * 365);
   auto pause = std::chrono::microseconds(500);
   for (;;) {
     if (set_lock(file.get(), byte, F_WRLCK)) return FileLock(file.get(), byte);

@@ -63,7 +63,12 @@ bool Log::enabled(LogLevel level) const noexcept {
 }
 
 void Log::write(LogLevel level, std::string message) const {
-  if (enabled(level)) state_->sink({level, thread_name(), std::move(message)});
+  if (!enabled(level)) return;
+  try {
+    state_->sink({level, thread_name(), std::move(message)});
+  } catch (...) {
+    // A message that cannot be written must not change what the program does; drivers log through here, too.
+  }
 }
 
 }  // namespace kiln

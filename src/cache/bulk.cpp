@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -42,19 +43,37 @@ PreloadReport Cache::Path::warm(const ProgressCallback& progress) {
   if (!items) return {0, {std::move(items).error()}};
   std::sort(items->begin(), items->end(),
             [](const StoreItem& a, const StoreItem& b) { return a.last_use > b.last_use; });
-  if (items->size() > options_.max_programs) items->resize(options_.max_programs);
+  // As many as there is room for, the last used last: they are the last to be evicted.
+  std::size_t room = 0;
+  std::uint64_t bytes = 0;
+  while (room < items->size() && room < options_.max_programs && bytes <= options_.max_bytes)
+    bytes += (*items)[room++].stored_bytes;
+  items->resize(room);
+  std::reverse(items->begin(), items->end());
   return for_each(
       items->size(), [&](std::size_t i) -> const std::string& { return (*items)[i].key.name; },
       [&](std::size_t i) -> std::optional<Error> {
         const Key& key = (*items)[i].key;
         auto [outcome, joined] = flights_.fly(
-            key.digest, [&] { return table_.find_locked(key.digest); },
-            [&]() -> Outcome { return from_disk(key, true); });
+            key.digest, [&] { return table_.find_locked(key.digest); }, [&]() -> Outcome { return warm_one(key); });
         if (!outcome) return std::move(outcome).error();
         if (*outcome) return std::nullopt;
         return Error(ErrorCode::load_failed, key.name + " is on disk but cannot be loaded");
       },
       progress);
+}
+
+std::optional<Program> Cache::Path::warm_one(const Key& key) {
+  auto entry = disk_->get(key);
+  if (!entry || !*entry) return std::nullopt;
+  auto module = with_room([&] { return backend_->load((*entry)->binary); });
+  if (!module) return std::nullopt;
+  ++counters_.disk_hits;
+  // A file name holds only part of some names; the entry itself has them whole.
+  const auto facts = nlohmann::json::parse((*entry)->facts, nullptr, false);
+  const bool named = facts.is_object() && facts.contains("name") && facts["name"].is_string();
+  return admit({key.digest, named ? facts["name"].get<std::string>() : key.name}, std::move(*module), Origin::disk,
+               **entry);
 }
 
 PreloadReport Cache::Path::for_each(std::size_t count, const std::function<const std::string&(std::size_t)>& name,
@@ -65,12 +84,17 @@ PreloadReport Cache::Path::for_each(std::size_t count, const std::function<const
     base::Condition all_done;
     std::size_t done = 0;
     PreloadReport report;
+    std::exception_ptr thrown;
   } shared;
   const auto one = [&](std::size_t i) {
     auto error = work(i);
     const base::MutexLock lock(shared.mutex);
     ++shared.done;
-    if (progress) progress({shared.done, count, name(i), error ? &*error : nullptr});
+    try {
+      if (progress) progress({shared.done, count, name(i), error ? &*error : nullptr});
+    } catch (...) {
+      shared.thrown = std::current_exception();
+    }
     if (error) {
       shared.report.errors.push_back(std::move(*error));
     } else {
@@ -88,6 +112,7 @@ PreloadReport Cache::Path::for_each(std::size_t count, const std::function<const
   }
   const base::MutexLock lock(shared.mutex);
   while (shared.done < count) shared.all_done.wait(shared.mutex);
+  if (shared.thrown) std::rethrow_exception(shared.thrown);
   return std::move(shared.report);
 }
 

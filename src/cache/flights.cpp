@@ -14,6 +14,8 @@ Flights::Outcome guarded(const std::function<Flights::Outcome()>& fly) {
     return Error(ErrorCode::out_of_memory, "this process ran out of memory");
   } catch (const std::exception& exception) {
     return Error(ErrorCode::device_failed, std::string("the backend threw an exception: ") + exception.what());
+  } catch (...) {
+    return Error(ErrorCode::device_failed, "the backend threw an exception");
   }
 }
 
@@ -34,12 +36,20 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
       in_the_air_.emplace(key, promise.get_future().share());
     }
   }
-  if (theirs.valid()) return {theirs.get(), true};
+  if (theirs.valid()) return {guarded([&theirs] { return theirs.get(); }), true};
 
+  // Whatever happens, the key is free afterwards.
+  struct Landing {
+    Flights& flights;
+    const Digest& key;
+    ~Landing() {
+      const base::MutexLock lock(flights.mutex_);
+      flights.in_the_air_.erase(key);
+    }
+  };
+  const Landing landing{*this, key};
   Outcome outcome = guarded(fly);
   promise.set_value(outcome);
-  const base::MutexLock lock(mutex_);
-  in_the_air_.erase(key);
   return {std::move(outcome), false};
 }
 

@@ -6,6 +6,18 @@
 
 // The path of a request, from top to bottom: memory, disk, shared store, compiler.
 namespace kiln {
+namespace {
+
+/// Stores of the user's own may throw; that is a failure like any other.
+Result<std::optional<Entry>> get_from(Store& store, const Key& key) {
+  try {
+    return store.get(key);
+  } catch (const std::exception& exception) {
+    return Error(ErrorCode::io, std::string("the store threw an exception: ") + exception.what());
+  }
+}
+
+}  // namespace
 
 Result<Program> Cache::get(const Request& request) {
   if (Program program = path_->find_in_memory(request.key().digest)) [[likely]]
@@ -39,11 +51,11 @@ Cache::Path::Outcome Cache::Path::fly(const Request& request, bool may_compile) 
   const Key& key = request.key();
   std::optional<KeyLock> lock;
   if (may_compile) {
-    if (auto program = from_disk(key, false)) return program;
+    if (auto program = from_disk(key, Look::quick)) return program;
     // One process compiles; the others find its work on disk when they have the lock.
     lock = lock_key(key);
   }
-  if (auto program = from_disk(key, true)) return program;
+  if (auto program = from_disk(key, lock ? Look::locked : Look::last)) return program;
   if (auto program = from_shared(key, lock)) return program;
   if (!may_compile) {
     ++counters_.absent;
@@ -77,9 +89,15 @@ Result<Program> Cache::Path::compile(const Request& request, std::optional<KeyLo
   return program;
 }
 
-std::optional<Program> Cache::Path::from_disk(const Key& key, bool last_look) {
+std::optional<Program> Cache::Path::from_disk(const Key& key, Look look) {
   if (!disk_) return std::nullopt;
-  auto loaded = load(*disk_, key, Origin::disk, last_look);
+  // What is still waiting to be saved is as good as on disk.
+  if (const auto entry = being_saved(key.digest))
+    if (auto module = with_room([&] { return backend_->load(entry->binary); })) {
+      ++counters_.disk_hits;
+      return admit(key, std::move(*module), Origin::disk, *entry);
+    }
+  auto loaded = load(*disk_, key, Origin::disk, look);
   if (!loaded) return std::nullopt;
   ++counters_.disk_hits;
   return std::move(loaded->program);
@@ -87,7 +105,7 @@ std::optional<Program> Cache::Path::from_disk(const Key& key, bool last_look) {
 
 std::optional<Program> Cache::Path::from_shared(const Key& key, std::optional<KeyLock>& lock) {
   if (!options_.shared) return std::nullopt;
-  auto loaded = load(*options_.shared, key, Origin::shared, true);
+  auto loaded = load(*options_.shared, key, Origin::shared, lock ? Look::locked : Look::last);
   if (!loaded) return std::nullopt;
   ++counters_.shared_hits;
   // The driver has taken it, so it is worth keeping on this machine's own disk.
@@ -95,31 +113,32 @@ std::optional<Program> Cache::Path::from_shared(const Key& key, std::optional<Ke
   return std::move(loaded->program);
 }
 
-std::optional<Cache::Path::Loaded> Cache::Path::load(Store& store, const Key& key, Origin origin, bool last_look) {
-  auto found = store.get(key);
+std::optional<Cache::Path::Loaded> Cache::Path::load(Store& store, const Key& key, Origin origin, Look look) {
+  auto found = get_from(store, key);
   if (found && !*found) return std::nullopt;
   std::optional<Error> problem;
   if (found) {
     Entry& entry = **found;
     auto module = with_room([&] { return backend_->load(entry.binary); });
-    if (module) {
-      counters_.compile_saved_ns += entry.compile_time.count();
-      const bool stored = origin == Origin::disk;
-      return Loaded{table_.insert({key, std::move(*module), origin, entry.compile_time, entry.gflops, stored}),
-                    std::move(entry)};
-    }
+    if (module) return Loaded{admit(key, std::move(*module), origin, entry), std::move(entry)};
     problem = std::move(module).error();
   } else {
     problem = std::move(found).error();
   }
-  // Only the last look, with the key's lock held, may remove: at the first, another process may be replacing it.
-  if (!last_look) return std::nullopt;
-  options_.log.warning(fmt::format("{} is compiled anew: {}", key.name, problem->message()));
-  if (problem->code() == ErrorCode::damaged || problem->code() == ErrorCode::load_failed) {
+  if (look == Look::quick) return std::nullopt;
+  options_.log.warning(fmt::format("{} cannot be used as it is stored: {}", key.name, problem->message()));
+  // Without the key's lock another process may be replacing it at this moment.
+  const bool bad = problem->code() == ErrorCode::damaged || problem->code() == ErrorCode::load_failed;
+  if (bad && look == Look::locked) {
     ++counters_.replaced;
     if (auto removed = store.remove(key); !removed) options_.log.debug(removed.error().message());
   }
   return std::nullopt;
+}
+
+Program Cache::Path::admit(const Key& key, std::unique_ptr<Module> module, Origin origin, const Entry& entry) {
+  counters_.compile_saved_ns += entry.compile_time.count();
+  return table_.insert({key, std::move(module), origin, entry.compile_time, entry.gflops, origin == Origin::disk});
 }
 
 Result<Program> Cache::Path::add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time) {
@@ -152,18 +171,6 @@ Result<Program> Cache::Path::add(const Request& request, Compiled compiled, std:
   }
 }
 
-/// Runs an operation of the device; while the device is out of memory, evicts unused programs one by one, least
-/// recently used first, and tries again.
-template <class Operation>
-auto Cache::Path::with_room(Operation operation) -> decltype(operation()) {
-  auto result = operation();
-  while (!result && result.error().code() == ErrorCode::out_of_memory && table_.evict_one()) {
-    ++counters_.pressure;
-    result = operation();
-  }
-  return result;
-}
-
 std::optional<Cache::Path::KeyLock> Cache::Path::lock_key(const Key& key) {
   if (!disk_ || !options_.save) return std::nullopt;
   auto lock = disk_->lock(key, options_.lock_timeout);
@@ -179,14 +186,29 @@ void Cache::Path::save(const Key& key, std::shared_ptr<const Entry> entry, std::
   }
   share = share && options_.shared != nullptr;
   if (!disk_ && !share) return;
+  if (disk_) {
+    const base::MutexLock guard(saving_mutex_);
+    saving_.insert_or_assign(key.digest, entry);
+  }
   // The key's lock is let go when the program is on disk, where the next process will look for it.
   auto held = std::make_shared<std::optional<KeyLock>>(std::move(lock));
   writer_.write([this, key, entry = std::move(entry), held = std::move(held), share] {
-    if (disk_) static_cast<void>(store_now(key, entry));
+    if (disk_) {
+      static_cast<void>(store_now(key, entry));
+      const base::MutexLock guard(saving_mutex_);
+      const auto mine = saving_.find(key.digest);
+      if (mine != saving_.end() && mine->second == entry) saving_.erase(mine);
+    }
     held->reset();
     if (!share) return;
     if (auto put = options_.shared->put(key, *entry); !put) options_.log.warning(put.error().message());
   });
+}
+
+std::shared_ptr<const Entry> Cache::Path::being_saved(const Digest& digest) {
+  const base::MutexLock guard(saving_mutex_);
+  const auto found = saving_.find(digest);
+  return found != saving_.end() ? found->second : nullptr;
 }
 
 Result<void> Cache::Path::store_now(const Key& key, const std::shared_ptr<const Entry>& entry) {

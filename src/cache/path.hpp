@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -61,22 +62,41 @@ class Cache::Path {
     Entry entry;
   };
 
+  /// How far a look at a store goes with an entry that is no good.
+  enum class Look {
+    quick,   ///< it is passed over in silence: there will be another look
+    last,    ///< it is told of
+    locked,  ///< it is told of and removed; only for those who hold the key's lock
+  };
+
   // get.cpp
   Outcome fly(const Request& request, bool may_compile);
-  std::optional<Program> from_disk(const Key& key, bool last_look);
+  std::optional<Program> from_disk(const Key& key, Look look);
   std::optional<Program> from_shared(const Key& key, std::optional<KeyLock>& lock);
   Result<Program> compile(const Request& request, std::optional<KeyLock> lock);
-  std::optional<Loaded> load(Store& store, const Key& key, Origin origin, bool last_look);
+  std::optional<Loaded> load(Store& store, const Key& key, Origin origin, Look look);
+  Program admit(const Key& key, std::unique_ptr<Module> module, Origin origin, const Entry& entry);
+  std::shared_ptr<const Entry> being_saved(const Digest& digest);
   std::optional<KeyLock> lock_key(const Key& key);
   void save(const Key& key, std::shared_ptr<const Entry> entry, std::optional<KeyLock> lock, bool share);
   Result<void> store_now(const Key& key, const std::shared_ptr<const Entry>& entry);
+  /// Runs an operation of the device; while the device is out of memory, evicts unused programs one by one, least
+  /// recently used first, and tries again.
   template <class Operation>
-  auto with_room(Operation operation) -> decltype(operation());
+  auto with_room(Operation operation) -> decltype(operation()) {
+    auto result = operation();
+    while (!result && result.error().code() == ErrorCode::out_of_memory && table_.evict_one()) {
+      ++counters_.pressure;
+      result = operation();
+    }
+    return result;
+  }
 
   /// The counters, without a look at the disk.
   Stats counted();
 
   // bulk.cpp
+  std::optional<Program> warm_one(const Key& key);
   PreloadReport for_each(std::size_t count, const std::function<const std::string&(std::size_t)>& name,
                          const std::function<std::optional<Error>(std::size_t)>& work,
                          const ProgressCallback& progress);
@@ -88,6 +108,10 @@ class Cache::Path {
   cache::Flights flights_;
   Counters counters_;
   std::atomic<bool> warned_of_saving_{false};
+
+  base::Mutex saving_mutex_;
+  // What waits to be saved, so that a program evicted meanwhile is not compiled again.
+  std::map<Digest, std::shared_ptr<const Entry>> saving_ KILN_GUARDED_BY(saving_mutex_);
 
   base::Mutex flush_mutex_;
   Stats merged_ KILN_GUARDED_BY(flush_mutex_);

@@ -1,5 +1,6 @@
 #include "cache/worker_pool.hpp"
 
+#include <system_error>
 #include <utility>
 
 #include <pthread.h>
@@ -18,10 +19,24 @@ void WorkerPool::finish() {
 }
 
 void WorkerPool::submit(std::function<void()> work) {
-  const base::MutexLock lock(mutex_);
-  waiting_.push_back(std::move(work));
-  if (waiting_.size() > idle_ && threads_.size() < size_) threads_.emplace_back([this] { run(); });
-  changed_.notify_one();
+  {
+    const base::MutexLock lock(mutex_);
+    if (waiting_.size() >= idle_ && threads_.size() < size_) start();
+    if (!threads_.empty()) {
+      waiting_.push_back(std::move(work));
+      changed_.notify_one();
+      return;
+    }
+  }
+  work();
+}
+
+void WorkerPool::start() {
+  try {
+    threads_.emplace_back([this] { run(); });
+  } catch (const std::system_error&) {
+    // No more threads to be had: those there are do the work, or the one who asks.
+  }
 }
 
 void WorkerPool::run() {

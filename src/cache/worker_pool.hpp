@@ -19,9 +19,11 @@ class WorkerPool {
 
   /// Does all work that was submitted, and ends the threads.
   void finish() KILN_EXCLUDES(mutex_);
+  /// The work must not throw. Done here and now where no thread can be had.
   void submit(std::function<void()> work) KILN_EXCLUDES(mutex_);
 
  private:
+  void start() KILN_REQUIRES(mutex_);
   void run() KILN_EXCLUDES(mutex_);
 
   const std::size_t size_;

@@ -1,5 +1,6 @@
 #include "cache/writer.hpp"
 
+#include <system_error>
 #include <utility>
 
 #include <pthread.h>
@@ -20,15 +21,24 @@ Writer::~Writer() {
 void Writer::write(std::function<void()> job) {
   {
     const base::MutexLock lock(mutex_);
-    if (queue_.size() < bound_) {
+    if (queue_.size() < bound_ && start()) {
       queue_.push_back(std::move(job));
       ++queued_;
-      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
       changed_.notify_all();
       return;
     }
   }
   job();
+}
+
+bool Writer::start() {
+  if (thread_.joinable()) return true;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error&) {
+    return false;  // No more threads to be had: whoever compiles saves.
+  }
+  return true;
 }
 
 void Writer::flush() {
@@ -48,7 +58,11 @@ void Writer::run() {
       job = std::move(queue_.front());
       queue_.pop_front();
     }
-    job();
+    try {
+      job();
+    } catch (...) {
+      // A shared store or a log of the user's own may throw; what it did not save is not saved, and nothing else.
+    }
     job = nullptr;
     const base::MutexLock lock(mutex_);
     ++done_;

@@ -16,12 +16,14 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  /// Queues the job; where the queue is full, does it here and now instead.
+  /// Queues the job; where the queue is full or there is no thread, does it here and now instead.
   void write(std::function<void()> job) KILN_EXCLUDES(mutex_);
   /// Waits until everything queued before is done.
   void flush() KILN_EXCLUDES(mutex_);
 
  private:
+  /// Starts the thread unless it runs already; false where none can be had.
+  bool start() KILN_REQUIRES(mutex_);
   void run() KILN_EXCLUDES(mutex_);
 
   const std::size_t bound_;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -119,14 +119,19 @@ class Resolver {
     const Found& file = **found;
     for (const Found* above : chain_)
       if (!above->identity.empty() && above->identity == file.identity) return cycle(from, line, file);
-    if (once_.contains(file.identity)) return std::nullopt;
-    if (has_pragma_once(file.text)) once_.insert(file.identity);
+    const auto once = once_.find(file.identity);
+    if (once != once_.end() && once->second == Seen::for_certain) return std::nullopt;
+    // Which of several copies the compiler keeps is known to it alone where one of them stands inside #if.
+    const bool guarded = has_pragma_once(file.text) && (conditional || once != once_.end());
+    if (has_pragma_once(file.text)) once_[file.identity] = conditional ? Seen::perhaps : Seen::for_certain;
 
     const std::size_t number = add_file(file);
+    if (guarded) result_.text += fmt::format("\n#ifndef KILN_ONCE_{0}\n#define KILN_ONCE_{0}", number);
     result_.text += fmt::format("\n#line 1 {}\n", number);
     chain_.push_back(&file);
     auto error = expand(file, number, conditional);
     chain_.pop_back();
+    if (guarded) result_.text += "\n#endif";
     return error;
   }
 
@@ -194,7 +199,9 @@ class Resolver {
   const std::size_t max_bytes_;
   ResolvedSource result_;
   std::vector<const Found*> chain_;
-  std::set<std::string> once_;
+  // Files with #pragma once, and whether the compiler is sure to have read them.
+  enum class Seen { perhaps, for_certain };
+  std::map<std::string, Seen> once_;
 };
 
 }  // namespace

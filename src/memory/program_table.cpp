@@ -1,6 +1,7 @@
 #include "memory/program_table.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace kiln::memory {
 
@@ -148,7 +149,7 @@ std::vector<ProgramTable::Unsaved> ProgramTable::take_unsaved() {
 
 std::vector<ProgramTable::Note> ProgramTable::take_notes() {
   const base::MutexLock lock(mutex_);
-  std::vector<Note> notes;
+  std::vector<Note> notes = std::exchange(notes_of_evicted_, {});
   for (const auto& [stamp, resident] : order_)
     if (resident->stored() && resident->take_gflops_note()) notes.push_back({resident->key(), resident->gflops()});
   return notes;
@@ -226,16 +227,21 @@ std::unique_ptr<Module> ProgramTable::move_out(Resident* resident) {
   unsaved_.erase(resident->key().digest);
   bytes_ -= resident->bytes();
   ++evictions_;
+  if (resident->stored() && resident->take_gflops_note())
+    notes_of_evicted_.push_back({resident->key(), resident->gflops()});
   auto module = resident->move_out();
   home_->vacate(resident);
   return module;
 }
 
 std::unique_ptr<Module> ProgramTable::evict_oldest() {
+  // Each program moves back at most once: one that is used all the while must not keep this going for ever.
+  std::size_t moves = order_.size();
   for (auto it = order_.begin(); it != order_.end();) {
     Resident* resident = it->second;
     const std::uint64_t last_use = resident->last_use();
-    if (last_use > resident->place) {
+    if (last_use > resident->place && moves > 0) {
+      --moves;
       // Used since it was placed here: its true place is further back.
       it = order_.erase(it);
       resident->place = last_use;

@@ -149,6 +149,7 @@ class ProgramTable {
   // By the last use known when a program was placed here; the true one may be later, never earlier.
   std::set<std::pair<std::uint64_t, Resident*>> order_ KILN_GUARDED_BY(mutex_);
   std::map<Digest, std::shared_ptr<const Entry>> unsaved_ KILN_GUARDED_BY(mutex_);
+  std::vector<Note> notes_of_evicted_ KILN_GUARDED_BY(mutex_);
   std::size_t bytes_ KILN_GUARDED_BY(mutex_) = 0;
   std::uint64_t evictions_ KILN_GUARDED_BY(mutex_) = 0;
   std::uint64_t bound_exceeded_ KILN_GUARDED_BY(mutex_) = 0;

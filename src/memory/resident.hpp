@@ -80,7 +80,7 @@ class alignas(64) Resident {
     if (asymmetric_ && stripe_number + 1 == base::thread_slot_plus_one &&
         stripe_number < base::ThreadSlot::exclusive_slots) [[likely]] {
       base::ThreadSlot& slot = base::thread_slots[stripe_number];
-      slot.releasing.store(this, std::memory_order_relaxed);
+      slot.releasing.store(this, std::memory_order_release);
       base::AsymmetricFence::light();
       if (!abandoned_.load(std::memory_order_acquire)) [[likely]] {
         stripe.returned.store(stripe.returned.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -96,7 +96,7 @@ class alignas(64) Resident {
   /// Another reference beside one that exists, in the same stripe.
   void copy(std::uint32_t stripe_number) noexcept {
     const std::int64_t before =
-        stripes_[stripe_number].returned_elsewhere.fetch_sub(one_elsewhere, std::memory_order_relaxed);
+        stripes_[stripe_number].returned_elsewhere.fetch_sub(one_elsewhere, std::memory_order_acquire);
     if ((before & abandoned_bit) != 0) outstanding_.fetch_add(1, std::memory_order_relaxed);
   }
 

@@ -19,7 +19,7 @@ namespace kiln::store {
 
 /// The programs of one identity in one folder: `<name>-<digest>.bin` decides, `.meta` and manifest.json are for
 /// people. Any number of stores, in this process and others, may share a folder. The folder is made at the
-/// first put(), and made again when it was removed.
+/// first put() or lock(), and made again when it was removed.
 class DiskStore final : public Store {
   struct Private {};
 

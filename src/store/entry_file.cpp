@@ -97,8 +97,11 @@ Result<DecodedEntry> decode_entry(std::span<const std::byte> file) {
   const auto facts_bytes = reader.number<std::uint64_t>();
   const auto payload_bytes = reader.number<std::uint64_t>();
   decoded.entry.compile_time = std::chrono::nanoseconds(reader.number<std::int64_t>());
-  decoded.entry.created =
-      std::chrono::system_clock::time_point(std::chrono::seconds(reader.number<std::int64_t>()));
+  // Clocks can be absurd; a time the system can hold is kept, any other is 1970.
+  constexpr std::int64_t latest = std::int64_t{1} << 33;
+  const auto created = reader.number<std::int64_t>();
+  decoded.entry.created = std::chrono::system_clock::time_point(
+      std::chrono::seconds(created < -latest || created > latest ? 0 : created));
   decoded.entry.gflops = reader.number<double>();
 
   const std::uint64_t rest = file.size() - header_bytes;

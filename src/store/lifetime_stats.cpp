@@ -1,5 +1,6 @@
 #include "store/lifetime_stats.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -39,7 +40,9 @@ constexpr Counter counters[] = {
 
 std::uint64_t number(const nlohmann::ordered_json& json, const char* name) {
   const auto found = json.find(name);
-  return found != json.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+  if (found == json.end() || !found->is_number_unsigned()) return 0;
+  // Bounded, so that sums of a damaged file stay numbers.
+  return std::min(found->get<std::uint64_t>(), std::uint64_t{1} << 61);
 }
 
 LifetimeStats read(const base::Folder& folder) {

@@ -70,7 +70,12 @@ class Image {
       const bool ours = name.starts_with("KILN_") || name == "NO_COLOR" || name == "XDG_CACHE_HOME";
       if (!ours && !environment.contains(name)) variables_.push_back(text);
     }
-    for (const auto& [name, value] : environment) variables_.push_back(name + "=" + value);
+    for (const auto& [name, value] : environment) {
+      std::string variable = name;
+      variable += "=";
+      variable += value;
+      variables_.push_back(std::move(variable));
+    }
     for (auto& word : words_) arguments_.push_back(word.data());
     for (auto& variable : variables_) environment_.push_back(variable.data());
     arguments_.push_back(nullptr);

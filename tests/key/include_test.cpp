@@ -108,6 +108,21 @@ TEST_F(Include, TwiceIsThereOnceWithPragmaOnce) {
   }
 }
 
+TEST_F(Include, OfAFileThatTheCompilerMayHavePassedOverIsThereAgain) {
+  const Headers headers = {{"a.h", "#pragma once\nint a;\n"}};
+  const auto copies = [&](std::string source) {
+    const std::string text = words(std::move(source), headers);
+    std::size_t count = 0;
+    for (std::size_t at = text.find("int a;"); at != std::string::npos; at = text.find("int a;", at + 1)) ++count;
+    return count;
+  };
+  const std::string in_if = "#if 0\n#include \"a.h\"\n#endif\n";
+  EXPECT_EQ(copies(in_if + "#include \"a.h\"\n"), 2U);
+  EXPECT_EQ(copies(in_if + in_if), 2U);
+  EXPECT_EQ(copies("#include \"a.h\"\n" + in_if), 1U);
+  EXPECT_EQ(copies(in_if + "#include \"a.h\"\n#include \"a.h\"\n"), 2U);
+}
+
 TEST_F(Include, AnotherPragmaIsNotOnce) {
   EXPECT_EQ(words("#include \"a.h\"\n#include \"a.h\"\n", {{"a.h", "#pragma once_more\n"}}),
             "#pragma once_more #pragma once_more");
@@ -121,6 +136,16 @@ TEST_F(Include, OncePerFileWhateverWayLeadsToIt) {
   std::filesystem::create_directory(first_ / "sub");
   EXPECT_EQ(words("#include \"a.h\"\n#include \"sub/../a.h\"\n#include \"./a.h\"\n#include \"link.h\"\n"),
             "#pragma once a");
+}
+
+TEST_F(Include, OncePerFileWhateverWayLeadsToItAlsoInsideIf) {
+  fakes::write_file(first_ / "a.h", "#pragma once\na\n");
+  // The compiler tells the copies apart by what guards them.
+  const std::string text = words("#if A\n#include \"a.h\"\n#endif\n#include \"./a.h\"\n");
+  const std::size_t first = text.find("#ifndef ");
+  ASSERT_NE(first, std::string::npos) << text;
+  const std::string guard = text.substr(first, text.find(' ', first + 8) - first);
+  EXPECT_NE(text.find(guard, first + 1), std::string::npos) << text;
 }
 
 TEST_F(Include, OfADiamondIsFine) {

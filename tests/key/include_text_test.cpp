@@ -168,6 +168,7 @@ TEST(IncludeText, LinesKeepTheirNumbers) {
        8},
       {"#include \"a\"\n@ \n#include \"a\"\n@ ", {{"a", "#pragma once\n@ \n"}}, 3},
       {"#if A\n#include \"missing\"\n@ \n#endif\n@ \n", {}, 2},
+      {"#if A\n#include \"a\"\n@ \n#endif\n#include \"a\"\n@ \n", {{"a", "#pragma once\n@ \n@ "}}, 6},
       {"#define A \\\n  @ \n#include \"a\"\n@ \n", {{"a", "@ \n"}}, 3},
       {"@ \n#include \"e\"\n@ \n#include \"e\"", {{"e", ""}}, 2},
   };
@@ -181,9 +182,14 @@ TEST(IncludeText, LinesKeepTheirNumbers) {
 }
 
 TEST(IncludeText, AFileThatEndsInABackslashDoesNotSwallowTheNextLine) {
-  const Request made = request("#include \"a\"\nvoid main() {}\n", {{"a", "#define A 1 \\"}});
-  ASSERT_FALSE(made.error());
-  EXPECT_EQ(made.source().find("\\\n#line"), std::string::npos) << made.source();
+  for (const char* source :
+       {"#include \"a\"\nvoid main() {}\n", "#if A\n#include \"a\"\n#endif\nvoid main() {}\n"}) {
+    for (const char* header : {"#define A 1 \\", "#pragma once\n#define A 1 \\"}) {
+      const Request made = request(source, {{"a", header}});
+      ASSERT_FALSE(made.error());
+      EXPECT_EQ(made.source().find("\\\n#"), std::string::npos) << made.source();
+    }
+  }
 }
 
 }  // namespace

@@ -109,8 +109,11 @@ std::string with_defines(const Request& request) {
   std::size_t line = 1;
   key::SourceScanner scanner(source);
   if (const auto first = scanner.next(); first && first->name == "version") {
-    begin = std::min(source.find('\n', first->begin), source.size() - 1) + 1;
-    line = first->line + 1;
+    // Behind its number and profile; what else is on the line may be the beginning of a comment.
+    begin = std::min(source.find_first_not_of(" \t0123456789", first->rest_begin), source.size());
+    for (const std::string_view profile : {"core", "compatibility", "es"})
+      if (std::string_view(source).substr(begin).starts_with(profile)) begin += profile.size();
+    line = first->line;
   }
   std::string text = source.substr(0, begin);
   if (!text.empty() && text.back() != '\n') text += '\n';

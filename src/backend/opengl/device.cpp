@@ -34,6 +34,15 @@ std::string text_of(GLenum name) {
   return text != nullptr ? text : "";
 }
 
+/// Makes a context current for one operation, and forgets errors of earlier calls: they are not its own.
+Result<Current> begin(ShareGroup& group) {
+  auto current = group.acquire();
+  if (current)
+    while (glGetError() != GL_NO_ERROR) {
+    }
+  return current;
+}
+
 Result<void> check_gl(std::string_view doing) {
   Result<void> result;
   for (GLenum error = glGetError(); error != GL_NO_ERROR; error = glGetError()) {
@@ -95,7 +104,7 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
 }
 
 Result<Compiled> GlDevice::compile(const Request& request) {
-  auto current = group_->acquire();
+  auto current = begin(*group_);
   if (!current) return std::move(current).error();
   return compile_program(group_, request);
 }
@@ -107,13 +116,13 @@ Result<std::unique_ptr<kiln::Module>> GlDevice::load(const Binary& binary) {
                  fmt::format("the driver does not know the binary format {:#x}", binary.format));
   if (binary.bytes.size() > static_cast<std::size_t>(std::numeric_limits<GLsizei>::max()))
     return Error(ErrorCode::load_failed, fmt::format("the binary has {} bytes", binary.bytes.size()));
-  auto current = group_->acquire();
+  auto current = begin(*group_);
   if (!current) return std::move(current).error();
   return load_program(group_, binary);
 }
 
 Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
-  auto current = group_->acquire();
+  auto current = begin(*group_);
   if (!current) return std::move(current).error();
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
   GLuint id = 0;
@@ -131,7 +140,7 @@ Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
 Result<void> GlDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
   auto id = buffer_id(*group_, buffer, bytes.size(), offset);
   if (!id) return std::move(id).error();
-  auto current = group_->acquire();
+  auto current = begin(*group_);
   if (!current) return std::move(current).error();
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
   binding.bind(*id);
@@ -145,7 +154,7 @@ Result<void> GlDevice::write(Buffer& buffer, std::span<const std::byte> bytes, s
 Result<void> GlDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
   auto id = buffer_id(*group_, buffer, bytes.size(), offset);
   if (!id) return std::move(id).error();
-  auto current = group_->acquire();
+  auto current = begin(*group_);
   if (!current) return std::move(current).error();
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
   binding.bind(*id);
@@ -156,7 +165,8 @@ Result<void> GlDevice::read(const Buffer& buffer, std::span<std::byte> bytes, st
 
 Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   const auto* program = dynamic_cast<const Module*>(&module);
-  if (program == nullptr) return Error(ErrorCode::invalid_request, "the program belongs to another backend");
+  if (program == nullptr || &program->group() != group_.get())
+    return Error(ErrorCode::invalid_request, "the program belongs to another device");
   for (std::size_t i = 0; i < 3; ++i)
     if (launch.groups[i] > max_groups_[i])
       return Error(ErrorCode::invalid_request,
@@ -170,7 +180,7 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
     if (!id) return std::move(id).error();
     ids.push_back(*id);
   }
-  auto current = group_->acquire();
+  auto current = begin(*group_);
   if (!current) return std::move(current).error();
 
   std::optional<LaunchBindings> callers;

@@ -32,29 +32,44 @@ void GLAPIENTRY on_debug_message(GLenum source, GLenum type, GLuint id, GLenum s
   log.write(level, fmt::format("OpenGL {}: {}", id, message));
 }
 
+/// Binds OpenGL as this thread's API, which EGL keeps for each thread, and then what was bound before.
+class ApiBinding {
+ public:
+  ApiBinding() : before_(eglQueryAPI()) { eglBindAPI(EGL_OPENGL_API); }
+  ~ApiBinding() { eglBindAPI(before_); }
+  ApiBinding(const ApiBinding&) = delete;
+  ApiBinding& operator=(const ApiBinding&) = delete;
+
+ private:
+  EGLenum before_;
+};
+
 }  // namespace
 
 /// A context on loan; puts things back as they were when it ends.
 struct Current::Lease {
-  std::shared_ptr<ShareGroup> group;
-  EGLContext context;
-  EGLenum api_before;
-  EGLDisplay display_before;
-  EGLSurface draw_before;
-  EGLSurface read_before;
-  EGLContext context_before;
-
+  explicit Lease(std::shared_ptr<ShareGroup> lender) : group(std::move(lender)) {}
   ~Lease() {
-    if (context != EGL_NO_CONTEXT) {
-      if (context_before != EGL_NO_CONTEXT) {
-        eglMakeCurrent(display_before, draw_before, read_before, context_before);
-      } else {
-        eglMakeCurrent(group->display_, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT);
-      }
-      group->give_back(context);
+    if (context == EGL_NO_CONTEXT) return;
+    if (context_before != EGL_NO_CONTEXT) {
+      eglMakeCurrent(display_before, draw_before, read_before, context_before);
+    } else {
+      eglMakeCurrent(group->display_, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT);
     }
-    eglBindAPI(api_before);
+    group->give_back(context);
   }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  // First, so that it is put back last.
+  const ApiBinding api;
+  std::shared_ptr<ShareGroup> group;
+  // Nothing where a context of the group was current already.
+  EGLContext context = EGL_NO_CONTEXT;
+  EGLDisplay display_before = EGL_NO_DISPLAY;
+  EGLSurface draw_before = EGL_NO_SURFACE;
+  EGLSurface read_before = EGL_NO_SURFACE;
+  EGLContext context_before = EGL_NO_CONTEXT;
 };
 
 Current::Current(std::unique_ptr<Lease> lease) noexcept : lease_(std::move(lease)) {}
@@ -72,10 +87,8 @@ Result<std::shared_ptr<ShareGroup>> ShareGroup::create(EGLDisplay display, const
 
 Result<std::shared_ptr<ShareGroup>> ShareGroup::adopt(const Log& log, bool share) {
   if (auto found = find_libraries(); !found) return std::move(found).error();
-  const EGLenum api_before = eglQueryAPI();
-  eglBindAPI(EGL_OPENGL_API);
+  const ApiBinding api;
   void* context = eglGetCurrentContext();
-  eglBindAPI(api_before);
   const bool is_egl = context != EGL_NO_CONTEXT;
   if (!is_egl) context = current_foreign_context();
   if (context == nullptr)
@@ -107,12 +120,8 @@ ShareGroup::~ShareGroup() {
 }
 
 Result<Current> ShareGroup::acquire() {
-  const EGLenum api_before = eglQueryAPI();
-  eglBindAPI(EGL_OPENGL_API);
+  auto lease = std::make_unique<Current::Lease>(shared_from_this());
   void* present = current();
-  auto lease = std::make_unique<Current::Lease>(Current::Lease{shared_from_this(), EGL_NO_CONTEXT, api_before,
-                                                               EGL_NO_DISPLAY, EGL_NO_SURFACE, EGL_NO_SURFACE,
-                                                               EGL_NO_CONTEXT});
   if (present == nullptr || !is_member(present)) {
     if (!pooled())
       return Error(ErrorCode::device_failed,
@@ -164,7 +173,7 @@ void* ShareGroup::current() const noexcept {
 }
 
 Result<EGLContext> ShareGroup::make_context(EGLContext share) {
-  eglBindAPI(EGL_OPENGL_API);
+  const ApiBinding api;
   EGLConfig config = config_;
   if (config == nullptr && !epoxy_has_egl_extension(display_, "EGL_KHR_no_config_context")) {
     const EGLint wanted[] = {EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT, EGL_SURFACE_TYPE, 0, EGL_NONE};
