@@ -12,5 +12,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/KilnConfigVersion.cmake C
 install(FILES ${PROJECT_BINARY_DIR}/KilnConfig.cmake ${PROJECT_BINARY_DIR}/KilnConfigVersion.cmake
   ${CMAKE_CURRENT_LIST_DIR}/KilnDependencies.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Kiln)
+# Relative to the file itself, so that what was installed can be moved.
+file(RELATIVE_PATH KILN_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/kiln.pc.in ${PROJECT_BINARY_DIR}/kiln.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/kiln.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

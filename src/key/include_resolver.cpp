@@ -92,14 +92,17 @@ class Resolver {
       result_.text += text.substr(copied, directive->begin - copied);
       copied = end;
       if (auto error = include(file, directive->line, *wanted, conditional || conditions > 0)) return error;
-      // What is left of the line keeps its number; a last line that asks for another must not get this one.
-      if (result_.text.ends_with('\\')) result_.text += '\n';
-      result_.text += fmt::format("\n#line {} {}\n", directive->line, number);
+      // What is left of the line keeps its number.
+      end_line();
+      result_.text += fmt::format("#line {} {}\n", directive->line, number);
       if (auto error = check_size(file)) return error;
     }
     result_.text += text.substr(copied);
     return check_size(file);
   }
+
+  /// Ends the last line of a file, also one that asks for another with a backslash.
+  void end_line() { result_.text += result_.text.ends_with('\\') ? "\n\n" : "\n"; }
 
   std::optional<Error> include(const Found& from, std::size_t line, const IncludeName& wanted, bool conditional) {
     auto found = find(from, wanted);
@@ -120,18 +123,23 @@ class Resolver {
     for (const Found* above : chain_)
       if (!above->identity.empty() && above->identity == file.identity) return cycle(from, line, file);
     const auto once = once_.find(file.identity);
-    if (once != once_.end() && once->second == Seen::for_certain) return std::nullopt;
+    if (once != once_.end() && once->second.for_certain) return std::nullopt;
     // Which of several copies the compiler keeps is known to it alone where one of them stands inside #if.
     const bool guarded = has_pragma_once(file.text) && (conditional || once != once_.end());
-    if (has_pragma_once(file.text)) once_[file.identity] = conditional ? Seen::perhaps : Seen::for_certain;
+    if (has_pragma_once(file.text))
+      once_.try_emplace(file.identity, Seen{once_.size(), false}).first->second.for_certain = !conditional;
 
     const std::size_t number = add_file(file);
-    if (guarded) result_.text += fmt::format("\n#ifndef KILN_ONCE_{0}\n#define KILN_ONCE_{0}", number);
+    if (guarded)
+      result_.text += fmt::format("\n#ifndef KILN_ONCE_{0}\n#define KILN_ONCE_{0}", once_[file.identity].number);
     result_.text += fmt::format("\n#line 1 {}\n", number);
     chain_.push_back(&file);
     auto error = expand(file, number, conditional);
     chain_.pop_back();
-    if (guarded) result_.text += "\n#endif";
+    if (guarded) {
+      end_line();
+      result_.text += "#endif";
+    }
     return error;
   }
 
@@ -200,7 +208,10 @@ class Resolver {
   ResolvedSource result_;
   std::vector<const Found*> chain_;
   // Files with #pragma once, and whether the compiler is sure to have read them.
-  enum class Seen { perhaps, for_certain };
+  struct Seen {
+    std::size_t number = 0;
+    bool for_certain = false;
+  };
   std::map<std::string, Seen> once_;
 };
 
