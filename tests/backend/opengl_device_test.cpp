@@ -110,6 +110,9 @@ TEST_F(OpenGlDevice, LaunchesThatCannotBeAreErrors) {
   const auto other = open_device("opengl").value();
   const auto foreign = other->allocate(256).value();
   EXPECT_EQ(code({.buffers = {foreign.get()}}), ErrorCode::invalid_request);
+  const Compiled strange = other->compile(scale(1)).value();
+  EXPECT_EQ(device_->launch(*strange.module, {.buffers = {buffer.get()}}).error().code(),
+            ErrorCode::invalid_request);
   std::vector<std::byte> bytes(100);
   EXPECT_FALSE(device_->write(*buffer, bytes, 200));
   EXPECT_FALSE(device_->read(*buffer, bytes, 1U << 30));

@@ -55,6 +55,22 @@ TEST_F(CacheBulk, WarmLoadsTheWholeFolderWithoutCompiling) {
   EXPECT_EQ(cache.stats().memory_hits, 15U);
 }
 
+TEST_F(CacheBulk, WarmKnowsProgramsByTheirWholeNames) {
+  const Request request({.name = "blur/3 \xC3\xA9", .source = "source"});
+  { static_cast<void>(Cache(backend_, options()).get(request).value()); }
+  Cache cache(backend_, options());
+  EXPECT_EQ(cache.warm().ready, 1U);
+  EXPECT_EQ(cache.get(request).value().name(), request.name());
+}
+
+TEST_F(CacheBulk, WhatAProgressCallbackThrowsReachesTheCaller) {
+  Cache cache(backend_, options());
+  const auto wanted = requests(5);
+  EXPECT_THROW(static_cast<void>(cache.preload(wanted, [](const Progress&) { throw std::runtime_error("stop"); })),
+               std::runtime_error);
+  EXPECT_EQ(cache.programs().size(), 5U);
+}
+
 TEST_F(CacheBulk, WarmStopsAtTheBound) {
   { static_cast<void>(Cache(backend_, options()).preload(requests(15))); }
   CacheOptions options = this->options();

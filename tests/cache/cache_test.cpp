@@ -157,6 +157,17 @@ TEST_F(CacheBasics, PerformanceIsKeptWithTheProgram) {
   EXPECT_EQ(backend_->compiles, 1);
 }
 
+TEST_F(CacheBasics, PerformanceNotedBeforeAnEvictionIsKept) {
+  {
+    Cache cache(backend_, options());
+    static_cast<void>(cache.get(request(1)).value());
+    cache.flush();
+    cache.get(request(1)).value().note_gflops(3.5);
+    EXPECT_EQ(cache.trim(), 1U);
+  }
+  EXPECT_EQ(Cache(backend_, options()).get(request(1)).value().gflops(), 3.5);
+}
+
 TEST_F(CacheBasics, AddsAProgramThatWasCompiledElsewhere) {
   Compiled compiled = backend_->compile(request(1)).value();
   {

@@ -93,6 +93,46 @@ TEST_F(SingleFlight, AnExceptionOutOfABackendIsAnErrorForEveryone) {
   EXPECT_TRUE(cache.get(request(1)));
 }
 
+TEST_F(SingleFlight, WhateverABackendThrowsTheKeyIsFreeAfterwards) {
+  Cache cache(backend_, options());
+  backend_->on_compile = [](const Request&) { throw 42; };
+  EXPECT_FALSE(cache.get(request(1)));
+  backend_->on_compile = nullptr;
+  EXPECT_TRUE(cache.get(request(1)));
+}
+
+TEST_F(SingleFlight, AProgramEvictedWhileItWaitsToBeSavedIsNotCompiledAgain) {
+  CacheOptions options = this->options();
+  std::latch saving(1);
+  std::latch go_on(1);
+  // The writer is held up by the first program, on its way to the shared store.
+  struct SlowStore final : Store {
+    std::latch& saving;
+    std::latch& go_on;
+    SlowStore(std::latch& begun, std::latch& end) : saving(begun), go_on(end) {}
+    Result<std::optional<Entry>> get(const Key&) override { return std::optional<Entry>{}; }
+    Result<void> put(const Key& key, const Entry&) override {
+      if (key.name == "program_0") {
+        saving.count_down();
+        go_on.wait();
+      }
+      return {};
+    }
+    Result<void> remove(const Key&) override { return {}; }
+    Result<void> touch(const Key&) override { return {}; }
+    Result<std::vector<StoreItem>> list() override { return std::vector<StoreItem>{}; }
+  };
+  options.shared = std::make_shared<SlowStore>(saving, go_on);
+  Cache cache(backend_, options);
+  static_cast<void>(cache.get(request(0)).value());
+  saving.wait();
+  static_cast<void>(cache.get(request(1)).value());
+  EXPECT_TRUE(cache.evict(request(1)));
+  EXPECT_EQ(text(cache.get(request(1)).value()), "source of program 1");
+  EXPECT_EQ(backend_->compiles, 2);
+  go_on.count_down();
+}
+
 TEST_F(SingleFlight, TwoCachesOnOneFolderCompileOnceBetweenThem) {
   Cache one(backend_, options());
   Cache two(backend_, options());

@@ -73,6 +73,22 @@ TEST_P(TableStress, NoProgramIsEverWrongOrDestroyedWhileHeld) {
   EXPECT_EQ(counts->alive, 0);
 }
 
+TEST_P(TableStress, EvictingEndsWhileAProgramIsUsedWithoutPause) {
+  const auto counts = std::make_shared<ModuleCounts>();
+  ProgramTable table({1, 1'000'000}, asymmetric());
+  table.insert({{digest(0), "0"}, std::make_unique<FakeModule>("", 1, counts)});
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop) static_cast<void>(table.find(digest(0)));
+  });
+  // Each of these goes by the busy one; it is enough that they come back.
+  for (int i = 1; i < 200; ++i) table.insert({{digest(i), "x"}, std::make_unique<FakeModule>("", 1, counts)});
+  stop = true;
+  busy.join();
+  table.trim(0);
+  EXPECT_EQ(counts->alive, 0);
+}
+
 TEST_P(TableStress, HandlesReleasedWhileTheTableEndsDestroyTheirProgramsOnce) {
   for (int life = 0; life < lives; ++life) {
     const auto counts = std::make_shared<ModuleCounts>();
