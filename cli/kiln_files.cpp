@@ -21,10 +21,10 @@ std::optional<std::string> entry_of_meta(const std::string& name) {
 }
 
 bool is_temporary_file(const std::string& name) {
-  // People, too, like names that begin with ".tmp-"; Kiln's go on with numbers only.
+  // People, too, like names that begin with ".tmp-"; Kiln's go on with hexadecimal numbers only.
   const std::size_t dash = name.find('-');
   return base::Folder::is_temporary(name) && dash != std::string::npos &&
-         name.find_first_not_of("0123456789-", dash) == std::string::npos;
+         name.find_first_not_of("0123456789abcdef-", dash) == std::string::npos;
 }
 
 bool is_device_file(const std::string& name) {
