@@ -12,14 +12,6 @@ constexpr std::string_view stats_name = "cache_stats.json";
 
 }  // namespace
 
-std::optional<std::string> entry_of_meta(const std::string& name) {
-  constexpr std::string_view suffix = ".meta";
-  if (!name.ends_with(suffix)) return std::nullopt;
-  const std::string entry = name.substr(0, name.size() - suffix.size()) + ".bin";
-  if (!store::key_of_file(entry) || store::meta_file_name(entry) != name) return std::nullopt;
-  return entry;
-}
-
 bool is_temporary_file(const std::string& name) {
   // People, too, like names that begin with ".tmp-"; Kiln's go on with hexadecimal numbers only.
   const std::size_t dash = name.find('-');
@@ -28,8 +20,8 @@ bool is_temporary_file(const std::string& name) {
 }
 
 bool is_device_file(const std::string& name) {
-  return store::key_of_file(name) || entry_of_meta(name) || name == store::manifest_name || name == lock_name ||
-         is_temporary_file(name);
+  return store::key_of_file(name) || store::entry_of_meta(name) || name == store::manifest_name ||
+         name == lock_name || is_temporary_file(name);
 }
 
 bool is_root_file(const std::string& name) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <optional>
 #include <string>
 
 /// Which files of a cache directory are Kiln's own: nothing else is ever removed.
@@ -9,9 +8,6 @@ namespace kiln::cli {
 
 /// A temporary file that was not written to for so long belongs to no process that still lives.
 inline constexpr std::chrono::hours leftover_age{1};
-
-/// The name of the entry file that a .meta file stands beside; nothing for names that no .meta file has.
-std::optional<std::string> entry_of_meta(const std::string& name);
 
 /// Whether Kiln gives such names to files it is about to rename.
 bool is_temporary_file(const std::string& name);

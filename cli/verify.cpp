@@ -10,6 +10,7 @@
 #include "kiln_files.hpp"
 #include "parallel.hpp"
 #include "quantity.hpp"
+#include "store/directory.hpp"
 #include "store/json_file.hpp"
 #include "store/manifest.hpp"
 
@@ -109,7 +110,7 @@ class Verifier {
     const auto names = folder.names();
     if (!names) return;
     for (const auto& name : *names) {
-      const auto entry = entry_of_meta(name);
+      const auto entry = store::entry_of_meta(name);
       if (!entry || folder.status(*entry)) continue;
       const bool known = std::any_of(listing.files.begin(), listing.files.end(),
                                      [&entry](const auto& file) { return file.name == *entry; });
