@@ -136,7 +136,9 @@ void conclude(const Measured& measured, Figures& figures) {
     add("critical_section_ratio_1", "critical_section / kiln, 1 thread",
         ratio(cpu("critical_section", 1), cpu("kiln", 1)), "x", at_least(2.5));
     add("critical_section_ratio_2", "critical_section / kiln, 2 threads",
-        ratio(cpu("critical_section", 2), cpu("kiln", 2)), "x", at_least(15));
+        ratio(cpu("critical_section", 2), cpu("kiln", 2)), "x");
+    add("critical_section_over_per_thread_2", "for comparison: critical_section / per_thread, 2 threads",
+        ratio(cpu("critical_section", 2), cpu("per_thread", 2)), "x");
     add("kiln_2_over_1", "kiln, 2 threads / 1 thread", ratio(cpu("kiln", 2), cpu("kiln", 1)), "x", at_most(1.3));
     add("per_thread_2_over_1", "for comparison: per_thread, 2 threads / 1 thread",
         ratio(cpu("per_thread", 2), cpu("per_thread", 1)), "x");
@@ -149,11 +151,13 @@ void conclude(const Measured& measured, Figures& figures) {
     const auto wall = [&](std::string_view name, int threads) {
       return measured.real_ns(fmt::format("{}/{}/threads:{}", section, name, threads));
     };
-    for (const int threads : {2, 16}) {
-      add(fmt::format("critical_section_throughput_ratio_{}", threads),
-          fmt::format("hits per second, kiln / critical_section, {} threads", threads),
-          ratio(wall("critical_section", threads), wall("kiln", threads)), "x");
-    }
+    // A thread that sleeps for a mutex takes no CPU time: what it waited for shows in the hits per second alone.
+    // With many keys, per_thread above is the most that any cache could reach.
+    const std::optional<Target> target = section == sections[0] ? std::optional(at_least(15)) : std::nullopt;
+    add("critical_section_throughput_ratio_2", "hits per second, kiln / critical_section, 2 threads",
+        ratio(wall("critical_section", 2), wall("kiln", 2)), "x", target);
+    add("critical_section_throughput_ratio_16", "hits per second, kiln / critical_section, 16 threads",
+        ratio(wall("critical_section", 16), wall("kiln", 16)), "x");
   }
   // Threads that take turns on a processor do not contend, and what needs contention to show does not show.
   const auto both =

@@ -24,7 +24,8 @@ struct Digest {
   std::string hex(std::size_t digits = 64) const;
 
   friend bool operator==(const Digest& a, const Digest& b) noexcept {
-    return a.word(0) == b.word(0) && a.word(1) == b.word(1) && a.word(2) == b.word(2) && a.word(3) == b.word(3);
+    return ((a.word(0) ^ b.word(0)) | (a.word(1) ^ b.word(1)) | (a.word(2) ^ b.word(2)) |
+            (a.word(3) ^ b.word(3))) == 0;
   }
   friend auto operator<=>(const Digest& a, const Digest& b) noexcept = default;
 };

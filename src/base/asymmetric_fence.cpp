@@ -1,7 +1,5 @@
 #include "base/asymmetric_fence.hpp"
 
-#include <cstdlib>
-
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,10 +21,10 @@ bool AsymmetricFence::available() noexcept {
   return registered;
 }
 
-void AsymmetricFence::heavy() noexcept {
-  if (fence_all_threads()) return;
-  // A forked child may have to register itself. Going on without the fence could hand out a freed program.
-  if (!register_process() || !fence_all_threads()) std::abort();
+bool AsymmetricFence::heavy() noexcept {
+  if (!available()) return true;
+  // A forked child may have to register itself.
+  return fence_all_threads() || (register_process() && fence_all_threads());
 }
 
 }  // namespace kiln::base

@@ -14,8 +14,9 @@ class AsymmetricFence {
   static bool available() noexcept;
 
   static void light() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
-  /// Only where available().
-  static void heavy() noexcept;
+  /// False where the kernel refuses, as it may from one day to the next under a sandbox's filter: then no thread
+  /// may rely on the fence. True without further ado where light() has no users, since it is not available().
+  [[nodiscard]] static bool heavy() noexcept;
 };
 
 }  // namespace kiln::base

@@ -1,6 +1,9 @@
 #include "base/thread_slot.hpp"
 
+#include <atomic>
 #include <bit>
+
+#include "base/asymmetric_fence.hpp"
 
 namespace kiln::base {
 namespace {
@@ -9,43 +12,52 @@ static_assert(ThreadSlot::exclusive_slots == 32, "the numbers given out are the 
 
 std::atomic<std::uint32_t> taken{0};
 std::atomic<std::uint32_t> sharers{0};
+/// Where the clock of each number's last owner stood. The owner's, from claim to end.
+std::uint64_t clocks[ThreadSlot::exclusive_slots];
 
-std::uint32_t next_shared_slot() noexcept {
+/// A number that was free, or none.
+std::uint32_t claim() noexcept {
+  std::uint32_t seen = AsymmetricFence::available() ? taken.load(std::memory_order_relaxed) : ~std::uint32_t{0};
+  while (~seen != 0) {
+    // Even numbers first: processors fetch cache lines in pairs, and so few threads share no pair.
+    constexpr std::uint32_t odd = 0xaaaaaaaa;
+    const std::uint32_t set_aside = (seen | odd) != ~std::uint32_t{0} ? odd : 0;
+    const auto free = static_cast<std::uint32_t>(std::countr_one(seen | set_aside));
+    // Acquire: this owner continues where the last one stopped.
+    if (taken.compare_exchange_weak(seen, seen | (1U << free), std::memory_order_acquire,
+                                    std::memory_order_relaxed))
+      return free;
+  }
+  return ThreadSlot::none;
+}
+
+std::uint32_t next_shared() noexcept {
   return ThreadSlot::exclusive_slots + sharers.fetch_add(1, std::memory_order_relaxed) % ThreadSlot::shared_slots;
 }
 
 /// Gives the number back when the thread ends. What runs on the thread after that, such as the destructors of
 /// other thread-local objects, goes by a shared number.
-struct Claim {
-  std::uint32_t slot;
-
-  ~Claim() {
-    thread_slot_plus_one = next_shared_slot() + 1;
-    // Release: the next owner continues where this one stopped.
-    if (slot < ThreadSlot::exclusive_slots) taken.fetch_and(~(1U << slot), std::memory_order_release);
+struct GiveBack {
+  ~GiveBack() {
+    clocks[thread_slot.own] = thread_slot.clock;
+    const std::uint32_t number = thread_slot.own;
+    thread_slot.own = ThreadSlot::none;
+    thread_slot.shared = next_shared();
+    taken.fetch_and(~(1U << number), std::memory_order_release);
   }
 };
 
 }  // namespace
 
-constinit ThreadSlot thread_slots[ThreadSlot::count];
-thread_local constinit std::uint32_t thread_slot_plus_one = 0;
+thread_local constinit ThreadSlot thread_slot;
 
-std::uint32_t claim_thread_slot() noexcept {
-  std::uint32_t seen = taken.load(std::memory_order_relaxed);
-  std::uint32_t slot = ThreadSlot::exclusive_slots;
-  while (~seen != 0) {
-    const auto free = static_cast<std::uint32_t>(std::countr_one(seen));
-    if (taken.compare_exchange_weak(seen, seen | (1U << free), std::memory_order_acquire,
-                                    std::memory_order_relaxed)) {
-      slot = free;
-      break;
-    }
-  }
-  if (slot == ThreadSlot::exclusive_slots) slot = next_shared_slot();
-  static thread_local const Claim claim{slot};
-  thread_slot_plus_one = slot + 1;
-  return slot;
+std::uint32_t ThreadSlot::shared_number() noexcept {
+  if (shared != none) return shared;
+  own = claim();
+  if (own == none) return shared = next_shared();
+  clock = clocks[own];
+  static thread_local const GiveBack give_back;
+  return own;
 }
 
 }  // namespace kiln::base

@@ -1,40 +1,36 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 namespace kiln::base {
 
-/// A small number of a thread's own, and the words of it that other threads may look at.
+/// A small number of a thread's own, and a clock.
 ///
-/// Threads belong to the process, so their numbers do: this is the one piece of state in Kiln that is not
-/// owned by an object. A number below `exclusive_slots` belongs to one live thread alone, the lowest free one
-/// being given out; threads beyond that share the numbers above it.
-struct alignas(64) ThreadSlot {
+/// A number below `exclusive_slots` belongs to one live thread alone, free even ones being given out first;
+/// threads beyond that share the numbers above it. Where there is no AsymmetricFence all threads share: those
+/// with a number of their own rely on it.
+///
+/// Threads belong to the process, so their numbers do, and what is counted by them: memory::ResidentPool.
+struct ThreadSlot {
   static constexpr std::uint32_t exclusive_slots = 32;
   static constexpr std::uint32_t shared_slots = 8;
   static constexpr std::uint32_t count = exclusive_slots + shared_slots;
+  static constexpr std::uint32_t none = count;
 
-  /// What the thread is letting go of at this instant; written by the owner of an exclusive slot alone.
-  std::atomic<const void*> releasing{nullptr};
-  /// The thread's latest time stamp in any cache; only ever used by the owner of an exclusive slot.
-  std::atomic<std::uint64_t> clock{0};
+  /// The number that is this thread's alone, or none.
+  std::uint32_t own = none;
+  /// The number it shares, or none. A thread that has neither has not asked.
+  std::uint32_t shared = none;
+  /// The latest time stamp of this thread, or of those that had its number before it.
+  std::uint64_t clock = 0;
+
+  std::uint32_t number() noexcept { return own != none ? own : shared_number(); }
+
+ private:
+  [[gnu::cold]] std::uint32_t shared_number() noexcept;
 };
 
-/// The slots of the process, by number.
-extern ThreadSlot thread_slots[ThreadSlot::count];
-
-/// This thread's number, plus one; 0 until it has asked for it. Read on every hit, so at a fixed place of the
-/// thread also in a shared library.
-extern thread_local constinit std::uint32_t thread_slot_plus_one __attribute__((tls_model("initial-exec")));
-
-/// Gives this thread a number, to be given back when the thread ends.
-[[gnu::cold]] std::uint32_t claim_thread_slot() noexcept;
-
-/// This thread's number.
-inline std::uint32_t thread_slot() noexcept {
-  const std::uint32_t known = thread_slot_plus_one;
-  return known != 0 ? known - 1 : claim_thread_slot();
-}
+/// Read on every hit, so at a fixed place of the thread also in a shared library.
+extern thread_local constinit ThreadSlot thread_slot __attribute__((tls_model("initial-exec")));
 
 }  // namespace kiln::base

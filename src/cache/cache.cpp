@@ -65,10 +65,7 @@ Cache::~Cache() = default;
 
 std::future<Result<Program>> Cache::get_async(Request request) { return path_->get_async(std::move(request)); }
 
-Result<std::optional<Program>> Cache::find(const Request& request) {
-  if (Program program = path_->find_in_memory(request.key().digest)) return std::optional(std::move(program));
-  return path_->get(request, false);
-}
+Result<std::optional<Program>> Cache::find(const Request& request) { return path_->get(request, false); }
 
 Result<Program> Cache::add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time) {
   return path_->add(request, std::move(compiled), compile_time);

@@ -20,7 +20,7 @@ Result<std::optional<Entry>> get_from(Store& store, const Key& key) {
 }  // namespace
 
 Result<Program> Cache::get(const Request& request) {
-  if (Program program = path_->find_in_memory(request.key().digest)) [[likely]]
+  if (Program program = path_->table().find_at_once(request.key().digest)) [[likely]]
     return program;
   return path_->get_or_compile(request);
 }
@@ -37,6 +37,7 @@ Result<std::optional<Program>> Cache::Path::get(const Request& request, bool may
     return *request.error();
   }
   const Digest& digest = request.key().digest;
+  if (Program program = table_.find(digest)) return std::optional(std::move(program));
   for (;;) {
     auto [outcome, joined] = flights_.fly(
         digest, [&] { return table_.find_locked(digest); }, [&] { return fly(request, may_compile); });

@@ -23,8 +23,6 @@ class Cache::Path {
   Path(std::shared_ptr<Backend> backend, CacheOptions options);
   ~Path();
 
-  Program find_in_memory(const Digest& digest) noexcept { return table_.find(digest); }
-
   // get.cpp
   [[gnu::cold, gnu::noinline]] Result<Program> get_or_compile(const Request& request);
   Result<std::optional<Program>> get(const Request& request, bool may_compile);

@@ -5,59 +5,37 @@
 
 namespace kiln::memory {
 
-/// The memory of a table's residents. The table has a share in it, and so has every program that outlives the
-/// table; the last share frees it.
-class ProgramTable::Home final : public Residence {
- public:
-  Resident* take_vacant(bool asymmetric) {
-    if (vacant_.empty()) {
-      residents_.push_back(std::make_unique<Resident>(*this, asymmetric));
-      return residents_.back().get();
-    }
-    Resident* resident = vacant_.back();
-    vacant_.pop_back();
-    return resident;
-  }
-  void vacate(Resident* resident) { vacant_.push_back(resident); }
-
-  const std::vector<std::unique_ptr<Resident>>& residents() const noexcept { return residents_; }
-
-  void add_share() noexcept { shares_.fetch_add(1, std::memory_order_relaxed); }
-  void drop_share() noexcept {
-    if (shares_.fetch_sub(1, std::memory_order_acq_rel) == 1) const std::unique_ptr<Home> last(this);
-  }
-  void last_handle_gone() noexcept override { drop_share(); }
-
- private:
-  std::vector<std::unique_ptr<Resident>> residents_;
-  std::vector<Resident*> vacant_;
-  std::atomic<std::size_t> shares_{1};
-};
-
-ProgramTable::ProgramTable(Bounds bounds, bool asymmetric)
-    : bounds_(bounds), asymmetric_(asymmetric), home_(std::make_unique<Home>().release()) {
+ProgramTable::ProgramTable(Bounds bounds) : bounds_(bounds) {
   indexes_.push_back(std::make_unique<Index>(256));
   index_.store(indexes_.back().get(), std::memory_order_release);
 }
 
 ProgramTable::~ProgramTable() {
-  std::vector<Resident*> left;
+  std::vector<Resident*> residents;
   {
     const base::MutexLock lock(mutex_);
-    for (const auto& [stamp, resident] : order_) left.push_back(resident);
+    residents = residents_;
   }
-  for (Resident* resident : left) resident->abandon();
-  if (asymmetric_ && !left.empty()) base::AsymmetricFence::heavy();
-  for (Resident* resident : left) {
-    home_->add_share();
-    if (!resident->leave_to_handles()) home_->drop_share();
-  }
-  home_->drop_share();
+  for (Resident* resident : residents) resident->abandon();
+  // Refused, nobody would know who still holds what: the programs stay for good.
+  if (!base::AsymmetricFence::heavy()) return;
+  for (Resident* resident : residents) resident->settle();
 }
 
-Program ProgramTable::find_with_any_slot(const Digest& digest) noexcept {
-  const std::uint32_t slot = base::thread_slot();
-  return find_by(digest, slot, [&](Resident* resident) { return resident->take(digest, slot); });
+Program ProgramTable::find(const Digest& digest) noexcept {
+  const Index* index = index_.load(std::memory_order_acquire);
+  const std::uint64_t tag = tag_of(digest);
+  const std::uint32_t slot = base::thread_slot.number();
+  for (std::size_t i = index->home(tag);; i = (i + 1) & index->mask) {
+    const Cell& cell = index->cells[i];
+    const std::uint64_t seen = cell.tag.load(std::memory_order_acquire);
+    if (seen == 0) return {};
+    if (seen != tag) continue;
+    Resident* resident = cell.resident.load(std::memory_order_acquire);
+    if (!resident->take(digest, slot)) continue;
+    resident->used(slot, tick());
+    return resident->handle(slot);
+  }
 }
 
 Program ProgramTable::find_locked(const Digest& digest) {
@@ -65,21 +43,21 @@ Program ProgramTable::find_locked(const Digest& digest) {
   const Cell* cell = cell_of(digest);
   if (cell == nullptr) return {};
   Resident* resident = cell->resident.load(std::memory_order_relaxed);
-  const std::uint32_t slot = base::thread_slot();
+  const std::uint32_t slot = base::thread_slot.number();
   // Under the mutex nobody is closing it.
   if (!resident->take(digest, slot)) return {};
-  resident->used(slot, tick(slot));
+  resident->used(slot, tick());
   return resident->handle(slot);
 }
 
 Program ProgramTable::insert(Arrival arrival) {
   std::vector<std::unique_ptr<Module>> evicted;
   const base::MutexLock lock(mutex_);
-  if (2 * (order_.size() + 1) > indexes_.back()->mask) grow();
-  const std::uint64_t now = tick(base::thread_slot());
-  clock_.store(std::max(now, clock_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
+  if (4 * (order_.size() + 1) > indexes_.back()->mask) grow();
+  const std::uint64_t now = tick();
+  clock_.store(std::max(now + 1, clock_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
 
-  Resident* resident = home_->take_vacant(asymmetric_);
+  Resident* resident = take_vacant();
   Program program = resident->move_in(std::move(arrival), now);
   resident->place = now;
   order_.emplace(now, resident);
@@ -171,14 +149,26 @@ ProgramTable::Totals ProgramTable::totals() {
   const base::MutexLock lock(mutex_);
   Totals totals{
       .evictions = evictions_, .bound_exceeded = bound_exceeded_, .programs = order_.size(), .bytes = bytes_};
-  for (const auto& resident : home_->residents()) totals.hits += resident->hits_ever();
+  for (const Resident* resident : residents_) totals.hits += resident->hits_ever();
+  totals.hits -= hits_before_;
   return totals;
+}
+
+Resident* ProgramTable::take_vacant() {
+  if (vacant_.empty()) {
+    residents_.push_back(&ResidentPool::of_process().take());
+    hits_before_ += residents_.back()->hits_ever();
+    return residents_.back();
+  }
+  Resident* resident = vacant_.back();
+  vacant_.pop_back();
+  return resident;
 }
 
 ProgramTable::Cell* ProgramTable::cell_of(const Digest& digest) {
   Index& index = *indexes_.back();
-  const std::uint64_t tag = digest.word(0) | 1;
-  for (std::size_t i = tag & index.mask;; i = (i + 1) & index.mask) {
+  const std::uint64_t tag = tag_of(digest);
+  for (std::size_t i = index.home(tag);; i = (i + 1) & index.mask) {
     Cell& cell = index.cells[i];
     const std::uint64_t seen = cell.tag.load(std::memory_order_relaxed);
     if (seen == 0) return nullptr;
@@ -187,8 +177,8 @@ ProgramTable::Cell* ProgramTable::cell_of(const Digest& digest) {
 }
 
 void ProgramTable::place(Index& index, Resident* resident) {
-  const std::uint64_t tag = resident->key().digest.word(0) | 1;
-  std::size_t i = tag & index.mask;
+  const std::uint64_t tag = tag_of(resident->key().digest);
+  std::size_t i = index.home(tag);
   while (index.cells[i].tag.load(std::memory_order_relaxed) != 0) i = (i + 1) & index.mask;
   index.cells[i].resident.store(resident, std::memory_order_release);
   index.cells[i].tag.store(tag, std::memory_order_release);
@@ -209,7 +199,7 @@ void ProgramTable::erase(Cell* cell) {
   for (std::size_t i = (hole + 1) & index.mask;; i = (i + 1) & index.mask) {
     const std::uint64_t tag = index.cells[i].tag.load(std::memory_order_relaxed);
     if (tag == 0) break;
-    const std::size_t wanted = tag & index.mask;
+    const std::size_t wanted = index.home(tag);
     const bool may_move = ((i - wanted) & index.mask) >= ((i - hole) & index.mask);
     if (!may_move) continue;
     index.cells[hole].resident.store(index.cells[i].resident.load(std::memory_order_relaxed),
@@ -218,7 +208,6 @@ void ProgramTable::erase(Cell* cell) {
     hole = i;
   }
   index.cells[hole].tag.store(0, std::memory_order_release);
-  index.cells[hole].resident.store(nullptr, std::memory_order_release);
 }
 
 std::unique_ptr<Module> ProgramTable::move_out(Resident* resident) {
@@ -230,7 +219,7 @@ std::unique_ptr<Module> ProgramTable::move_out(Resident* resident) {
   if (resident->stored() && resident->take_gflops_note())
     notes_of_evicted_.push_back({resident->key(), resident->gflops()});
   auto module = resident->move_out();
-  home_->vacate(resident);
+  vacant_.push_back(resident);
   return module;
 }
 

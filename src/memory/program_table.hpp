@@ -26,19 +26,33 @@ class ProgramTable {
     std::size_t bytes;
   };
 
-  explicit ProgramTable(Bounds bounds, bool asymmetric = base::AsymmetricFence::available());
+  explicit ProgramTable(Bounds bounds);
   ~ProgramTable();
   ProgramTable(const ProgramTable&) = delete;
   ProgramTable& operator=(const ProgramTable&) = delete;
 
+  /// The program where it is found at the first look, as nearly all are by threads with a slot of their own; or an
+  /// empty handle. Short, so that it costs nothing but itself where it is inlined.
+  Program find_at_once(const Digest& digest) noexcept {
+    const std::uint32_t slot = base::thread_slot.own;
+    if (slot != base::ThreadSlot::none) [[likely]] {
+      const Index* index = index_.load(std::memory_order_acquire);
+      const std::uint64_t tag = tag_of(digest);
+      const Cell& cell = index->cells[index->home(tag)];
+      if (cell.tag.load(std::memory_order_acquire) == tag) [[likely]] {
+        Resident* resident = cell.resident.load(std::memory_order_acquire);
+        if (resident->take_exclusively(digest, slot)) [[likely]] {
+          resident->used(slot, tick());
+          return resident->handle(slot);
+        }
+      }
+    }
+    return {};
+  }
+
   /// The program, or an empty handle. May miss a program while others are inserted and evicted: find_locked()
   /// decides.
-  Program find(const Digest& digest) noexcept {
-    const std::uint32_t slot = base::thread_slot_plus_one - 1;
-    if (slot >= base::ThreadSlot::exclusive_slots) [[unlikely]]
-      return find_with_any_slot(digest);
-    return find_by(digest, slot, [&](Resident* resident) { return resident->take_exclusively(digest, slot); });
-  }
+  Program find(const Digest& digest) noexcept;
 
   /// The program, or an empty handle, for certain.
   Program find_locked(const Digest& digest) KILN_EXCLUDES(mutex_);
@@ -83,50 +97,30 @@ class ProgramTable {
   Totals totals() KILN_EXCLUDES(mutex_);
 
  private:
-  /// A place of the open-addressed index. Empty: tag 0. Readers may see a tag and a resident that do not belong
-  /// together; Resident::take() finds out.
+  /// A place of the open-addressed index. Empty: tag 0; its resident is whoever was last here. Readers may see a
+  /// tag and a resident that do not belong together; Resident::take() finds out.
   struct Cell {
     std::atomic<std::uint64_t> tag{0};
     std::atomic<Resident*> resident{nullptr};
   };
   struct Index {
     explicit Index(std::size_t size) : mask(size - 1), cells(std::make_unique<Cell[]>(size)) {}
+    /// Where the search for a tag begins; its lowest bit is always set, and says nothing.
+    std::size_t home(std::uint64_t tag) const noexcept { return (tag >> 1) & mask; }
     std::size_t mask;
     std::unique_ptr<Cell[]> cells;
   };
-  class Home;
 
-  /// Looks for the digest in the index; `take` tells whether a resident with its tag is the one, and is now held.
-  template <class Take>
-  Program find_by(const Digest& digest, std::uint32_t slot, Take take) noexcept {
-    const Index* index = index_.load(std::memory_order_acquire);
-    const std::uint64_t tag = digest.word(0) | 1;
-    for (std::size_t i = tag & index->mask, probes = 0; probes <= index->mask;
-         i = (i + 1) & index->mask, ++probes) {
-      const Cell& cell = index->cells[i];
-      const std::uint64_t seen = cell.tag.load(std::memory_order_relaxed);
-      if (seen == 0) break;
-      if (seen != tag) continue;
-      Resident* resident = cell.resident.load(std::memory_order_acquire);
-      if (resident == nullptr || !take(resident)) continue;
-      resident->used(slot, tick(slot));
-      return resident->handle(slot);
-    }
-    return {};
-  }
-  /// For threads that share a slot, or have none yet.
-  [[gnu::cold]] Program find_with_any_slot(const Digest& digest) noexcept;
+  static std::uint64_t tag_of(const Digest& digest) noexcept { return digest.word(0) | 1; }
 
   /// A time stamp later than all this thread has seen, and than any program that was inserted before.
-  std::uint64_t tick(std::uint32_t slot) noexcept {
-    std::atomic<std::uint64_t>& mine = base::thread_slots[slot].clock;
-    const std::uint64_t own = mine.load(std::memory_order_relaxed);
+  std::uint64_t tick() noexcept {
+    const std::uint64_t own = base::thread_slot.clock + 1;
     const std::uint64_t common = clock_.load(std::memory_order_relaxed);
-    const std::uint64_t now = (own > common ? own : common) + 1;
-    mine.store(now, std::memory_order_relaxed);
-    return now;
+    return base::thread_slot.clock = own > common ? own : common;
   }
 
+  Resident* take_vacant() KILN_REQUIRES(mutex_);
   Cell* cell_of(const Digest& digest) KILN_REQUIRES(mutex_);
   static void place(Index& index, Resident* resident);
   void grow() KILN_REQUIRES(mutex_);
@@ -138,12 +132,15 @@ class ProgramTable {
   bool over_bounds() const KILN_REQUIRES(mutex_);
 
   const Bounds bounds_;
-  const bool asymmetric_;
   std::atomic<Index*> index_{nullptr};
   std::atomic<std::uint64_t> clock_{0};
 
   base::Mutex mutex_;
-  Home* home_;
+  // All that were ever taken from the pool: a reader may still look at any of them.
+  std::vector<Resident*> residents_ KILN_GUARDED_BY(mutex_);
+  std::vector<Resident*> vacant_ KILN_GUARDED_BY(mutex_);
+  // What the residents had counted for the tables before this one.
+  std::uint64_t hits_before_ KILN_GUARDED_BY(mutex_) = 0;
   // All indexes there ever were: a reader may still be in an old one. Each is twice the size of the one before.
   std::vector<std::unique_ptr<Index>> indexes_ KILN_GUARDED_BY(mutex_);
   // By the last use known when a program was placed here; the true one may be later, never earlier.

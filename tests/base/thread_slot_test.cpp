@@ -20,9 +20,9 @@ std::vector<std::uint32_t> numbers_of(std::size_t count) {
   std::vector<std::thread> threads;
   for (std::uint32_t& number : numbers) {
     threads.emplace_back([&number, &all_have_one] {
-      number = thread_slot();
+      number = thread_slot.number();
       all_have_one.arrive_and_wait();
-      EXPECT_EQ(thread_slot(), number) << "a thread keeps its number";
+      EXPECT_EQ(thread_slot.number(), number) << "a thread keeps its number";
     });
   }
   for (auto& thread : threads) thread.join();
@@ -61,7 +61,7 @@ TEST(ThreadSlot, TheEndOfSharersFreesNobodysNumber) {
 /// Looks at the thread's number when the thread ends.
 struct AtThreadEnd {
   ~AtThreadEnd() {
-    if (last_number != nullptr) *last_number = thread_slot();
+    if (last_number != nullptr) *last_number = thread_slot.number();
   }
   std::uint32_t* last_number = nullptr;
 };
@@ -73,7 +73,7 @@ TEST(ThreadSlot, AThreadLocalDestructorAfterTheClaimsEndGoesByASharedNumber) {
     // Made before the claim, and so destroyed after it.
     thread_local AtThreadEnd end;
     end.last_number = &last;
-    number = thread_slot();
+    number = thread_slot.number();
   }).join();
   EXPECT_EQ(number, 0U);
   EXPECT_GE(last, exclusive);
@@ -85,7 +85,7 @@ TEST(ThreadSlot, AThreadLocalDestructorBeforeTheClaimsEndKeepsTheNumber) {
   std::uint32_t number = ThreadSlot::count;
   std::uint32_t last = ThreadSlot::count;
   std::thread([&] {
-    number = thread_slot();
+    number = thread_slot.number();
     thread_local AtThreadEnd end;
     end.last_number = &last;
   }).join();
@@ -102,17 +102,22 @@ TEST(ThreadSlot, IsGivenBackWhereItWasFirstAskedForAtTheThreadsEnd) {
   EXPECT_EQ(number_of_one(), 0U);
 }
 
-TEST(ThreadSlot, WhatOneOwnerWroteTheNextOneReads) {
-  for (std::uint64_t round = 1; round <= 200; ++round) {
-    std::thread([round] {
-      std::atomic<std::uint64_t>& clock = thread_slots[thread_slot()].clock;
-      if (round > 1) {
-        EXPECT_EQ(clock.load(std::memory_order_relaxed), round - 1);
+TEST(ThreadSlot, EvenNumbersComeFirst) {
+  const auto numbers = numbers_of(exclusive / 2);
+  for (std::uint32_t i = 0; i < exclusive / 2; ++i) EXPECT_EQ(numbers[i], 2 * i);
+}
+
+TEST(ThreadSlot, TheClockOfANumberGoesOnWithItsNextOwner) {
+  std::uint64_t before = 0;
+  for (int round = 0; round < 200; ++round) {
+    std::thread([&] {
+      ASSERT_EQ(thread_slot.number(), 0U);
+      if (round > 0) {
+        EXPECT_EQ(thread_slot.clock, before);
       }
-      clock.store(round, std::memory_order_relaxed);
+      before = ++thread_slot.clock;
     }).join();
   }
-  thread_slots[0].clock = 0;
 }
 
 TEST(ThreadSlot, ManyThreadsComingAndGoingNeverShareAnExclusiveNumber) {
@@ -123,7 +128,7 @@ TEST(ThreadSlot, ManyThreadsComingAndGoingNeverShareAnExclusiveNumber) {
     starters.emplace_back([] {
       for (int i = 0; i < 100; ++i) {
         std::thread([] {
-          const std::uint32_t number = thread_slot();
+          const std::uint32_t number = thread_slot.number();
           if (number >= exclusive) return;
           EXPECT_EQ(++owners[number], 1);
           --owners[number];

@@ -24,17 +24,12 @@ constexpr int lives = 500;
 
 Digest digest(int number) { return fakes::request(number).key().digest; }
 
-class TableStress : public testing::TestWithParam<bool> {
- protected:
-  static bool asymmetric() { return GetParam() && base::AsymmetricFence::available(); }
-};
-
-TEST_P(TableStress, NoProgramIsEverWrongOrDestroyedWhileHeld) {
+TEST(TableStress, NoProgramIsEverWrongOrDestroyedWhileHeld) {
   const auto counts = std::make_shared<ModuleCounts>();
   constexpr int keys = 40;
   std::vector<Digest> digests;
   for (int i = 0; i < keys; ++i) digests.push_back(digest(i));
-  ProgramTable table({8, 1'000'000}, asymmetric());
+  ProgramTable table({8, 1'000'000});
   base::Mutex inserting;
   std::atomic<int> wrong{0};
   std::atomic<std::uint64_t> found{0};
@@ -73,9 +68,9 @@ TEST_P(TableStress, NoProgramIsEverWrongOrDestroyedWhileHeld) {
   EXPECT_EQ(counts->alive, 0);
 }
 
-TEST_P(TableStress, EvictingEndsWhileAProgramIsUsedWithoutPause) {
+TEST(TableStress, EvictingEndsWhileAProgramIsUsedWithoutPause) {
   const auto counts = std::make_shared<ModuleCounts>();
-  ProgramTable table({1, 1'000'000}, asymmetric());
+  ProgramTable table({1, 1'000'000});
   table.insert({{digest(0), "0"}, std::make_unique<FakeModule>("", 1, counts)});
   std::atomic<bool> stop{false};
   std::thread busy([&] {
@@ -89,10 +84,10 @@ TEST_P(TableStress, EvictingEndsWhileAProgramIsUsedWithoutPause) {
   EXPECT_EQ(counts->alive, 0);
 }
 
-TEST_P(TableStress, HandlesReleasedWhileTheTableEndsDestroyTheirProgramsOnce) {
+TEST(TableStress, HandlesReleasedWhileTheTableEndsDestroyTheirProgramsOnce) {
   for (int life = 0; life < lives; ++life) {
     const auto counts = std::make_shared<ModuleCounts>();
-    auto table = std::make_unique<ProgramTable>(ProgramTable::Bounds{100, 1'000'000}, asymmetric());
+    auto table = std::make_unique<ProgramTable>(ProgramTable::Bounds{100, 1'000'000});
     for (int i = 0; i < 3; ++i)
       table->insert({{digest(i), std::to_string(i)}, std::make_unique<FakeModule>("", 1, counts)});
     constexpr int threads = 4;
@@ -117,9 +112,6 @@ TEST_P(TableStress, HandlesReleasedWhileTheTableEndsDestroyTheirProgramsOnce) {
     ASSERT_EQ(counts->destroyed, 3);
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(Fences, TableStress, testing::Bool(),
-                         [](const auto& parameter) { return parameter.param ? "Asymmetric" : "Symmetric"; });
 
 }  // namespace
 }  // namespace kiln::memory
