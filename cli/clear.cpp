@@ -8,7 +8,6 @@
 #include "base/file.hpp"
 #include "commands.hpp"
 #include "inventory.hpp"
-#include "kiln_files.hpp"
 #include "quantity.hpp"
 
 namespace kiln::cli {
@@ -30,9 +29,9 @@ struct Cleared {
 
   void clear_device(const std::filesystem::path& path) {
     folders.push_back(path.filename().string());
-    for (auto& name : remove_files(path, is_device_file)) left.push_back((path / name).string());
+    for (auto& name : remove_files(path, store::is_device_file)) left.push_back((path / name).string());
   }
-  void clear_root(const std::filesystem::path& path) { remove_files(path, is_root_file); }
+  void clear_root(const std::filesystem::path& path) { remove_files(path, store::is_root_file); }
 
  private:
   std::vector<std::string> remove_files(const std::filesystem::path& path, bool (*ours)(const std::string&));
@@ -110,7 +109,7 @@ void run(Context& context, const Options& options) {
 
   const auto listings = chosen_folders(context, root, options.all_devices);
   Cleared cleared;
-  const bool has_stats = options.all_devices && std::filesystem::exists(root / "cache_stats.json");
+  const bool has_stats = options.all_devices && std::filesystem::exists(root / store::stats_name);
   if (!listings.empty() || has_stats) {
     if (!options.yes && !confirmed(root, listings)) {
       complain("nothing was removed");

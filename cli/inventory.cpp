@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "parallel.hpp"
+#include "store/json_file.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -23,8 +24,7 @@ std::optional<StoredProgram> read_program(const std::filesystem::path& folder, S
   program.compile_time = entry.compile_time;
   program.created = entry.created;
   program.gflops = entry.gflops;
-  auto facts = Json::parse(entry.facts, nullptr, false);
-  if (facts.is_object()) program.facts = std::move(facts);
+  if (auto facts = store::parse_json(entry.facts)) program.facts = std::move(*facts);
   return program;
 }
 

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include <kiln/prune.hpp>
@@ -20,7 +18,7 @@ struct Options {
 PruneOptions bounds(const Options& options) {
   if (options.max_age.empty() && options.max_size.empty())
     throw UsageError("prune needs a bound: --max-age 30d, --max-size 500MB, or both");
-  PruneOptions bounds;
+  PruneOptions bounds{.dry_run = options.dry_run};
   if (!options.max_age.empty()) {
     bounds.max_age = parse_duration(options.max_age);
     if (!bounds.max_age)
@@ -34,42 +32,9 @@ PruneOptions bounds(const Options& options) {
   return bounds;
 }
 
-/// What kiln::prune() would report now, nothing being removed.
-PruneReport foresee(const std::filesystem::path& root, const PruneOptions& bounds) {
-  struct Candidate {
-    std::chrono::system_clock::time_point last_use;
-    std::uint64_t bytes;
-  };
-  PruneReport report;
-  std::vector<Candidate> candidates;
-  for (const auto& listing : list_folders(root)) {
-    for (const auto& file : listing.files) {
-      std::error_code none;
-      const auto meta = std::filesystem::file_size(listing.folder.path / store::meta_file_name(file.name), none);
-      candidates.push_back({file.last_use, file.bytes + (none ? 0 : meta)});
-      report.kept_bytes += candidates.back().bytes;
-    }
-  }
-  report.kept = candidates.size();
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.last_use < b.last_use; });
-  const auto now = std::chrono::system_clock::now();
-  for (const auto& candidate : candidates) {
-    const bool too_old = bounds.max_age && now - candidate.last_use > *bounds.max_age;
-    const bool too_much = bounds.max_bytes && report.kept_bytes > *bounds.max_bytes;
-    if (!too_old && !too_much) break;
-    report.removed += 1;
-    report.removed_bytes += candidate.bytes;
-    report.kept -= 1;
-    report.kept_bytes -= candidate.bytes;
-  }
-  return report;
-}
-
 void run(Context& context, const Options& options) {
-  const auto limits = bounds(options);
   const auto root = context.directory();
-  const auto report = options.dry_run ? foresee(root, limits) : prune(root, limits).value();
+  const auto report = prune(root, bounds(options)).value();
   if (context.json) {
     return print_json({{"directory", root.string()},
                        {"dry_run", options.dry_run},
@@ -83,7 +48,8 @@ void run(Context& context, const Options& options) {
                     human_count(report.removed, "program"), human_size(report.removed_bytes),
                     options.dry_run ? "would keep" : "kept", report.kept, human_size(report.kept_bytes)));
   if (report.leftovers > 0)
-    print(fmt::format("removed {} of processes that died\n", human_count(report.leftovers, "temporary file")));
+    print(fmt::format("{} {} of processes that died\n", options.dry_run ? "would remove" : "removed",
+                      human_count(report.leftovers, "temporary file")));
 }
 
 }  // namespace

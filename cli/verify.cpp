@@ -7,7 +7,6 @@
 #include "base/file.hpp"
 #include "commands.hpp"
 #include "inventory.hpp"
-#include "kiln_files.hpp"
 #include "parallel.hpp"
 #include "quantity.hpp"
 #include "store/directory.hpp"
@@ -125,12 +124,12 @@ class Verifier {
     const auto names = folder.names();
     if (!names) return;
     for (const auto& name : *names) {
-      if (!is_temporary_file(name)) continue;
+      if (!base::Folder::is_temporary(name)) continue;
       const auto status = folder.status(name);
       if (!status) continue;
       const auto now = std::chrono::system_clock::now();
       const auto changed = std::chrono::system_clock::from_time_t(status->st_mtime);
-      const bool old = now - changed > leftover_age;
+      const bool old = now - changed > store::leftover_age;
       const auto problem = old ? fmt::format("left over by a process that died {} ago", human_age(changed, now))
                                : std::string("a temporary file, perhaps still being written");
       found({Finding::Kind::leftover, prefix + name, problem, repair_ && old && done(folder.remove(name))});

@@ -57,7 +57,7 @@ class Program {
   Origin origin() const noexcept;
   /// What the compiler took for it, now or in the process that compiled it.
   std::chrono::nanoseconds compile_time() const noexcept;
-  /// Whether its binary is on disk.
+  /// Whether its binary was found on disk or saved there; it may have been pruned since.
   bool stored() const noexcept;
   /// The performance last noted; 0 while none was.
   double gflops() const noexcept;

@@ -15,6 +15,8 @@ struct PruneOptions {
   std::optional<std::chrono::seconds> max_age = {};
   /// Then remove the least recently used until what is left is no larger than this.
   std::optional<std::uint64_t> max_bytes = {};
+  /// Report what would be removed, and remove nothing.
+  bool dry_run = false;
 };
 
 /// What prune() removed and left.

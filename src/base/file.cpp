@@ -176,6 +176,10 @@ Result<void> Folder::touch(const std::string& name) const {
   return {};
 }
 
-bool Folder::is_temporary(const std::string& name) { return name.starts_with(temporary_prefix); }
+bool Folder::is_temporary(const std::string& name) {
+  // People, too, like names that begin with ".tmp-"; ours go on with 32 digits.
+  return name.starts_with(temporary_prefix) && name.size() == temporary_prefix.size() + 32 &&
+         name.find_first_not_of("0123456789abcdef", temporary_prefix.size()) == std::string::npos;
+}
 
 }  // namespace kiln::base

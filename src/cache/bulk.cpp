@@ -2,9 +2,8 @@
 #include <exception>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "cache/path.hpp"
+#include "store/json_file.hpp"
 
 namespace kiln {
 
@@ -55,25 +54,24 @@ PreloadReport Cache::Path::warm(const ProgressCallback& progress) {
       [&](std::size_t i) -> std::optional<Error> {
         const Key& key = (*items)[i].key;
         auto [outcome, joined] = flights_.fly(
-            key.digest, [&] { return table_.find_locked(key.digest); }, [&]() -> Outcome { return warm_one(key); });
-        if (!outcome) return std::move(outcome).error();
-        if (*outcome) return std::nullopt;
-        return Error(ErrorCode::load_failed, key.name + " is on disk but cannot be loaded");
+            key.digest, [&] { return table_.find_locked(key.digest); }, [&] { return warm_one(key); });
+        return outcome ? std::nullopt : std::optional(std::move(outcome).error());
       },
       progress);
 }
 
-std::optional<Program> Cache::Path::warm_one(const Key& key) {
+Cache::Path::Outcome Cache::Path::warm_one(const Key& key) {
   auto entry = disk_->get(key);
-  if (!entry || !*entry) return std::nullopt;
+  if (!entry) return std::move(entry).error();
+  if (!*entry) return Error(ErrorCode::io, key.name + " was removed from the disk before it could be loaded");
   auto module = with_room([&] { return backend_->load((*entry)->binary); });
-  if (!module) return std::nullopt;
+  if (!module) return std::move(module).error();
   ++counters_.disk_hits;
   // A file name holds only part of some names; the entry itself has them whole.
-  const auto facts = nlohmann::json::parse((*entry)->facts, nullptr, false);
-  const bool named = facts.is_object() && facts.contains("name") && facts["name"].is_string();
-  return admit({key.digest, named ? facts["name"].get<std::string>() : key.name}, std::move(*module), Origin::disk,
-               **entry);
+  const auto facts = store::parse_json((*entry)->facts);
+  const bool named = facts && facts->contains("name") && (*facts)["name"].is_string();
+  return std::optional(admit({key.digest, named ? (*facts)["name"].get<std::string>() : key.name},
+                             std::move(*module), Origin::disk, **entry));
 }
 
 PreloadReport Cache::Path::for_each(std::size_t count, const std::function<const std::string&(std::size_t)>& name,

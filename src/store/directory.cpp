@@ -23,6 +23,15 @@ constexpr std::size_t digest_digits = 64;
 
 }  // namespace
 
+bool is_device_file(const std::string& name) {
+  return key_of_file(name) || entry_of_meta(name) || name == manifest_name || name == lock_name ||
+         base::Folder::is_temporary(name);
+}
+
+bool is_root_file(const std::string& name) {
+  return name == stats_name || name == lock_name || base::Folder::is_temporary(name);
+}
+
 std::string entry_file_name(const Key& key) {
   return key::file_name_part(key.name, 80) + "-" + key.digest.hex() + std::string(entry_suffix);
 }

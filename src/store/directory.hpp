@@ -17,6 +17,18 @@
 /// A cache directory as tools see it, without a device.
 namespace kiln::store {
 
+/// Files in the cache directory itself: the statistics; and in it and each device folder: the file for locks.
+inline constexpr const char* stats_name = "cache_stats.json";
+inline constexpr const char* lock_name = ".lock";
+
+/// A temporary file that was not written to for so long belongs to no process that still lives.
+inline constexpr std::chrono::hours leftover_age{1};
+
+/// Whether Kiln gives such names to files in a device folder, or in the cache directory itself: nothing else is
+/// ever removed.
+bool is_device_file(const std::string& name);
+bool is_root_file(const std::string& name);
+
 /// The name of the entry file: what of the name a file name can hold, and the whole digest.
 std::string entry_file_name(const Key& key);
 /// The file for people beside an entry file.

@@ -11,7 +11,6 @@
 namespace kiln::store {
 namespace {
 
-constexpr const char* lock_name = ".lock";
 // An entry's time of last use is kept in the file's own time, and worth a write once an hour.
 constexpr std::int64_t touch_after_seconds = 3600;
 

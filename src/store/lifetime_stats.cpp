@@ -7,13 +7,12 @@
 
 #include "base/file.hpp"
 #include "base/file_lock.hpp"
+#include "store/directory.hpp"
 #include "store/json_file.hpp"
 
 namespace kiln::store {
 namespace {
 
-constexpr const char* stats_name = "cache_stats.json";
-constexpr const char* lock_name = ".lock";
 // Statistics are not worth holding up a process that wants to end.
 constexpr std::chrono::milliseconds lock_timeout{2000};
 

@@ -6,17 +6,21 @@
 
 #include "base/file.hpp"
 #include "store/directory.hpp"
+#include "store/manifest.hpp"
 
 namespace kiln {
 namespace {
 
 using std::chrono::system_clock;
 
-// What is this old belongs to no writer that is still at work.
-constexpr std::chrono::hours leftover_age{1};
+struct Device {
+  base::Folder folder;
+  std::optional<Identity> identity;
+  bool changed = false;
+};
 
 struct Candidate {
-  const base::Folder* folder;
+  Device* device;
   store::StoredFile file;
   std::uint64_t bytes;
 };
@@ -32,16 +36,28 @@ bool is_orphan(const base::Folder& folder, const std::string& name) {
   return entry && !folder.status(*entry);
 }
 
-std::size_t remove_leftovers(const base::Folder& folder) {
+std::size_t remove_leftovers(const base::Folder& folder, bool dry_run) {
   std::size_t removed = 0;
   auto names = folder.names();
   if (!names) return 0;
   for (const std::string& name : *names) {
     if (!base::Folder::is_temporary(name) && !is_orphan(folder, name)) continue;
     const auto status = folder.status(name);
-    if (!status || system_clock::now() - system_clock::from_time_t(status->st_mtime) < leftover_age) continue;
-    if (auto gone = folder.remove(name); gone && *gone) ++removed;
+    if (!status || system_clock::now() - system_clock::from_time_t(status->st_mtime) < store::leftover_age)
+      continue;
+    const auto gone = dry_run ? Result<bool>(true) : folder.remove(name);
+    if (gone && *gone) ++removed;
   }
+  return removed;
+}
+
+/// Removes an entry; whether it was still there.
+Result<bool> remove(const Candidate& candidate) {
+  auto removed = candidate.device->folder.remove(candidate.file.name);
+  if (!removed) return removed;
+  candidate.device->changed = true;
+  // Without its entry it is left over, and goes with the next prune if not with this one.
+  static_cast<void>(candidate.device->folder.remove(store::meta_file_name(candidate.file.name)));
   return removed;
 }
 
@@ -49,25 +65,26 @@ std::size_t remove_leftovers(const base::Folder& folder) {
 
 Result<PruneReport> prune(const std::filesystem::path& directory, const PruneOptions& options) {
   PruneReport report;
-  auto devices = store::device_folders(directory);
-  if (!devices) return std::move(devices).error();
+  auto found = store::device_folders(directory);
+  if (!found) return std::move(found).error();
 
-  std::vector<base::Folder> folders;
-  for (const store::DeviceFolder& device : *devices) {
+  std::vector<Device> devices;
+  for (store::DeviceFolder& device : *found) {
     auto folder = base::Folder::open(device.path, false);
-    if (folder) folders.push_back(std::move(*folder));
+    if (folder) devices.push_back({std::move(*folder), std::move(device.identity)});
   }
-  if (auto root = base::Folder::open(directory, false)) report.leftovers += remove_leftovers(*root);
+  if (auto root = base::Folder::open(directory, false))
+    report.leftovers += remove_leftovers(*root, options.dry_run);
 
   std::vector<Candidate> candidates;
-  for (const base::Folder& folder : folders) {
-    report.leftovers += remove_leftovers(folder);
-    auto files = store::stored_files(folder);
+  for (Device& device : devices) {
+    report.leftovers += remove_leftovers(device.folder, options.dry_run);
+    auto files = store::stored_files(device.folder);
     if (!files) continue;
     for (store::StoredFile& file : *files) {
-      const std::uint64_t bytes = file.bytes + size_of(folder, store::meta_file_name(file.name));
+      const std::uint64_t bytes = file.bytes + size_of(device.folder, store::meta_file_name(file.name));
       report.kept_bytes += bytes;
-      candidates.push_back({&folder, std::move(file), bytes});
+      candidates.push_back({&device, std::move(file), bytes});
     }
   }
   report.kept = candidates.size();
@@ -81,19 +98,22 @@ Result<PruneReport> prune(const std::filesystem::path& directory, const PruneOpt
     const bool too_old = options.max_age && age > *options.max_age;
     const bool too_much = options.max_bytes && report.kept_bytes > *options.max_bytes;
     if (!too_old && !too_much) break;
-    auto removed = candidate.folder->remove(candidate.file.name);
+    auto removed = options.dry_run ? Result<bool>(true) : remove(candidate);
     if (!removed) {
       if (!first_error) first_error = std::move(removed).error();
       continue;
     }
-    // Without its entry it is left over, and goes with the next prune if not with this one.
-    static_cast<void>(candidate.folder->remove(store::meta_file_name(candidate.file.name)));
     // Where another process was first, it is gone all the same, but not by us.
     report.removed += *removed ? 1 : 0;
     report.removed_bytes += *removed ? candidate.bytes : 0;
     report.kept -= 1;
     report.kept_bytes -= candidate.bytes;
   }
+  for (const Device& device : devices)
+    if (device.changed && device.identity) {
+      // For people only: the next flush of a process that saved something writes it anyway.
+      static_cast<void>(store::write_manifest(device.folder, *device.identity));
+    }
   if (first_error && report.removed == 0) return *first_error;
   return report;
 }

@@ -151,7 +151,10 @@ TEST(Folder, ThatIsThereInsideAFolderNotToBeWrittenIsGood) {
 }
 
 TEST(Folder, KnowsItsOwnTemporaryFiles) {
-  EXPECT_TRUE(Folder::is_temporary(".tmp-1-2-3"));
+  EXPECT_TRUE(Folder::is_temporary(".tmp-00112233445566778899aabbccddeeff"));
+  EXPECT_FALSE(Folder::is_temporary(".tmp-00112233445566778899aabbccddeefg"));
+  EXPECT_FALSE(Folder::is_temporary(".tmp-1-2-3"));
+  EXPECT_FALSE(Folder::is_temporary(".tmp-notes"));
   EXPECT_FALSE(Folder::is_temporary("conv-0123.bin"));
   EXPECT_FALSE(Folder::is_temporary(".lock"));
   EXPECT_FALSE(Folder::is_temporary(""));

@@ -159,15 +159,16 @@ TEST_F(Cli, VerifyRewritesAMetaThatDoesNotFitItsEntry) {
 
 TEST_F(Cli, VerifyRemovesTemporaryFilesOnlyOnceTheyAreOld) {
   const auto folder = store(fire_gpu, request("double")).parent_path();
-  write(folder / ".tmp-1-1-1", "old");
-  write(folder / ".tmp-2-2-2", "young");
+  const std::string old = ".tmp-" + std::string(32, '1'), young = ".tmp-" + std::string(32, '2');
+  write(folder / old, "old");
+  write(folder / young, "young");
   write(folder / ".tmp-mine", "somebody's");
-  set_age(folder / ".tmp-1-1-1", 2h);
+  set_age(folder / old, 2h);
   set_age(folder / ".tmp-mine", 2h);
   EXPECT_EQ(kiln({"verify", "--json"}).json()["leftover"].size(), 2U);
   EXPECT_EQ(kiln({"verify", "--repair"}).status, 0);
-  EXPECT_FALSE(fs::exists(folder / ".tmp-1-1-1"));
-  EXPECT_TRUE(fs::exists(folder / ".tmp-2-2-2"));
+  EXPECT_FALSE(fs::exists(folder / old));
+  EXPECT_TRUE(fs::exists(folder / young));
   EXPECT_TRUE(fs::exists(folder / ".tmp-mine"));
 }
 

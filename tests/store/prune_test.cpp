@@ -55,6 +55,34 @@ class Prune : public testing::Test {
 
 using Names = std::vector<std::string>;
 
+TEST_F(Prune, TellsWhatItWouldDoAndDoesNothing) {
+  put(*one_, "fresh", 0s);
+  put(*one_, "old", 48h);
+  const auto leftover = one_->path() / ".tmp-00112233445566778899aabbccddeeff";
+  fakes::write_file(leftover, "half");
+  fakes::set_age(leftover, 48h);
+  const auto foreseen = prune(root(), {.max_age = 24h, .dry_run = true}).value();
+  EXPECT_EQ(left(), (Names{"fresh", "old"}));
+  EXPECT_TRUE(std::filesystem::exists(leftover));
+  const auto done = prune(root(), {.max_age = 24h}).value();
+  EXPECT_EQ(left(), Names{"fresh"});
+  EXPECT_EQ(foreseen.removed, done.removed);
+  EXPECT_EQ(foreseen.removed_bytes, done.removed_bytes);
+  EXPECT_EQ(foreseen.kept_bytes, done.kept_bytes);
+  EXPECT_EQ(foreseen.leftovers, 1U);
+  EXPECT_EQ(done.leftovers, 1U);
+}
+
+TEST_F(Prune, TakesWhatItRemovedOutOfTheManifest) {
+  put(*one_, "fresh", 0s);
+  put(*one_, "old", 48h);
+  ASSERT_TRUE(one_->write_manifest());
+  ASSERT_TRUE(prune(root(), {.max_age = 24h}));
+  const std::string manifest = fakes::read_file(one_->path() / "manifest.json");
+  EXPECT_NE(manifest.find("fresh"), std::string::npos);
+  EXPECT_EQ(manifest.find("old"), std::string::npos);
+}
+
 TEST_F(Prune, RemovesWhatWasNotUsedForLonger) {
   put(*one_, "fresh", 0s);
   put(*one_, "hour", 1h);
@@ -144,9 +172,11 @@ TEST_F(Prune, KeepsWhatWasUsedSinceItWasPut) {
 }
 
 TEST_F(Prune, RemovesOldTemporaryFilesAndNotFreshOnes) {
+  const auto name_of = [](char digit) { return ".tmp-" + std::string(32, digit); };
+  const std::string old = name_of('1'), older = name_of('2'), fresh = name_of('f');
   put(*one_, "a", 0s);
   for (const auto& folder : {root(), one_->path()}) {
-    for (const auto& [name, age] : {std::pair{".tmp-1-1-1", 2h}, {".tmp-2-2-2", 48h}, {".tmp-3-3-3", 0h}}) {
+    for (const auto& [name, age] : {std::pair{old, 2h}, {older, 48h}, {fresh, 0h}}) {
       fakes::write_file(folder / name, "left over");
       fakes::set_age(folder / name, age);
     }
@@ -155,9 +185,9 @@ TEST_F(Prune, RemovesOldTemporaryFilesAndNotFreshOnes) {
   ASSERT_TRUE(report);
   EXPECT_EQ(report->leftovers, 4U);
   for (const auto& folder : {root(), one_->path()}) {
-    EXPECT_FALSE(std::filesystem::exists(folder / ".tmp-1-1-1"));
-    EXPECT_FALSE(std::filesystem::exists(folder / ".tmp-2-2-2"));
-    EXPECT_TRUE(std::filesystem::exists(folder / ".tmp-3-3-3"));
+    EXPECT_FALSE(std::filesystem::exists(folder / old));
+    EXPECT_FALSE(std::filesystem::exists(folder / older));
+    EXPECT_TRUE(std::filesystem::exists(folder / fresh));
   }
   EXPECT_EQ(left(), Names{"a"});
 }
