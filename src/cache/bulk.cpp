@@ -53,14 +53,25 @@ PreloadReport Cache::Path::warm(const ProgressCallback& progress) {
       items->size(), [&](std::size_t i) -> const std::string& { return (*items)[i].key.name; },
       [&](std::size_t i) -> std::optional<Error> {
         const Key& key = (*items)[i].key;
-        auto [outcome, joined] = flights_.fly(
-            key.digest, [&] { return table_.find_locked(key.digest); }, [&] { return warm_one(key); });
-        return outcome ? std::nullopt : std::optional(std::move(outcome).error());
+        for (;;) {
+          // Why it could not be warmed is for this caller alone: a get() that joins goes on to compile.
+          std::optional<Error> problem;
+          auto [outcome, joined] = flights_.fly(
+              key.digest, [&] { return table_.find_locked(key.digest); },
+              [&]() -> Outcome {
+                auto program = warm_one(key);
+                if (program) return std::optional(std::move(*program));
+                problem = std::move(program).error();
+                return std::optional<Program>{};
+              });
+          if (outcome && *outcome) return std::nullopt;
+          if (!joined) return problem;
+        }
       },
       progress);
 }
 
-Cache::Path::Outcome Cache::Path::warm_one(const Key& key) {
+Result<Program> Cache::Path::warm_one(const Key& key) {
   auto entry = disk_->get(key);
   if (!entry) return std::move(entry).error();
   if (!*entry) return Error(ErrorCode::io, key.name + " was removed from the disk before it could be loaded");
@@ -70,8 +81,8 @@ Cache::Path::Outcome Cache::Path::warm_one(const Key& key) {
   // A file name holds only part of some names; the entry itself has them whole.
   const auto facts = store::parse_json((*entry)->facts);
   const bool named = facts && facts->contains("name") && (*facts)["name"].is_string();
-  return std::optional(admit({key.digest, named ? (*facts)["name"].get<std::string>() : key.name},
-                             std::move(*module), Origin::disk, **entry));
+  return admit({key.digest, named ? (*facts)["name"].get<std::string>() : key.name}, std::move(*module),
+               Origin::disk, **entry);
 }
 
 PreloadReport Cache::Path::for_each(std::size_t count, const std::function<const std::string&(std::size_t)>& name,

@@ -94,7 +94,7 @@ class Cache::Path {
   Stats counted();
 
   // bulk.cpp
-  Outcome warm_one(const Key& key);
+  Result<Program> warm_one(const Key& key);
   PreloadReport for_each(std::size_t count, const std::function<const std::string&(std::size_t)>& name,
                          const std::function<std::optional<Error>(std::size_t)>& work,
                          const ProgressCallback& progress);

@@ -54,6 +54,8 @@ Program ProgramTable::insert(Arrival arrival) {
   std::vector<std::unique_ptr<Module>> evicted;
   const base::MutexLock lock(mutex_);
   if (4 * (order_.size() + 1) > indexes_.back()->mask) grow();
+  // Before the first tick: a number comes with the clock of those who had it.
+  base::thread_slot.number();
   const std::uint64_t now = tick();
   clock_.store(std::max(now + 1, clock_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
 
@@ -81,7 +83,7 @@ bool ProgramTable::evict(const Digest& digest) {
   const Cell* cell = cell_of(digest);
   if (cell == nullptr) return false;
   Resident* resident = cell->resident.load(std::memory_order_relaxed);
-  if (!resident->close()) return false;
+  if (resident->close() != Resident::Closing::closed) return false;
   evicted = move_out(resident);
   return true;
 }
@@ -150,7 +152,7 @@ ProgramTable::Totals ProgramTable::totals() {
   Totals totals{
       .evictions = evictions_, .bound_exceeded = bound_exceeded_, .programs = order_.size(), .bytes = bytes_};
   for (const Resident* resident : residents_) totals.hits += resident->hits_ever();
-  totals.hits -= hits_before_;
+  totals.hits -= std::min(totals.hits, hits_before_);
   return totals;
 }
 
@@ -229,6 +231,8 @@ std::unique_ptr<Module> ProgramTable::evict_oldest() {
   for (auto it = order_.begin(); it != order_.end();) {
     Resident* resident = it->second;
     const std::uint64_t last_use = resident->last_use();
+    // A thread of many uses must not stay ahead of the others for as many.
+    if (last_use >= clock_.load(std::memory_order_relaxed)) clock_.store(last_use + 1, std::memory_order_relaxed);
     if (last_use > resident->place && moves > 0) {
       --moves;
       // Used since it was placed here: its true place is further back.
@@ -238,7 +242,9 @@ std::unique_ptr<Module> ProgramTable::evict_oldest() {
       if (it == order_.end() || *placed < *it) it = placed;
       continue;
     }
-    if (resident->close()) return move_out(resident);
+    const Resident::Closing closing = resident->close();
+    if (closing == Resident::Closing::closed) return move_out(resident);
+    if (closing == Resident::Closing::refused) break;
     ++it;
   }
   return nullptr;

@@ -42,7 +42,7 @@ class ProgramTable {
       if (cell.tag.load(std::memory_order_acquire) == tag) [[likely]] {
         Resident* resident = cell.resident.load(std::memory_order_acquire);
         if (resident->take_exclusively(digest, slot)) [[likely]] {
-          resident->used(slot, tick());
+          resident->used_exclusively(slot, tick());
           return resident->handle(slot);
         }
       }

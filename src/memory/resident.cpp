@@ -40,15 +40,23 @@ Program Resident::move_in(Arrival arrival, std::uint64_t stamp) {
   return handle(slot);
 }
 
-bool Resident::close() noexcept {
+void Resident::used(std::uint32_t slot, std::uint64_t stamp) noexcept {
+  std::atomic<std::uint64_t>& last_use = stripes_[slot].last_use;
+  std::uint64_t seen = last_use.load(std::memory_order_relaxed);
+  while (seen < stamp && !last_use.compare_exchange_weak(seen, stamp, std::memory_order_relaxed)) {
+  }
+}
+
+Resident::Closing Resident::close() noexcept {
   // Most programs in use are seen to be without the cost of a fence.
-  if (references() != 0) return false;
+  if (references() != 0) return Closing::in_use;
   closing_.store(true, std::memory_order_seq_cst);
-  const bool empty = base::AsymmetricFence::heavy() &&
-                     std::all_of(std::begin(stripes_), std::end(stripes_),
-                                 [](const Stripe& stripe) { return references_in(stripe) == 0; });
-  if (!empty) closing_.store(false, std::memory_order_seq_cst);
-  return empty;
+  const bool fenced = base::AsymmetricFence::heavy();
+  if (fenced && std::all_of(std::begin(stripes_), std::end(stripes_),
+                            [](const Stripe& stripe) { return references_in(stripe) == 0; }))
+    return Closing::closed;
+  closing_.store(false, std::memory_order_seq_cst);
+  return fenced ? Closing::in_use : Closing::refused;
 }
 
 std::unique_ptr<Module> Resident::move_out() noexcept {
@@ -67,7 +75,8 @@ void Resident::settle() noexcept {
   std::unique_ptr<Module> destroyed;
   ResidentPool& pool = ResidentPool::of_process();
   const base::MutexLock lock(pool.mutex_);
-  if (!abandoned_.load(std::memory_order_relaxed) || references() != 0) return;
+  // Acquire: all that was ever taken came before the table was destroyed, and so is counted in what follows.
+  if (!abandoned_.load(std::memory_order_acquire) || references() != 0) return;
   destroyed = move_out();
   abandoned_.store(false, std::memory_order_relaxed);
   pool.vacant_.push_back(this);
@@ -99,7 +108,11 @@ ResidentPool& ResidentPool::of_process() {
 
 Resident& ResidentPool::take() {
   const base::MutexLock lock(mutex_);
-  if (vacant_.empty()) return residents_.emplace_back();
+  if (vacant_.empty()) {
+    // Room for all of them, so that none needs memory to come back.
+    vacant_.reserve(residents_.size() + 1);
+    return residents_.emplace_back();
+  }
   Resident* resident = vacant_.back();
   vacant_.pop_back();
   return *resident;

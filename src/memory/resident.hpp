@@ -55,10 +55,12 @@ class alignas(64) Resident {
   /// The same for a thread in any slot.
   bool take(const Digest& digest, std::uint32_t slot) noexcept;
 
-  /// Notes a use by the thread in `slot`.
-  void used(std::uint32_t slot, std::uint64_t stamp) noexcept {
+  /// Notes a use by the thread that owns `slot`.
+  void used_exclusively(std::uint32_t slot, std::uint64_t stamp) noexcept {
     stripes_[slot].last_use.store(stamp, std::memory_order_relaxed);
   }
+  /// The same for a thread in any slot: of the stamps of those who share one, the latest counts.
+  void used(std::uint32_t slot, std::uint64_t stamp) noexcept;
 
   /// Gives back a reference of `stripe_number`'s, on any thread. The last one of an abandoned program destroys it.
   void give_back(std::uint32_t stripe_number) noexcept {
@@ -86,8 +88,9 @@ class alignas(64) Resident {
 
   /// Moves a program in and opens the door; the result is the first handle on it.
   Program move_in(Arrival arrival, std::uint64_t stamp);
-  /// Shuts the door if nobody is in; otherwise leaves it open.
-  bool close() noexcept;
+  /// Shuts the door if nobody is in; otherwise leaves it open. Refused: the kernel keeps everybody from knowing.
+  enum class Closing { closed, in_use, refused };
+  Closing close() noexcept;
   /// Moves the program out of a closed home.
   std::unique_ptr<Module> move_out() noexcept;
   /// Shuts the door for good, the table being gone; the last handle destroys the program. All programs of a
@@ -100,7 +103,11 @@ class alignas(64) Resident {
   std::uint64_t last_use() const noexcept;
   /// How often any program was found here, and how often the present one.
   std::uint64_t hits_ever() const noexcept;
-  std::uint64_t hits() const noexcept { return hits_ever() - hits_before_; }
+  std::uint64_t hits() const noexcept {
+    // A reader that looked at the wrong program had its step counted in, and taken back since.
+    const std::uint64_t ever = hits_ever();
+    return ever > hits_before_ ? ever - hits_before_ : 0;
+  }
   std::size_t bytes() const noexcept { return bytes_; }
   /// Where the table has it in its order of eviction.
   std::uint64_t place = 0;

@@ -63,6 +63,38 @@ TEST_F(CacheBulk, WarmKnowsProgramsByTheirWholeNames) {
   EXPECT_EQ(cache.get(request).value().name(), request.name());
 }
 
+TEST_F(CacheBulk, WarmSaysWhyAProgramCannotBeLoaded) {
+  { static_cast<void>(Cache(backend_, options()).get(request(1)).value()); }
+  Cache cache(backend_, options());
+  backend_->refuse_loads = true;
+  const PreloadReport report = cache.warm();
+  EXPECT_EQ(report.ready, 0U);
+  ASSERT_EQ(report.errors.size(), 1U);
+  EXPECT_EQ(report.errors[0].message(), "the fake refuses the binary");
+}
+
+TEST_F(CacheBulk, AGetThatJoinsAWarmThatFailsCompiles) {
+  { static_cast<void>(Cache(backend_, options()).get(request(1)).value()); }
+  Cache cache(backend_, options());
+  backend_->refuse_loads = true;
+  std::promise<void> loading;
+  std::promise<void> go_on;
+  std::atomic<bool> first{true};
+  backend_->on_load = [&] {
+    if (!first.exchange(false)) return;
+    loading.set_value();
+    go_on.get_future().wait();
+  };
+  auto warmed = std::async(std::launch::async, [&] { return cache.warm(); });
+  loading.get_future().wait();
+  auto got = std::async(std::launch::async, [&] { return cache.get(request(1)); });
+  go_on.set_value();
+  EXPECT_EQ(warmed.get().ready, 0U);
+  const auto program = got.get();
+  ASSERT_TRUE(program) << program.error().message();
+  EXPECT_EQ(text(*program), "source of program 1");
+}
+
 TEST_F(CacheBulk, WhatAProgressCallbackThrowsReachesTheCaller) {
   Cache cache(backend_, options());
   const auto wanted = requests(5);

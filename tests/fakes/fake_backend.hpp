@@ -68,6 +68,7 @@ class FakeBackend final : public Backend {
 
   Result<std::unique_ptr<Module>> load(const Binary& binary) override {
     ++loads;
+    if (on_load) on_load();
     if (auto error = next_error(load_errors)) return *std::move(error);
     const std::string text(reinterpret_cast<const char*>(binary.bytes.data()), binary.bytes.size());
     if (refuse_loads || !text.starts_with("binary:"))
@@ -83,6 +84,7 @@ class FakeBackend final : public Backend {
   std::atomic<int> loads{0};
   std::size_t module_bytes = 100;
   std::function<void(const Request&)> on_compile;
+  std::function<void()> on_load;
   std::shared_ptr<ModuleCounts> counts = std::make_shared<ModuleCounts>();
 
  private:

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <thread>
 #include <vector>
 
@@ -257,6 +258,45 @@ TEST_F(ProgramTableTest, MoreThreadsThanSlotsCountAsWell) {
   taken.clear();
   EXPECT_EQ(table.list()[0].references, 0U);
   EXPECT_TRUE(table.evict(digest(0)));
+}
+
+TEST_F(ProgramTableTest, AThreadOfManyUsesDoesNotKeepItsProgramsForAsMany) {
+  ProgramTable table = this->table(3);
+  table.insert(arrival(0));
+  std::thread([&] {
+    for (int i = 0; i < 10'000; ++i) EXPECT_TRUE(table.find(digest(0)));
+  }).join();
+  // Each use is later than all of those; what is used is kept and the busy one's program goes.
+  for (int i = 1; i < 10; ++i) {
+    table.insert(arrival(i));
+    if (i > 1) {
+      EXPECT_TRUE(table.find(digest(1)));
+    }
+  }
+  EXPECT_TRUE(table.find(digest(1)));
+  EXPECT_FALSE(table.find(digest(0)));
+}
+
+TEST_F(ProgramTableTest, ALateComerInASharedSlotDoesNotMakeAProgramLookOld) {
+  ProgramTable table = this->table(3);
+  for (int i = 0; i < 3; ++i) table.insert(arrival(i));
+  std::vector<std::thread> threads;
+  std::barrier all(base::ThreadSlot::exclusive_slots + 2 * base::ThreadSlot::shared_slots);
+  for (std::uint32_t t = 0; t < base::ThreadSlot::exclusive_slots + 2 * base::ThreadSlot::shared_slots; ++t)
+    threads.emplace_back([&, t] {
+      base::thread_slot.number();
+      all.arrive_and_wait();
+      // Half of the sharers use it much, and then all of them once.
+      for (int i = 0; t % 2 == 0 && i < 1000; ++i) EXPECT_TRUE(table.find(digest(0)));
+      all.arrive_and_wait();
+      EXPECT_TRUE(table.find(digest(0)));
+    });
+  for (std::thread& thread : threads) thread.join();
+  table.insert(arrival(3));
+  table.insert(arrival(4));
+  EXPECT_TRUE(table.find(digest(0))) << "1 and 2 were used before it";
+  EXPECT_FALSE(table.find(digest(1)));
+  EXPECT_FALSE(table.find(digest(2)));
 }
 
 TEST_F(ProgramTableTest, ASecondTableCountsFromZero) {
