@@ -31,10 +31,23 @@ class Buffer {
 /// One run of a program: how many work groups, on which memory. A value; the buffers are the caller's.
 struct Launch {
   std::array<std::uint32_t, 3> groups = {1, 1, 1};
-  /// Bound in order: the i-th is storage buffer i.
+  /// Work items in a group. GLSL says it in the source, OpenCL may (reqd_work_group_size); CUDA and HIP cannot.
+  std::array<std::uint32_t, 3> group_size = {0, 0, 0};
+  /// The i-th is storage buffer i in GLSL (set 0 in Vulkan), and argument i elsewhere.
   std::vector<const Buffer*> buffers = {};
-  /// The program's parameters, laid out as it declares them (std140 in uniform buffer 0 for GLSL).
-  std::span<const std::byte> parameters = {};
+  /// The program's parameters in one block, laid out as it declares them: uniform buffer 0 (std140) for OpenGL, the
+  /// push constants for Vulkan, elsewhere one struct, passed by value after the buffers.
+  std::vector<std::byte> parameters = {};
+};
+
+/// What a device can take.
+struct DeviceLimits {
+  std::array<std::uint32_t, 3> max_groups = {};
+  std::array<std::uint32_t, 3> max_group_size = {};
+  /// Work items in a group, over all dimensions.
+  std::uint32_t max_group_items = 0;
+  /// Memory a group shares.
+  std::uint64_t shared_bytes = 0;
 };
 
 /// A device as listings show it.
@@ -42,6 +55,9 @@ struct DeviceInfo {
   /// What open_device() takes for it, as in "opengl:0".
   std::string name = {};
   Identity identity = {};
+  /// What programs for it are written in.
+  Language language = Language::glsl;
+  DeviceLimits limits = {};
   /// Whether programs run on the CPU.
   bool software = false;
   /// Why the device cannot be used; empty where it can.

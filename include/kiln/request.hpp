@@ -13,8 +13,8 @@
 
 namespace kiln {
 
-/// The language a program is written in.
-enum class Language { glsl };
+/// The language a program is written in: GLSL for OpenGL, GLSL for Vulkan, OpenCL C, CUDA C++, HIP C++.
+enum class Language { glsl, vulkan, opencl, cuda, hip };
 
 /// The name of a language, as in "glsl".
 std::string_view to_string(Language language) noexcept;
@@ -38,8 +38,10 @@ class Request {
     /// What people call it, in listings and file names. A renamed program is another program.
     std::string name = {};
     std::string source = {};
+    /// The function it begins at: always main in GLSL, the name of the kernel elsewhere.
     std::string entry = "main";
     Language language = Language::glsl;
+    /// For the compiler. In OpenCL, CUDA and HIP, -D and -I count as `defines` and `include_folders`.
     std::vector<std::string> options = {};
     /// Defined before the first line of the source that is not #version.
     std::map<std::string, std::string> defines = {};
@@ -63,7 +65,7 @@ class Request {
   const std::vector<std::string>& options() const noexcept { return state_->fields.options; }
   const std::map<std::string, std::string>& defines() const noexcept { return state_->fields.defines; }
   /// The source with every #include replaced by what it named. `#line N F` directives keep the compiler's
-  /// line numbers: F counts files(), the source itself being 0.
+  /// line numbers: in GLSL F counts files(), the source itself being 0; elsewhere it is the file's name.
   const std::string& source() const noexcept { return state_->source; }
   /// The files the source was put together from, in the order of their first use; the first is the source itself.
   const std::vector<std::string>& files() const noexcept { return state_->files; }

@@ -57,7 +57,8 @@ bool has_pragma_once(std::string_view text) {
 
 class Resolver {
  public:
-  Resolver(const IncludePlaces& places, std::size_t max_bytes) : places_(places), max_bytes_(max_bytes) {}
+  Resolver(const IncludePlaces& places, LineStyle style, std::size_t max_bytes)
+      : places_(places), style_(style), max_bytes_(max_bytes) {}
 
   Result<ResolvedSource> run(const std::string& name, const std::string& source) {
     const Found root{name, "", source, std::nullopt};
@@ -94,7 +95,7 @@ class Resolver {
       if (auto error = include(file, directive->line, *wanted, conditional || conditions > 0)) return error;
       // What is left of the line keeps its number.
       end_line();
-      result_.text += fmt::format("#line {} {}\n", directive->line, number);
+      result_.text += line_directive(style_, directive->line, number, file.name);
       if (auto error = check_size(file)) return error;
     }
     result_.text += text.substr(copied);
@@ -132,7 +133,8 @@ class Resolver {
     const std::size_t number = add_file(file);
     if (guarded)
       result_.text += fmt::format("\n#ifndef KILN_ONCE_{0}\n#define KILN_ONCE_{0}", once_[file.identity].number);
-    result_.text += fmt::format("\n#line 1 {}\n", number);
+    result_.text += '\n';
+    result_.text += line_directive(style_, 1, number, file.name);
     chain_.push_back(&file);
     auto error = expand(file, number, conditional);
     chain_.pop_back();
@@ -204,6 +206,7 @@ class Resolver {
   }
 
   const IncludePlaces& places_;
+  const LineStyle style_;
   const std::size_t max_bytes_;
   ResolvedSource result_;
   std::vector<const Found*> chain_;
@@ -217,9 +220,18 @@ class Resolver {
 
 }  // namespace
 
+std::string line_directive(LineStyle style, std::size_t line, std::size_t file, const std::string& name) {
+  if (style == LineStyle::number) return fmt::format("#line {} {}\n", line, file);
+  // Names are people's; what would end the literal, or begin an escape, is not worth keeping.
+  std::string safe = name;
+  for (char& c : safe)
+    if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ') c = '_';
+  return fmt::format("#line {} \"{}\"\n", line, safe);
+}
+
 Result<ResolvedSource> resolve_includes(const std::string& name, const std::string& source,
-                                        const IncludePlaces& places, std::size_t max_bytes) {
-  return Resolver(places, max_bytes).run(name, source);
+                                        const IncludePlaces& places, LineStyle style, std::size_t max_bytes) {
+  return Resolver(places, style, max_bytes).run(name, source);
 }
 
 }  // namespace kiln::key

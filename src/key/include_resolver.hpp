@@ -13,7 +13,7 @@ namespace kiln::key {
 /// A source with its includes in place.
 struct ResolvedSource {
   std::string text;
-  /// The names of the files it came from; `#line N F` in the text counts them. The first is the source itself.
+  /// The names of the files it came from. The first is the source itself.
   std::vector<std::string> files;
   /// The digest of each file's own contents.
   std::vector<Digest> digests;
@@ -25,11 +25,17 @@ struct IncludePlaces {
   const std::vector<std::filesystem::path>& folders;
 };
 
+/// How `#line` names a file: GLSL has numbers for it, the others have names.
+enum class LineStyle { number, name };
+
+/// The directive that gives the next line its number; `file` counts the files, `name` is what it is called.
+std::string line_directive(LineStyle style, std::size_t line, std::size_t file, const std::string& name);
+
 /// Replaces every #include by the contents of what it names, once only for files that say `#pragma once`.
 /// Comments and string literals are left alone. A missing file is an error, except inside #if … #endif, where
 /// it becomes an #error for the compiler to meet or pass over. Errors name the file and the line. The result
 /// is never larger than `max_bytes`.
 Result<ResolvedSource> resolve_includes(const std::string& name, const std::string& source,
-                                        const IncludePlaces& places, std::size_t max_bytes);
+                                        const IncludePlaces& places, LineStyle style, std::size_t max_bytes);
 
 }  // namespace kiln::key

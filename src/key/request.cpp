@@ -62,20 +62,50 @@ Digest digest_of(const Request::Fields& fields, const std::string& source, bool 
   return base::sha256(writer.bytes());
 }
 
+bool is_glsl(Language language) { return language == Language::glsl || language == Language::vulkan; }
+
+/// Takes -D and -I out of the options, so that it is what they mean that counts, and not how they are written.
+void move_options(Request::Fields& fields) {
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < fields.options.size(); ++i) {
+    const std::string& option = fields.options[i];
+    if (!option.starts_with("-D") && !option.starts_with("-I")) {
+      kept.push_back(option);
+      continue;
+    }
+    std::string value = option.substr(2);
+    if (value.empty() && i + 1 < fields.options.size()) value = fields.options[++i];
+    if (option.starts_with("-I")) {
+      fields.include_folders.emplace_back(value);
+    } else {
+      const std::size_t equals = value.find('=');
+      fields.defines.insert_or_assign(value.substr(0, equals),
+                                      equals == std::string::npos ? "1" : value.substr(equals + 1));
+    }
+  }
+  fields.options = std::move(kept);
+}
+
 }  // namespace
 
 std::string_view to_string(Language language) noexcept {
   switch (language) {
     case Language::glsl: return "glsl";
+    case Language::vulkan: return "vulkan";
+    case Language::opencl: return "opencl";
+    case Language::cuda: return "cuda";
+    case Language::hip: return "hip";
   }
   return "unknown";
 }
 
 Request::Request(Fields fields) {
   auto state = std::make_shared<State>();
+  if (!is_glsl(fields.language)) move_options(fields);
   state->error = check(fields);
   if (!state->error) {
     auto resolved = key::resolve_includes(fields.name, fields.source, {fields.headers, fields.include_folders},
+                                          is_glsl(fields.language) ? key::LineStyle::number : key::LineStyle::name,
                                           max_source_bytes);
     if (resolved && resolved->text.find('\0') != std::string::npos) {
       state->error = Error(ErrorCode::invalid_request,

@@ -45,11 +45,11 @@ class GlTest : public testing::Test {
     std::vector<float> numbers(256);
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
     const auto buffer = upload(device, numbers).value();
-    const float parameters[4] = {offset, 0, 0, 0};
+    const auto parameters = std::as_bytes(std::span(&offset, 1));
     device
         .launch(
             module,
-            {.groups = {4, 1, 1}, .buffers = {buffer.get()}, .parameters = std::as_bytes(std::span(parameters))})
+            {.groups = {4, 1, 1}, .buffers = {buffer.get()}, .parameters = {parameters.begin(), parameters.end()}})
         .value();
     const auto results = download<float>(device, *buffer).value();
     for (std::size_t i = 0; i < results.size(); ++i)

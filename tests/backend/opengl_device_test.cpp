@@ -1,7 +1,7 @@
 #include <thread>
 
 #include "backend/gl_fixture.hpp"
-#include "backend/opengl/compiler.hpp"
+#include "backend/source_text.hpp"
 
 namespace kiln {
 namespace {
@@ -83,13 +83,13 @@ TEST_F(OpenGlDevice, ErrorsInAnIncludedFileNameThatFile) {
 
 TEST_F(OpenGlDevice, ReadsTheLogsOfBothKindsOfDriver) {
   const Request request({.name = "conv", .source = "#include \"a.glsl\"\nx", .headers = {{"a.glsl", "y"}}});
-  EXPECT_EQ(opengl::compile_message(request, "0:12(5): error: `foo' undeclared\n"),
+  EXPECT_EQ(backend::compile_message(request, "0:12(5): error: `foo' undeclared\n"),
             "conv does not compile, line 12 (of it or of a file it includes): error: `foo' undeclared");
-  EXPECT_EQ(opengl::compile_message(request, "1(7) : error C1503: undefined variable \"foo\"\n"),
+  EXPECT_EQ(backend::compile_message(request, "1(7) : error C1503: undefined variable \"foo\"\n"),
             "conv does not compile, a.glsl line 7: error C1503: undefined variable \"foo\"");
-  EXPECT_EQ(opengl::compile_message(request, "warning: odd\nerror: no main\n"),
+  EXPECT_EQ(backend::compile_message(request, "warning: odd\nerror: no main\n"),
             "conv does not compile: error: no main");
-  EXPECT_EQ(opengl::compile_message(request, ""), "conv does not compile");
+  EXPECT_EQ(backend::compile_message(request, ""), "conv does not compile");
 }
 
 TEST_F(OpenGlDevice, AnEntryPointThatIsNotThereIsAClearError) {

@@ -1,15 +1,12 @@
 #include "backend/opengl/compiler.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "key/source_scanner.hpp"
+#include "backend/source_text.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -64,35 +61,7 @@ Error refused(const Request& request, std::string log) {
   if (ran_out_of_memory())
     return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory compiling {}", request.name()),
                  log);
-  std::string message = compile_message(request, log);
-  return Error(ErrorCode::compile_failed, std::move(message), std::move(log));
-}
-
-/// Where in the sources a line of a log points: "1:12(5)" on Mesa, "1(12)" on NVIDIA.
-struct Place {
-  std::size_t file;
-  std::size_t line;
-  std::size_t length;
-};
-
-std::optional<Place> place_of(std::string_view text) {
-  const auto number = [&text](std::size_t& at) -> std::optional<std::size_t> {
-    std::size_t value = 0;
-    const std::size_t begin = at;
-    while (at < text.size() && at - begin < 9 && std::isdigit(static_cast<unsigned char>(text[at])) != 0)
-      value = 10 * value + static_cast<std::size_t>(text[at++] - '0');
-    return at > begin ? std::optional(value) : std::nullopt;
-  };
-  std::size_t at = 0;
-  const auto file = number(at);
-  if (!file || at >= text.size() || (text[at] != ':' && text[at] != '(')) return std::nullopt;
-  ++at;
-  const auto line = number(at);
-  if (!line) return std::nullopt;
-  // Over the column and the punctuation, to the words.
-  at = std::min(text.find_first_of(" \t", at), text.size());
-  at = std::min(text.find_first_not_of(" \t:", at), text.size());
-  return Place{*file, *line, at};
+  return backend::compile_error(request, std::move(log));
 }
 
 }  // namespace
@@ -102,51 +71,9 @@ Module::Module(std::shared_ptr<ShareGroup> group, std::uint32_t id, std::size_t 
 
 Module::~Module() { group_->delete_program(id_); }
 
-std::string with_defines(const Request& request) {
-  const std::string& source = request.source();
-  if (request.defines().empty()) return source;
-  std::size_t begin = 0;
-  std::size_t line = 1;
-  key::SourceScanner scanner(source);
-  if (const auto first = scanner.next(); first && first->name == "version") {
-    // Behind its number and profile; what else is on the line may be the beginning of a comment.
-    begin = std::min(source.find_first_not_of(" \t0123456789", first->rest_begin), source.size());
-    for (const std::string_view profile : {"core", "compatibility", "es"})
-      if (std::string_view(source).substr(begin).starts_with(profile)) begin += profile.size();
-    line = first->line;
-  }
-  std::string text = source.substr(0, begin);
-  if (!text.empty() && text.back() != '\n') text += '\n';
-  for (const auto& [name, value] : request.defines()) text += fmt::format("#define {} {}\n", name, value);
-  text += fmt::format("#line {} 0\n", line);
-  return text += source.substr(begin);
-}
-
-std::string compile_message(const Request& request, const std::string& log) {
-  for (std::size_t begin = 0; begin < log.size();) {
-    const std::size_t end = std::min(log.find('\n', begin), log.size());
-    const std::string_view line = std::string_view(log).substr(begin, end - begin);
-    begin = end + 1;
-    if (line.find("error") == std::string_view::npos) continue;
-    const auto place = place_of(line);
-    if (!place) return fmt::format("{} does not compile: {}", request.name(), line);
-    const std::string_view words = line.substr(place->length);
-    if (place->file > 0 && place->file < request.files().size())
-      return fmt::format("{} does not compile, {} line {}: {}", request.name(), request.files()[place->file],
-                         place->line, words);
-    // Mesa forgets the file in some of its messages and calls it 0.
-    const char* unsure = request.files().size() > 1 ? " (of it or of a file it includes)" : "";
-    return fmt::format("{} does not compile, line {}{}: {}", request.name(), place->line, unsure, words);
-  }
-  return fmt::format("{} does not compile", request.name());
-}
-
 Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const Request& request) {
-  if (request.entry() != "main")
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} asks for the entry point {}; GLSL programs begin at main", request.name(),
-                             request.entry()));
-  const std::string source = with_defines(request);
+  if (auto ok = backend::check_language(request, Language::glsl); !ok) return std::move(ok).error();
+  const std::string source = backend::with_defines(request);
   const char* text = source.data();
   const auto length = static_cast<GLint>(source.size());
   const Shader shader;

@@ -15,10 +15,4 @@ Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const
 /// Loads a linked program from its binary; a context of the group is current.
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGroup>& group, const Binary& binary);
 
-/// The text a driver gets: the source with the request's defines behind its #version.
-std::string with_defines(const Request& request);
-
-/// The sentence for a compiler's log, with the file and the line it complains of first.
-std::string compile_message(const Request& request, const std::string& log);
-
 }  // namespace kiln::opengl

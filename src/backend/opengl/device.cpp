@@ -79,6 +79,26 @@ Identity read_identity() {
   return identity;
 }
 
+std::uint32_t limit(GLint value) {
+  return value < 0 ? std::numeric_limits<std::uint32_t>::max() : static_cast<std::uint32_t>(value);
+}
+
+DeviceLimits read_limits() {
+  DeviceLimits limits;
+  GLint value = 0;
+  for (GLuint i = 0; i < 3; ++i) {
+    glGetIntegeri_v(GL_MAX_COMPUTE_WORK_GROUP_COUNT, i, &value);
+    limits.max_groups[i] = limit(value);
+    glGetIntegeri_v(GL_MAX_COMPUTE_WORK_GROUP_SIZE, i, &value);
+    limits.max_group_size[i] = limit(value);
+  }
+  glGetIntegerv(GL_MAX_COMPUTE_WORK_GROUP_INVOCATIONS, &value);
+  limits.max_group_items = limit(value);
+  glGetIntegerv(GL_MAX_COMPUTE_SHARED_MEMORY_SIZE, &value);
+  limits.shared_bytes = limit(value);
+  return limits;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group, std::string name, bool software) {
@@ -87,20 +107,15 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
   if (!epoxy_is_desktop_gl() || epoxy_gl_version() < 43)
     return Error(ErrorCode::unsupported, fmt::format("{} offers {}; compute shaders need OpenGL 4.3",
                                                      text_of(GL_RENDERER), text_of(GL_VERSION)));
-  DeviceInfo info{std::move(name), read_identity(), software, {}};
+  DeviceInfo info{
+      .name = std::move(name), .identity = read_identity(), .limits = read_limits(), .software = software};
   // Adopted contexts do not come from a display whose kind is known.
   if (info.identity.device.starts_with("llvmpipe") || info.identity.device.starts_with("softpipe"))
     info.software = true;
   if (info.identity.formats.empty())
     group->log().warning(fmt::format("{} gives out no program binaries: programs are compiled at every start",
                                      info.identity.device));
-  std::array<std::uint32_t, 3> max_groups{};
-  for (GLuint i = 0; i < 3; ++i) {
-    GLint max = 0;
-    glGetIntegeri_v(GL_MAX_COMPUTE_WORK_GROUP_COUNT, i, &max);
-    max_groups[i] = max < 0 ? std::numeric_limits<std::uint32_t>::max() : static_cast<std::uint32_t>(max);
-  }
-  return std::shared_ptr<Device>(std::make_shared<GlDevice>(std::move(group), std::move(info), max_groups));
+  return std::shared_ptr<Device>(std::make_shared<GlDevice>(std::move(group), std::move(info)));
 }
 
 Result<Compiled> GlDevice::compile(const Request& request) {
@@ -168,10 +183,10 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   if (program == nullptr || &program->group() != group_.get())
     return Error(ErrorCode::invalid_request, "the program belongs to another device");
   for (std::size_t i = 0; i < 3; ++i)
-    if (launch.groups[i] > max_groups_[i])
+    if (launch.groups[i] > info_.limits.max_groups[i])
       return Error(ErrorCode::invalid_request,
                    fmt::format("{} work groups in dimension {}; the device has at most {}", launch.groups[i], i,
-                               max_groups_[i]));
+                               info_.limits.max_groups[i]));
   std::vector<GLuint> ids;
   for (const Buffer* buffer : launch.buffers) {
     if (buffer == nullptr)
@@ -209,16 +224,16 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
 
 std::vector<DeviceInfo> list_gl_devices(const Log& log) {
   auto displays = list_displays();
-  if (!displays) return {{"opengl", {.api = "opengl"}, false, displays.error().message()}};
+  if (!displays) return {{.name = "opengl", .identity = {.api = "opengl"}, .problem = displays.error().message()}};
   std::vector<DeviceInfo> infos;
   for (const Display& display : *displays) {
     const std::size_t number = infos.size();
     auto device = open_gl_device(number, log);
-    infos.push_back(
-        device
-            ? (*device)->info()
-            : DeviceInfo{
-                  fmt::format("opengl:{}", number), {.api = "opengl"}, display.software, device.error().message()});
+    infos.push_back(device ? (*device)->info()
+                           : DeviceInfo{.name = fmt::format("opengl:{}", number),
+                                        .identity = {.api = "opengl"},
+                                        .software = display.software,
+                                        .problem = device.error().message()});
   }
   return infos;
 }

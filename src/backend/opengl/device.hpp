@@ -16,8 +16,7 @@ class GlDevice final : public Device {
   /// Reads what the device is; `name` is what open_device() calls it.
   static Result<std::shared_ptr<Device>> open(std::shared_ptr<ShareGroup> group, std::string name, bool software);
 
-  GlDevice(std::shared_ptr<ShareGroup> group, DeviceInfo info, std::array<std::uint32_t, 3> max_groups)
-      : group_(std::move(group)), info_(std::move(info)), max_groups_(max_groups) {}
+  GlDevice(std::shared_ptr<ShareGroup> group, DeviceInfo info) : group_(std::move(group)), info_(std::move(info)) {}
 
   const Identity& identity() const noexcept override { return info_.identity; }
   const DeviceInfo& info() const noexcept override { return info_; }
@@ -35,7 +34,6 @@ class GlDevice final : public Device {
  private:
   const std::shared_ptr<ShareGroup> group_;
   const DeviceInfo info_;
-  const std::array<std::uint32_t, 3> max_groups_;
 };
 
 /// The OpenGL devices of this machine, and the one with a number.

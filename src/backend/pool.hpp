@@ -1,0 +1,70 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <kiln/result.hpp>
+
+#include "base/mutex.hpp"
+
+namespace kiln::backend {
+
+/// Things that one thread uses at a time, kept for the next: lanes, kernels, command buffers.
+template <class T>
+class Pool {
+ public:
+  /// One of them, lent until this ends.
+  class Loan {
+   public:
+    Loan(Pool& pool, std::unique_ptr<T> thing) noexcept : pool_(&pool), thing_(std::move(thing)) {}
+    Loan(Loan&&) noexcept = default;
+    Loan& operator=(Loan&&) = delete;
+    ~Loan() {
+      if (thing_ != nullptr) pool_->give_back(std::move(thing_));
+    }
+
+    T& operator*() const noexcept { return *thing_; }
+    T* operator->() const noexcept { return thing_.get(); }
+    /// Keeps it from being used again, after a failure.
+    void discard() noexcept { thing_.reset(); }
+
+   private:
+    Pool* pool_;
+    std::unique_ptr<T> thing_;
+  };
+
+  /// An idle one, or a new one: `make` returns Result<std::unique_ptr<T>>. The pool outlives the loan.
+  template <class Make>
+  Result<Loan> borrow(Make make) {
+    {
+      const base::MutexLock lock(mutex_);
+      if (!idle_.empty()) {
+        Loan loan(*this, std::move(idle_.back()));
+        idle_.pop_back();
+        return loan;
+      }
+    }
+    Result<std::unique_ptr<T>> made = make();
+    if (!made) return std::move(made).error();
+    return Loan(*this, std::move(*made));
+  }
+
+  /// Destroys the idle ones.
+  void clear() {
+    std::vector<std::unique_ptr<T>> idle;
+    const base::MutexLock lock(mutex_);
+    std::swap(idle, idle_);
+  }
+
+ private:
+  void give_back(std::unique_ptr<T> thing) {
+    const base::MutexLock lock(mutex_);
+    idle_.push_back(std::move(thing));
+  }
+
+  base::Mutex mutex_;
+  std::vector<std::unique_ptr<T>> idle_ KILN_GUARDED_BY(mutex_);
+};
+
+}  // namespace kiln::backend

@@ -1,0 +1,34 @@
+#include "backend/sections.hpp"
+
+#include <cstdint>
+#include <cstring>
+
+namespace kiln::backend {
+
+std::vector<std::byte> join_sections(std::initializer_list<std::span<const std::byte>> sections) {
+  std::vector<std::byte> bytes;
+  for (const auto section : sections) {
+    const std::uint64_t size = section.size();
+    for (int shift = 0; shift < 64; shift += 8) bytes.push_back(static_cast<std::byte>(size >> shift & 0xff));
+    bytes.insert(bytes.end(), section.begin(), section.end());
+  }
+  return bytes;
+}
+
+std::optional<std::vector<std::span<const std::byte>>> split_sections(std::span<const std::byte> bytes,
+                                                                      std::size_t count) {
+  std::vector<std::span<const std::byte>> sections;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (bytes.size() < 8) return std::nullopt;
+    std::uint64_t size = 0;
+    for (std::size_t b = 0; b < 8; ++b) size |= std::to_integer<std::uint64_t>(bytes[b]) << (8 * b);
+    bytes = bytes.subspan(8);
+    if (size > bytes.size()) return std::nullopt;
+    sections.push_back(bytes.first(static_cast<std::size_t>(size)));
+    bytes = bytes.subspan(static_cast<std::size_t>(size));
+  }
+  if (!bytes.empty()) return std::nullopt;
+  return sections;
+}
+
+}  // namespace kiln::backend

@@ -1,0 +1,133 @@
+#include "backend/source_text.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "key/include_resolver.hpp"
+#include "key/source_scanner.hpp"
+
+namespace kiln::backend {
+namespace {
+
+bool is_glsl(const Request& request) {
+  return request.language() == Language::glsl || request.language() == Language::vulkan;
+}
+
+std::optional<std::size_t> number_at(std::string_view text, std::size_t& at) {
+  std::size_t value = 0;
+  const std::size_t begin = at;
+  while (at < text.size() && at - begin < 9 && std::isdigit(static_cast<unsigned char>(text[at])) != 0)
+    value = 10 * value + static_cast<std::size_t>(text[at++] - '0');
+  return at > begin ? std::optional(value) : std::nullopt;
+}
+
+/// Where in the sources a line of a log points, and where its words begin.
+struct Place {
+  std::size_t file;
+  std::size_t line;
+  std::size_t words;
+};
+
+/// Over the column and the punctuation, to the words.
+std::size_t words_after(std::string_view text, std::size_t at) {
+  at = std::min(text.find_first_of(" \t", at), text.size());
+  return std::min(text.find_first_not_of(" \t:", at), text.size());
+}
+
+/// A file known by its number: "1:12(5)" on Mesa, "1(12)" on NVIDIA.
+std::optional<Place> numbered_place(std::string_view text) {
+  std::size_t at = 0;
+  const auto file = number_at(text, at);
+  if (!file || at >= text.size() || (text[at] != ':' && text[at] != '(')) return std::nullopt;
+  ++at;
+  const auto line = number_at(text, at);
+  if (!line) return std::nullopt;
+  return Place{*file, *line, words_after(text, at)};
+}
+
+/// A file known by its name: "name:12:5:" by clang, "name:12:" by shaderc, "name(12):" by NVRTC.
+std::optional<Place> named_place(std::string_view text, const std::vector<std::string>& files) {
+  for (std::size_t file = 0; file < files.size(); ++file) {
+    const std::size_t begin = text.find(files[file]);
+    std::size_t at = begin + files[file].size();
+    if (files[file].empty() || begin == std::string_view::npos || at >= text.size()) continue;
+    if (text[at] != ':' && text[at] != '(') continue;
+    ++at;
+    if (const auto line = number_at(text, at)) return Place{file, *line, words_after(text, at)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string with_defines(const Request& request) {
+  const std::string& source = request.source();
+  const bool glsl = is_glsl(request);
+  if (glsl && request.defines().empty()) return source;
+  std::size_t begin = 0;
+  std::size_t line = 1;
+  if (glsl) {
+    key::SourceScanner scanner(source);
+    if (const auto first = scanner.next(); first && first->name == "version") {
+      // Behind its number and profile; what else is on the line may be the beginning of a comment.
+      begin = std::min(source.find_first_not_of(" \t0123456789", first->rest_begin), source.size());
+      for (const std::string_view profile : {"core", "compatibility", "es"})
+        if (std::string_view(source).substr(begin).starts_with(profile)) begin += profile.size();
+      line = first->line;
+    }
+  }
+  std::string text = source.substr(0, begin);
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  for (const auto& [name, value] : request.defines()) text += fmt::format("#define {} {}\n", name, value);
+  text += key::line_directive(glsl ? key::LineStyle::number : key::LineStyle::name, line, 0, request.name());
+  return text += source.substr(begin);
+}
+
+std::string compile_message(const Request& request, const std::string& log) {
+  for (std::size_t begin = 0; begin < log.size();) {
+    const std::size_t end = std::min(log.find('\n', begin), log.size());
+    const std::string_view line = std::string_view(log).substr(begin, end - begin);
+    begin = end + 1;
+    if (line.find("error") == std::string_view::npos) continue;
+    auto place = is_glsl(request) ? numbered_place(line) : std::nullopt;
+    if (!place) place = named_place(line, request.files());
+    if (!place) return fmt::format("{} does not compile: {}", request.name(), line);
+    const std::string_view words = line.substr(place->words);
+    if (place->file > 0 && place->file < request.files().size())
+      return fmt::format("{} does not compile, {} line {}: {}", request.name(), request.files()[place->file],
+                         place->line, words);
+    // Mesa forgets the file in some of its messages and calls it 0.
+    const char* unsure = request.language() == Language::glsl && request.files().size() > 1
+                             ? " (of it or of a file it includes)"
+                             : "";
+    return fmt::format("{} does not compile, line {}{}: {}", request.name(), place->line, unsure, words);
+  }
+  return fmt::format("{} does not compile", request.name());
+}
+
+Error compile_error(const Request& request, std::string log) {
+  std::string message = compile_message(request, log);
+  return Error(ErrorCode::compile_failed, std::move(message), std::move(log));
+}
+
+Result<void> check_language(const Request& request, Language taken) {
+  if (request.language() != taken)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} is written in {}; this device takes {}", request.name(),
+                             to_string(request.language()), to_string(taken)));
+  if (is_glsl(request) && request.entry() != "main")
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} asks for the entry point {}; GLSL programs begin at main", request.name(),
+                             request.entry()));
+  if (!is_glsl(request) && request.entry() == "main")
+    return Error(
+        ErrorCode::invalid_request,
+        fmt::format("{} does not say which kernel of its source it is; name it as the entry", request.name()));
+  return {};
+}
+
+}  // namespace kiln::backend

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include <kiln/request.hpp>
+#include <kiln/result.hpp>
+
+/// What the backends' compilers have in common.
+namespace kiln::backend {
+
+/// The text a compiler gets: the source with the request's defines before its first line, behind #version in GLSL.
+std::string with_defines(const Request& request);
+
+/// The sentence for a compiler's log, with the file and the line it complains of first.
+std::string compile_message(const Request& request, const std::string& log);
+
+/// The error of a compiler that refused the source.
+Error compile_error(const Request& request, std::string log);
+
+/// An error where the request is in another language than `taken`, or names no kernel where one must be named.
+Result<void> check_language(const Request& request, Language taken);
+
+}  // namespace kiln::backend
