@@ -7,6 +7,7 @@
 
 #include <kiln/device.hpp>
 
+#include "backend/opencl/device.hpp"
 #include "backend/opengl/device.hpp"
 
 namespace kiln {
@@ -23,6 +24,7 @@ struct Api {
 /// In the order in which GPUs are taken where none is named; see also best_on_cpu.
 constexpr std::array apis = {
     Api{"opengl", opengl::list_gl_devices, opengl::open_gl_device},
+    Api{"opencl", opencl::list_cl_devices, opencl::open_cl_device},
 };
 
 std::string known_apis() {

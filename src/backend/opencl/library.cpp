@@ -1,0 +1,131 @@
+#include "backend/opencl/library.hpp"
+
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace kiln::opencl {
+namespace {
+
+/// Finds functions, and remembers which are not there.
+class Finder {
+ public:
+  explicit Finder(const base::DynamicLibrary& library) : library_(library) {}
+
+  template <class Function>
+  void find(Function*& function, const char* name) {
+    function = library_.function<Function>(name);
+    if (function == nullptr) missing_ += (missing_.empty() ? "" : ", ") + std::string(name);
+  }
+  const std::string& missing() const noexcept { return missing_; }
+
+ private:
+  const base::DynamicLibrary& library_;
+  std::string missing_;
+};
+
+template <class Get>
+std::string text_by(Get get) {
+  std::size_t size = 0;
+  if (get(0, nullptr, &size) != CL_SUCCESS || size == 0) return {};
+  std::string text(size, '\0');
+  if (get(size, text.data(), nullptr) != CL_SUCCESS) return {};
+  // Drivers end their texts with a NUL, and some with spaces.
+  text.resize(std::min(text.find('\0'), text.size()));
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Library>> Library::open() {
+  auto opened = base::DynamicLibrary::open("libOpenCL.so.1");
+  if (!opened)
+    return Error(
+        ErrorCode::no_device,
+        opened.error().message() +
+            "; OpenCL comes with the GPU's driver, or on Debian with ocl-icd-libopencl1 and pocl-opencl-icd");
+  auto library = std::make_shared<Library>();
+  library->library_ = std::move(*opened);
+  Finder finder(library->library_);
+  finder.find(library->get_platform_ids, "clGetPlatformIDs");
+  finder.find(library->get_platform_info, "clGetPlatformInfo");
+  finder.find(library->get_device_ids, "clGetDeviceIDs");
+  finder.find(library->get_device_info, "clGetDeviceInfo");
+  finder.find(library->create_context, "clCreateContext");
+  finder.find(library->retain_context, "clRetainContext");
+  finder.find(library->release_context, "clReleaseContext");
+  finder.find(library->create_command_queue, "clCreateCommandQueue");
+  finder.find(library->release_command_queue, "clReleaseCommandQueue");
+  finder.find(library->create_buffer, "clCreateBuffer");
+  finder.find(library->release_mem_object, "clReleaseMemObject");
+  finder.find(library->create_program_with_source, "clCreateProgramWithSource");
+  finder.find(library->create_program_with_binary, "clCreateProgramWithBinary");
+  finder.find(library->build_program, "clBuildProgram");
+  finder.find(library->get_program_info, "clGetProgramInfo");
+  finder.find(library->get_program_build_info, "clGetProgramBuildInfo");
+  finder.find(library->release_program, "clReleaseProgram");
+  finder.find(library->create_kernel, "clCreateKernel");
+  finder.find(library->release_kernel, "clReleaseKernel");
+  finder.find(library->set_kernel_arg, "clSetKernelArg");
+  finder.find(library->get_kernel_info, "clGetKernelInfo");
+  finder.find(library->get_kernel_work_group_info, "clGetKernelWorkGroupInfo");
+  finder.find(library->enqueue_read_buffer, "clEnqueueReadBuffer");
+  finder.find(library->enqueue_write_buffer, "clEnqueueWriteBuffer");
+  finder.find(library->enqueue_nd_range_kernel, "clEnqueueNDRangeKernel");
+  finder.find(library->finish, "clFinish");
+  if (!finder.missing().empty())
+    return Error(ErrorCode::unsupported,
+                 fmt::format("libOpenCL.so.1 is too old: it lacks {}; OpenCL 1.2 is needed", finder.missing()));
+  return std::shared_ptr<const Library>(std::move(library));
+}
+
+std::string Library::text(cl_platform_id platform, cl_platform_info what) const {
+  return text_by([&](std::size_t size, void* text, std::size_t* needed) {
+    return get_platform_info(platform, what, size, text, needed);
+  });
+}
+
+std::string Library::text(cl_device_id device, cl_device_info what) const {
+  return text_by([&](std::size_t size, void* text, std::size_t* needed) {
+    return get_device_info(device, what, size, text, needed);
+  });
+}
+
+std::string error_name(cl_int error) {
+  switch (error) {
+    case CL_DEVICE_NOT_FOUND: return "CL_DEVICE_NOT_FOUND";
+    case CL_DEVICE_NOT_AVAILABLE: return "CL_DEVICE_NOT_AVAILABLE";
+    case CL_COMPILER_NOT_AVAILABLE: return "CL_COMPILER_NOT_AVAILABLE";
+    case CL_MEM_OBJECT_ALLOCATION_FAILURE: return "CL_MEM_OBJECT_ALLOCATION_FAILURE";
+    case CL_OUT_OF_RESOURCES: return "CL_OUT_OF_RESOURCES";
+    case CL_OUT_OF_HOST_MEMORY: return "CL_OUT_OF_HOST_MEMORY";
+    case CL_BUILD_PROGRAM_FAILURE: return "CL_BUILD_PROGRAM_FAILURE";
+    case CL_INVALID_VALUE: return "CL_INVALID_VALUE";
+    case CL_INVALID_CONTEXT: return "CL_INVALID_CONTEXT";
+    case CL_INVALID_BINARY: return "CL_INVALID_BINARY";
+    case CL_INVALID_BUILD_OPTIONS: return "CL_INVALID_BUILD_OPTIONS";
+    case CL_INVALID_PROGRAM_EXECUTABLE: return "CL_INVALID_PROGRAM_EXECUTABLE";
+    case CL_INVALID_KERNEL_NAME: return "CL_INVALID_KERNEL_NAME";
+    case CL_INVALID_ARG_INDEX: return "CL_INVALID_ARG_INDEX";
+    case CL_INVALID_ARG_VALUE: return "CL_INVALID_ARG_VALUE";
+    case CL_INVALID_ARG_SIZE: return "CL_INVALID_ARG_SIZE";
+    case CL_INVALID_KERNEL_ARGS: return "CL_INVALID_KERNEL_ARGS";
+    case CL_INVALID_WORK_GROUP_SIZE: return "CL_INVALID_WORK_GROUP_SIZE";
+    case CL_INVALID_WORK_ITEM_SIZE: return "CL_INVALID_WORK_ITEM_SIZE";
+    case CL_INVALID_BUFFER_SIZE: return "CL_INVALID_BUFFER_SIZE";
+    default: return fmt::format("{}", error);
+  }
+}
+
+Error cl_error(cl_int error, const std::string& doing) {
+  constexpr std::array memory = {CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY, CL_INVALID_BUFFER_SIZE};
+  for (const cl_int out : memory)
+    if (error == out)
+      return Error(ErrorCode::out_of_memory,
+                   fmt::format("the device ran out of memory {} ({})", doing, error_name(error)));
+  return Error(ErrorCode::device_failed, fmt::format("OpenCL error {} {}", error_name(error), doing));
+}
+
+}  // namespace kiln::opencl

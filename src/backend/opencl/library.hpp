@@ -1,0 +1,70 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+#include <kiln/result.hpp>
+
+#include "base/dynamic_library.hpp"
+
+namespace kiln::opencl {
+
+/// The functions of libOpenCL, opened at run time.
+class Library {
+ public:
+  /// The error says what is missing and what provides it.
+  static Result<std::shared_ptr<const Library>> open();
+
+  decltype(&::clGetPlatformIDs) get_platform_ids = nullptr;
+  decltype(&::clGetPlatformInfo) get_platform_info = nullptr;
+  decltype(&::clGetDeviceIDs) get_device_ids = nullptr;
+  decltype(&::clGetDeviceInfo) get_device_info = nullptr;
+  decltype(&::clCreateContext) create_context = nullptr;
+  decltype(&::clRetainContext) retain_context = nullptr;
+  decltype(&::clReleaseContext) release_context = nullptr;
+  decltype(&::clCreateCommandQueue) create_command_queue = nullptr;
+  decltype(&::clReleaseCommandQueue) release_command_queue = nullptr;
+  decltype(&::clCreateBuffer) create_buffer = nullptr;
+  decltype(&::clReleaseMemObject) release_mem_object = nullptr;
+  decltype(&::clCreateProgramWithSource) create_program_with_source = nullptr;
+  decltype(&::clCreateProgramWithBinary) create_program_with_binary = nullptr;
+  decltype(&::clBuildProgram) build_program = nullptr;
+  decltype(&::clGetProgramInfo) get_program_info = nullptr;
+  decltype(&::clGetProgramBuildInfo) get_program_build_info = nullptr;
+  decltype(&::clReleaseProgram) release_program = nullptr;
+  decltype(&::clCreateKernel) create_kernel = nullptr;
+  decltype(&::clReleaseKernel) release_kernel = nullptr;
+  decltype(&::clSetKernelArg) set_kernel_arg = nullptr;
+  decltype(&::clGetKernelInfo) get_kernel_info = nullptr;
+  decltype(&::clGetKernelWorkGroupInfo) get_kernel_work_group_info = nullptr;
+  decltype(&::clEnqueueReadBuffer) enqueue_read_buffer = nullptr;
+  decltype(&::clEnqueueWriteBuffer) enqueue_write_buffer = nullptr;
+  decltype(&::clEnqueueNDRangeKernel) enqueue_nd_range_kernel = nullptr;
+  decltype(&::clFinish) finish = nullptr;
+
+  /// A platform's or device's text.
+  std::string text(cl_platform_id platform, cl_platform_info what) const;
+  std::string text(cl_device_id device, cl_device_info what) const;
+  /// A device's number of any kind; T{} where it has none.
+  template <class T>
+  T number(cl_device_id device, cl_device_info what) const {
+    T value{};
+    get_device_info(device, what, sizeof value, &value, nullptr);
+    return value;
+  }
+
+ private:
+  base::DynamicLibrary library_;
+};
+
+/// The name of an error, such as CL_INVALID_BINARY.
+std::string error_name(cl_int error);
+
+/// The error for what could not be done: "OpenCL error NAME DOING".
+Error cl_error(cl_int error, const std::string& doing);
+
+}  // namespace kiln::opencl

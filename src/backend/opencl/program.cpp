@@ -1,0 +1,160 @@
+#include "backend/opencl/program.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <kiln/opencl.hpp>
+
+#include "backend/sections.hpp"
+#include "backend/source_text.hpp"
+#include "base/sha256.hpp"
+
+namespace kiln::opencl {
+namespace {
+
+constexpr std::uint32_t binary_format = 1;
+
+}  // namespace
+
+Module::Module(std::unique_ptr<Program> program) noexcept : program_(std::move(program)) {}
+Module::~Module() = default;
+_cl_program* Module::program() const noexcept { return program_->get(); }
+const std::string& Module::entry() const noexcept { return program_->entry(); }
+std::size_t Module::bytes() const noexcept { return program_->bytes(); }
+
+Program::Program(std::shared_ptr<const Context> context, cl_program program, std::string name,
+                 std::string entry) noexcept
+    : context_(std::move(context)), program_(program), name_(std::move(name)), entry_(std::move(entry)) {}
+
+Program::~Program() {
+  kernels_.clear();
+  context_->cl().release_program(program_);
+}
+
+Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context, const Request& request) {
+  if (auto ok = backend::check_language(request, Language::opencl); !ok) return std::move(ok).error();
+  const Library& cl = context->cl();
+  const std::string source = backend::with_defines(request);
+  const char* text = source.data();
+  const std::size_t length = source.size();
+  cl_int error = CL_SUCCESS;
+  cl_program made = cl.create_program_with_source(context->context(), 1, &text, &length, &error);
+  if (made == nullptr) return cl_error(error, fmt::format("compiling {}", request.name()));
+  auto program = std::make_unique<Program>(context, made, request.name(), request.entry());
+  if (auto built = program->build(fmt::format("{}", fmt::join(request.options(), " "))); !built)
+    return built.error().code() == ErrorCode::compile_failed ? backend::compile_error(request, program->build_log())
+                                                             : std::move(built).error();
+  if (auto opened = program->open_kernel(); !opened) return std::move(opened).error();
+
+  auto image = program->image();
+  if (!image) return std::move(image).error();
+  program->bytes_ = image->size();
+  std::optional<Binary> binary;
+  if (!image->empty()) {
+    const Digest digest = base::sha256(*image);
+    binary = Binary{binary_format,
+                    backend::join_sections({backend::as_section(program->name()),
+                                            backend::as_section(program->entry()), digest.bytes, *image})};
+  }
+  return Compiled{std::make_unique<Module>(std::move(program)), std::move(binary)};
+}
+
+Result<std::unique_ptr<kiln::Module>> Program::load(const std::shared_ptr<const Context>& context,
+                                                    const Binary& binary) {
+  if (binary.format != binary_format)
+    return Error(ErrorCode::load_failed, fmt::format("{} is no binary format of OpenCL's", binary.format));
+  const auto sections = backend::split_sections(binary.bytes, 4);
+  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: its parts do not fill it");
+  const auto image = (*sections)[3];
+  // Drivers trust what they once gave out.
+  if (!std::ranges::equal(base::sha256(image).bytes, (*sections)[2]))
+    return Error(ErrorCode::load_failed, "the binary is damaged: it has another SHA-256");
+  const std::string name(backend::as_text((*sections)[0]));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(image.data());
+  const std::size_t size = image.size();
+  cl_device_id device = context->device();
+  cl_int status = CL_SUCCESS;
+  cl_int error = CL_SUCCESS;
+  cl_program made =
+      context->cl().create_program_with_binary(context->context(), 1, &device, &size, &bytes, &status, &error);
+  if (made == nullptr)
+    return Error(error == CL_OUT_OF_HOST_MEMORY ? ErrorCode::out_of_memory : ErrorCode::load_failed,
+                 fmt::format("the driver refuses the binary of {}: {}", name,
+                             error_name(status != CL_SUCCESS ? status : error)));
+  auto program = std::make_unique<Program>(context, made, name, std::string(backend::as_text((*sections)[1])));
+  program->bytes_ = size;
+  if (auto built = program->build(""); !built)
+    return Error(
+        built.error().code() == ErrorCode::out_of_memory ? ErrorCode::out_of_memory : ErrorCode::load_failed,
+        fmt::format("the driver refuses the binary of {}: {}", name, built.error().message()));
+  if (auto opened = program->open_kernel(); !opened)
+    return Error(ErrorCode::load_failed, std::move(opened).error().message());
+  return std::unique_ptr<kiln::Module>(std::make_unique<Module>(std::move(program)));
+}
+
+Result<void> Program::build(const std::string& options) {
+  cl_device_id device = context_->device();
+  const cl_int error = context_->cl().build_program(program_, 1, &device, options.c_str(), nullptr, nullptr);
+  if (error == CL_SUCCESS) return {};
+  if (error == CL_BUILD_PROGRAM_FAILURE) return Error(ErrorCode::compile_failed, "it does not compile");
+  if (error == CL_INVALID_BUILD_OPTIONS)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} is given options that the compiler does not take: {}", name_, options));
+  return cl_error(error, fmt::format("building {}", name_));
+}
+
+std::string Program::build_log() const {
+  std::size_t size = 0;
+  context_->cl().get_program_build_info(program_, context_->device(), CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
+  std::string log(size, '\0');
+  context_->cl().get_program_build_info(program_, context_->device(), CL_PROGRAM_BUILD_LOG, size, log.data(),
+                                        nullptr);
+  log.resize(std::min(log.find('\0'), log.size()));
+  return log;
+}
+
+Result<void> Program::open_kernel() {
+  auto kernel = borrow_kernel();
+  if (!kernel) return std::move(kernel).error();
+  const Library& cl = context_->cl();
+  cl_ulong used = 0;
+  cl.get_kernel_work_group_info((*kernel)->get(), context_->device(), CL_KERNEL_LOCAL_MEM_SIZE, sizeof used, &used,
+                                nullptr);
+  const auto has = cl.number<cl_ulong>(context_->device(), CL_DEVICE_LOCAL_MEM_SIZE);
+  if (used > has)
+    return Error(ErrorCode::unsupported,
+                 fmt::format("{} takes {} bytes of local memory; the device has {}", name_, used, has));
+  return {};
+}
+
+Result<backend::Pool<KernelObject>::Loan> Program::borrow_kernel() {
+  return kernels_.borrow([this]() -> Result<std::unique_ptr<KernelObject>> {
+    cl_int error = CL_SUCCESS;
+    cl_kernel kernel = context_->cl().create_kernel(program_, entry_.c_str(), &error);
+    if (kernel != nullptr) return std::make_unique<KernelObject>(context_->cl(), kernel);
+    if (error == CL_INVALID_KERNEL_NAME)
+      return Error(ErrorCode::compile_failed,
+                   fmt::format("there is no kernel {} in the source of {}", entry_, name_));
+    return cl_error(error, fmt::format("making the kernel {} of {}", entry_, name_));
+  });
+}
+
+Result<std::vector<std::byte>> Program::image() const {
+  const Library& cl = context_->cl();
+  std::size_t size = 0;
+  if (const cl_int error = cl.get_program_info(program_, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr);
+      error != CL_SUCCESS)
+    return cl_error(error, fmt::format("reading the binary of {}", name_));
+  std::vector<std::byte> bytes(size);
+  auto* data = reinterpret_cast<unsigned char*>(bytes.data());
+  if (size > 0)
+    if (const cl_int error =
+            cl.get_program_info(program_, CL_PROGRAM_BINARIES, sizeof(unsigned char*), &data, nullptr);
+        error != CL_SUCCESS)
+      return cl_error(error, fmt::format("reading the binary of {}", name_));
+  return bytes;
+}
+
+}  // namespace kiln::opencl

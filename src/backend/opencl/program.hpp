@@ -1,0 +1,90 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <kiln/backend.hpp>
+#include <kiln/log.hpp>
+
+#include "backend/opencl/library.hpp"
+#include "backend/pool.hpp"
+
+namespace kiln::opencl {
+
+/// A context with one device, shared by all that was made in it.
+class Context {
+ public:
+  /// Takes over one reference on `context`.
+  Context(std::shared_ptr<const Library> library, cl_context context, cl_device_id device, Log log) noexcept
+      : library_(std::move(library)), context_(context), device_(device), log_(std::move(log)) {}
+  ~Context() { library_->release_context(context_); }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const Library& cl() const noexcept { return *library_; }
+  cl_context context() const noexcept { return context_; }
+  cl_device_id device() const noexcept { return device_; }
+  const Log& log() const noexcept { return log_; }
+
+ private:
+  std::shared_ptr<const Library> library_;
+  cl_context context_;
+  cl_device_id device_;
+  Log log_;
+};
+
+/// A kernel with its arguments: one thread's at a time.
+class KernelObject {
+ public:
+  KernelObject(const Library& cl, cl_kernel kernel) noexcept : cl_(cl), kernel_(kernel) {}
+  ~KernelObject() { cl_.release_kernel(kernel_); }
+  KernelObject(const KernelObject&) = delete;
+  KernelObject& operator=(const KernelObject&) = delete;
+  cl_kernel get() const noexcept { return kernel_; }
+
+ private:
+  const Library& cl_;
+  cl_kernel kernel_;
+};
+
+/// A built program, and the kernels that were made of it.
+class Program {
+ public:
+  /// Takes over the cl_program. It need not be built: it is used once open_kernel() has succeeded.
+  Program(std::shared_ptr<const Context> context, cl_program program, std::string name, std::string entry) noexcept;
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  /// Compiles the request's source.
+  static Result<Compiled> compile(const std::shared_ptr<const Context>& context, const Request& request);
+  /// Loads what compile() gave out.
+  static Result<std::unique_ptr<kiln::Module>> load(const std::shared_ptr<const Context>& context,
+                                                    const Binary& binary);
+
+  const Context& context() const noexcept { return *context_; }
+  cl_program get() const noexcept { return program_; }
+  const std::string& name() const noexcept { return name_; }
+  const std::string& entry() const noexcept { return entry_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+  /// A kernel for one launch.
+  Result<backend::Pool<KernelObject>::Loan> borrow_kernel();
+
+ private:
+  /// Builds; the log where the compiler refuses.
+  Result<void> build(const std::string& options);
+  std::string build_log() const;
+  /// Makes the first kernel, and checks that the device can run it.
+  Result<void> open_kernel();
+  Result<std::vector<std::byte>> image() const;
+
+  std::shared_ptr<const Context> context_;
+  cl_program program_;
+  std::string name_;
+  std::string entry_;
+  std::size_t bytes_ = 0;
+  backend::Pool<KernelObject> kernels_;
+};
+
+}  // namespace kiln::opencl

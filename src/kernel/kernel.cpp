@@ -1,0 +1,270 @@
+#include <kiln/kernel.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "kernel/prelude.hpp"
+#include "key/include_resolver.hpp"
+
+namespace kiln {
+namespace {
+
+constexpr std::string_view kernel_word = "KERNEL";
+
+bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+bool is_name(std::string_view text) {
+  return !text.empty() && !(text[0] >= '0' && text[0] <= '9') && std::all_of(text.begin(), text.end(), is_word);
+}
+
+bool is_glsl(Language language) { return language == Language::glsl || language == Language::vulkan; }
+
+/// The function's name: what of the kernel's own name a compiler takes, and no word of any language.
+std::string entry_of(const Kernel& kernel, Language language) {
+  if (is_glsl(language)) return "main";
+  std::string entry = "kiln_" + kernel.name;
+  for (char& c : entry)
+    if (!is_word(c)) c = '_';
+  return entry;
+}
+
+/// Where in a source the word KERNEL stands, outside comments; all of them.
+std::vector<std::size_t> kernel_words(std::string_view source) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < source.size();) {
+    if (source.substr(i).starts_with("//")) {
+      i = std::min(source.find('\n', i), source.size());
+    } else if (source.substr(i).starts_with("/*")) {
+      i = std::min(source.find("*/", i + 2), source.size() - 2) + 2;
+    } else if (is_word(source[i])) {
+      std::size_t end = i;
+      while (end < source.size() && is_word(source[end])) ++end;
+      if (source.substr(i, end - i) == kernel_word) found.push_back(i);
+      i = end;
+    } else {
+      ++i;
+    }
+  }
+  return found;
+}
+
+std::string_view glsl_type(Type type) {
+  switch (type) {
+    case Type::f32: return "float";
+    case Type::i32: return "int";
+    case Type::u32: return "uint";
+    case Type::f32x2: return "vec2";
+    case Type::f32x4: return "vec4";
+    case Type::i32x4: return "ivec4";
+    case Type::u32x4: return "uvec4";
+    case Type::f16: return "uint";
+  }
+  return {};
+}
+
+std::string_view c_type(Type type, Language language) {
+  switch (type) {
+    case Type::f32: return "float";
+    case Type::i32: return "int";
+    case Type::u32: return "uint";
+    case Type::f32x2: return "float2";
+    case Type::f32x4: return "float4";
+    case Type::i32x4: return "int4";
+    case Type::u32x4: return "uint4";
+    case Type::f16: return language == Language::opencl ? "half" : "unsigned short";
+  }
+  return {};
+}
+
+std::string_view type_in(Type type, Language language) {
+  return is_glsl(language) ? glsl_type(type) : c_type(type, language);
+}
+
+bool is_scalar(Type type) { return type == Type::f32 || type == Type::i32 || type == Type::u32; }
+
+std::string array_of(const SharedArray& array, Language language) {
+  std::string text = fmt::format("{} {}", type_in(array.type, language), array.name);
+  for (const std::string& extent : array.extents) text += fmt::format("[{}]", extent);
+  return text;
+}
+
+/// The declarations of GLSL, which has its arguments outside the function.
+std::string glsl_declarations(const Kernel& kernel, Language language) {
+  std::string text = "layout(local_size_x = GROUP_X, local_size_y = GROUP_Y, local_size_z = GROUP_Z) in;\n";
+  for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
+    const KernelBuffer& buffer = kernel.buffers[i];
+    const std::string_view access = buffer.access == Access::read    ? "readonly "
+                                    : buffer.access == Access::write ? "writeonly "
+                                                                     : "";
+    text += fmt::format("layout(std430, {}binding = {}) restrict {}buffer kiln_buffer_{} {{ {} {}[]; }};\n",
+                        language == Language::vulkan ? "set = 0, " : "", i, access, i, glsl_type(buffer.type),
+                        buffer.name);
+  }
+  if (!kernel.scalars.empty()) {
+    text += language == Language::vulkan ? "layout(push_constant) uniform kiln_scalars {"
+                                         : "layout(std140, binding = 0) uniform kiln_scalars {";
+    for (const KernelScalar& scalar : kernel.scalars)
+      text += fmt::format(" {} {};", glsl_type(scalar.type), scalar.name);
+    text += " };\n";
+  }
+  for (const SharedArray& array : kernel.shared) text += fmt::format("shared {};\n", array_of(array, language));
+  return text;
+}
+
+std::string scalar_struct(const Kernel& kernel, Language language) {
+  if (kernel.scalars.empty()) return {};
+  std::string text = "typedef struct {";
+  for (const KernelScalar& scalar : kernel.scalars)
+    text += fmt::format(" {} {};", c_type(scalar.type, language), scalar.name);
+  return text + " } kiln_scalars;\n";
+}
+
+/// The function's head in C, and what its body begins with, on one line: the source's own lines follow.
+std::string c_head(const Kernel& kernel, Language language) {
+  const bool opencl = language == Language::opencl;
+  std::string text = opencl ? "kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z))) void "
+                            : "extern \"C\" __global__ void __launch_bounds__(GROUP_X * GROUP_Y * GROUP_Z) ";
+  text += entry_of(kernel, language) + "(";
+  std::string_view comma;
+  for (const KernelBuffer& buffer : kernel.buffers) {
+    text += fmt::format("{}{}{}{}* {} {}", comma, opencl ? "global " : "",
+                        buffer.access == Access::read ? "const " : "", c_type(buffer.type, language),
+                        opencl ? "restrict" : "__restrict__", buffer.name);
+    comma = ", ";
+  }
+  if (!kernel.scalars.empty()) text += fmt::format("{}const kiln_scalars kiln", comma);
+  text += ") { ";
+  for (const KernelScalar& scalar : kernel.scalars)
+    text += fmt::format("const {} {} = kiln.{}; ", c_type(scalar.type, language), scalar.name, scalar.name);
+  for (const SharedArray& array : kernel.shared)
+    text += fmt::format("{} {}; ", opencl ? "local" : "__shared__", array_of(array, language));
+  return text;
+}
+
+/// What is wrong with the kernel itself.
+Result<void> check(const Kernel& kernel) {
+  const auto invalid = [&kernel](std::string_view why) {
+    return Error(ErrorCode::invalid_request, fmt::format("the kernel \"{}\" {}", kernel.name, why));
+  };
+  if (kernel.name.empty()) return invalid("has no name");
+  std::set<std::string> names;
+  const auto taken = [&names](const std::string& name) { return !is_name(name) || !names.insert(name).second; };
+  const auto clash = [&](std::string_view what, const std::string& name) {
+    return invalid(fmt::format("has {} called \"{}\", which is {}", what, name,
+                               is_name(name) ? "the name of something else in it" : "no name in C"));
+  };
+  for (const auto& [name, value] : kernel.parameters)
+    if (taken(name)) return clash("a parameter", name);
+  for (const KernelBuffer& buffer : kernel.buffers)
+    if (taken(buffer.name)) return clash("a buffer", buffer.name);
+  for (const KernelScalar& scalar : kernel.scalars) {
+    if (taken(scalar.name)) return clash("a scalar", scalar.name);
+    if (!is_scalar(scalar.type)) return invalid(fmt::format("has a scalar {} of a type for buffers", scalar.name));
+  }
+  for (const SharedArray& array : kernel.shared) {
+    if (taken(array.name)) return clash("a shared array", array.name);
+    if (array.extents.empty()) return invalid(fmt::format("has a shared array {} without a size", array.name));
+    if (array.type == Type::f16) return invalid(fmt::format("has a shared array {} of f16", array.name));
+  }
+  for (const std::uint32_t size : kernel.group_size)
+    if (size == 0) return invalid("has a group of no size");
+  const std::size_t words = kernel_words(kernel.source).size();
+  if (words != 1)
+    return invalid(words == 0 ? "has no KERNEL { … } in its source" : "has the word KERNEL more than once");
+  return {};
+}
+
+std::string_view type_name(const Scalar& scalar) {
+  constexpr std::array<std::string_view, 3> names = {"float", "int", "uint"};
+  return names[scalar.index()];
+}
+
+bool fits(const Scalar& scalar, Type type) {
+  return (type == Type::f32 && std::holds_alternative<float>(scalar)) ||
+         (type == Type::i32 && std::holds_alternative<std::int32_t>(scalar)) ||
+         (type == Type::u32 && std::holds_alternative<std::uint32_t>(scalar));
+}
+
+}  // namespace
+
+Result<std::string> Kernel::emit(Language language) const {
+  if (auto ok = check(*this); !ok) return std::move(ok).error();
+  std::string text;
+  for (const std::string_view part : kernel::prelude(language)) text += part;
+  text += is_glsl(language) ? glsl_declarations(*this, language) : scalar_struct(*this, language);
+  text += key::line_directive(is_glsl(language) ? key::LineStyle::number : key::LineStyle::name, 1, 0, name);
+  const std::size_t at = kernel_words(source).front();
+  text += source.substr(0, at);
+  text += is_glsl(language) ? "void main()" : c_head(*this, language);
+  text += source.substr(at + kernel_word.size());
+  if (!text.ends_with('\n')) text += '\n';
+  if (!is_glsl(language)) text += "}\n";
+  return text;
+}
+
+Result<Request> Kernel::request(Language language) const {
+  auto text = emit(language);
+  if (!text) return std::move(text).error();
+  Request::Fields fields{.name = name,
+                         .source = std::move(*text),
+                         .entry = entry_of(*this, language),
+                         .language = language,
+                         .defines = parameters};
+  constexpr std::array<const char*, 3> sizes = {"GROUP_X", "GROUP_Y", "GROUP_Z"};
+  for (std::size_t i = 0; i < 3; ++i) fields.defines.insert_or_assign(sizes[i], std::to_string(group_size[i]));
+  return Request(std::move(fields));
+}
+
+Result<Request> Kernel::request(const Device& device) const {
+  const DeviceLimits& limits = device.info().limits;
+  const std::uint64_t items = std::uint64_t{group_size[0]} * group_size[1] * group_size[2];
+  for (std::size_t i = 0; i < 3; ++i)
+    if (group_size[i] > limits.max_group_size[i])
+      return Error(ErrorCode::unsupported,
+                   fmt::format("{} has groups of {} in dimension {}; {} takes at most {}", name, group_size[i], i,
+                               device.info().identity.device, limits.max_group_size[i]));
+  if (items > limits.max_group_items)
+    return Error(ErrorCode::unsupported, fmt::format("{} has groups of {} work items; {} takes at most {}", name,
+                                                     items, device.info().identity.device, limits.max_group_items));
+  return request(device.info().language);
+}
+
+Result<Launch> Kernel::launch(std::array<std::uint32_t, 3> groups, std::vector<const Buffer*> buffers_given,
+                              const std::vector<Scalar>& scalars_given) const {
+  const auto invalid = [this](const std::string& why) {
+    return Error(ErrorCode::invalid_request, fmt::format("{}: {}", name, why));
+  };
+  if (buffers_given.size() != buffers.size())
+    return invalid(fmt::format("it takes {} buffers; {} were given", buffers.size(), buffers_given.size()));
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    if (buffers_given[i] == nullptr) return invalid(fmt::format("the buffer {} is missing", buffers[i].name));
+  if (scalars_given.size() != scalars.size())
+    return invalid(fmt::format("it takes {} scalars; {} were given", scalars.size(), scalars_given.size()));
+  Launch launch{.groups = groups, .group_size = group_size, .buffers = std::move(buffers_given)};
+  for (std::size_t i = 0; i < scalars.size(); ++i) {
+    if (!fits(scalars_given[i], scalars[i].type))
+      return invalid(fmt::format("the scalar {} is of type {}; a value of type {} was given", scalars[i].name,
+                                 c_type(scalars[i].type, Language::cuda), type_name(scalars_given[i])));
+    std::visit(
+        [&launch](auto value) {
+          const auto bytes = std::as_bytes(std::span(&value, 1));
+          launch.parameters.insert(launch.parameters.end(), bytes.begin(), bytes.end());
+        },
+        scalars_given[i]);
+  }
+  return launch;
+}
+
+std::optional<Language> language_of(std::string_view name) noexcept {
+  for (const Language language :
+       {Language::glsl, Language::vulkan, Language::opencl, Language::cuda, Language::hip})
+    if (to_string(language) == name) return language;
+  return std::nullopt;
+}
+
+}  // namespace kiln
