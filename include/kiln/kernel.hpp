@@ -49,7 +49,7 @@ using Scalar = std::variant<float, std::int32_t, std::uint32_t>;
 ///
 /// The source is functions, each behind FUNCTION, and then `KERNEL { … }`, in the C that all languages share: no
 /// pointers, no references, no recursion, `1.0f` for constants, to_float(x) for casts. docs/kernels.md lists what
-/// there is beyond plain C: group_id_x, local_id_x, group_barrier(), atomic_add(a[i], n), fma, float4, UNROLL, …
+/// there is beyond plain C: group_id_x, local_id_x, group_barrier(), atomicAdd(a[i], n), fma, float4, UNROLL, …
 /// Where a kernel wants a native instruction, `#if KILN_CUDA` (KILN_HIP, KILN_OPENCL, KILN_OPENGL, KILN_VULKAN)
 /// keeps it to one language. A compiler's errors name the lines of this source.
 struct Kernel {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include <kiln/device.hpp>
 
@@ -21,10 +22,22 @@ class Module final : public kiln::Module {
   /// The contexts in which the program object exists.
   const ShareGroup& group() const noexcept { return *group_; }
 
+  /// What a launch must give the program.
+  struct Signature {
+    /// One more than the highest storage buffer the program uses.
+    std::uint32_t buffers = 0;
+    /// The bytes of its uniform buffer 0.
+    std::uint32_t parameter_bytes = 0;
+  };
+  /// Read when first asked for, with a context of the group current.
+  const Signature& signature() const;
+
  private:
   std::shared_ptr<ShareGroup> group_;
   std::uint32_t id_;
   std::size_t bytes_;
+  mutable std::once_flag signature_read_;
+  mutable Signature signature_;
 };
 
 /// Makes a context of the device current on this thread, for GL calls of one's own and so that calls of

@@ -49,14 +49,6 @@ constexpr std::string_view glsl = R"(#define FUNCTION
 #define rsqrt inversesqrt
 #define popcount(x) bitCount(x)
 #define INFINITY uintBitsToFloat(0x7f800000u)
-#define atomic_add atomicAdd
-#define atomic_min atomicMin
-#define atomic_max atomicMax
-#define atomic_and atomicAnd
-#define atomic_or atomicOr
-#define atomic_xor atomicXor
-#define atomic_exchange atomicExchange
-#define atomic_compare_exchange atomicCompSwap
 #define load_half(a, i) unpackHalf2x16((a)[(i) >> 1])[(i) & 1]
 #define load_half2(a, i) unpackHalf2x16((a)[i])
 #define store_half2(a, i, v) (a)[i] = packHalf2x16(v)
@@ -87,14 +79,14 @@ constexpr std::string_view opencl = R"(#define KILN_OPENCL 1
 #define to_float(x) ((float)(x))
 #define to_int(x) ((int)(x))
 #define to_uint(x) ((uint)(x))
-#define atomic_add(x, v) atomic_add(&(x), (v))
-#define atomic_min(x, v) atomic_min(&(x), (v))
-#define atomic_max(x, v) atomic_max(&(x), (v))
-#define atomic_and(x, v) atomic_and(&(x), (v))
-#define atomic_or(x, v) atomic_or(&(x), (v))
-#define atomic_xor(x, v) atomic_xor(&(x), (v))
-#define atomic_exchange(x, v) atomic_xchg(&(x), (v))
-#define atomic_compare_exchange(x, old, v) atomic_cmpxchg(&(x), (old), (v))
+#define atomicAdd(x, v) atomic_add(&(x), (v))
+#define atomicMin(x, v) atomic_min(&(x), (v))
+#define atomicMax(x, v) atomic_max(&(x), (v))
+#define atomicAnd(x, v) atomic_and(&(x), (v))
+#define atomicOr(x, v) atomic_or(&(x), (v))
+#define atomicXor(x, v) atomic_xor(&(x), (v))
+#define atomicExchange(x, v) atomic_xchg(&(x), (v))
+#define atomicCompSwap(x, old, v) atomic_cmpxchg(&(x), (old), (v))
 #define load_half(a, i) vload_half((i), (a))
 #define load_half2(a, i) vload_half2((i), (a))
 #define store_half2(a, i, v) vstore_half2((v), (i), (a))
@@ -125,14 +117,14 @@ typedef unsigned int uint;
 #define as_float(x) __uint_as_float(x)
 #define as_uint(x) __float_as_uint(x)
 #define popcount(x) __popc(x)
-#define atomic_add(x, v) atomicAdd(&(x), (v))
-#define atomic_min(x, v) atomicMin(&(x), (v))
-#define atomic_max(x, v) atomicMax(&(x), (v))
-#define atomic_and(x, v) atomicAnd(&(x), (v))
-#define atomic_or(x, v) atomicOr(&(x), (v))
-#define atomic_xor(x, v) atomicXor(&(x), (v))
-#define atomic_exchange(x, v) atomicExch(&(x), (v))
-#define atomic_compare_exchange(x, old, v) atomicCAS(&(x), (old), (v))
+#define atomicAdd(x, v) atomicAdd(&(x), (v))
+#define atomicMin(x, v) atomicMin(&(x), (v))
+#define atomicMax(x, v) atomicMax(&(x), (v))
+#define atomicAnd(x, v) atomicAnd(&(x), (v))
+#define atomicOr(x, v) atomicOr(&(x), (v))
+#define atomicXor(x, v) atomicXor(&(x), (v))
+#define atomicExchange(x, v) atomicExch(&(x), (v))
+#define atomicCompSwap(x, old, v) atomicCAS(&(x), (old), (v))
 #define load_half(a, i) kiln_from_half((a)[i])
 #define load_half2(a, i) make_float2(kiln_from_half((a)[2 * (i)]), kiln_from_half((a)[2 * (i) + 1]))
 #define store_half2(a, i, v) ((a)[2 * (i)] = kiln_to_half((v).x), (a)[2 * (i) + 1] = kiln_to_half((v).y))

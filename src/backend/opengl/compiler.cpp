@@ -64,12 +64,34 @@ Error refused(const Request& request, std::string log) {
   return backend::compile_error(request, std::move(log));
 }
 
+/// One property of every active resource of a program's interface.
+std::vector<GLint> properties(GLuint program, GLenum interface, GLenum property) {
+  GLint count = 0;
+  glGetProgramInterfaceiv(program, interface, GL_ACTIVE_RESOURCES, &count);
+  std::vector<GLint> values(static_cast<std::size_t>(std::max(count, 0)));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    glGetProgramResourceiv(program, interface, static_cast<GLuint>(i), 1, &property, 1, nullptr, &values[i]);
+  return values;
+}
+
 }  // namespace
 
 Module::Module(std::shared_ptr<ShareGroup> group, std::uint32_t id, std::size_t bytes) noexcept
     : group_(std::move(group)), id_(id), bytes_(bytes) {}
 
 Module::~Module() { group_->delete_program(id_); }
+
+const Module::Signature& Module::signature() const {
+  std::call_once(signature_read_, [this] {
+    for (const GLint binding : properties(id_, GL_SHADER_STORAGE_BLOCK, GL_BUFFER_BINDING))
+      signature_.buffers = std::max(signature_.buffers, static_cast<std::uint32_t>(binding) + 1);
+    const auto bindings = properties(id_, GL_UNIFORM_BLOCK, GL_BUFFER_BINDING);
+    const auto sizes = properties(id_, GL_UNIFORM_BLOCK, GL_BUFFER_DATA_SIZE);
+    for (std::size_t i = 0; i < bindings.size(); ++i)
+      if (bindings[i] == 0) signature_.parameter_bytes = static_cast<std::uint32_t>(sizes[i]);
+  });
+  return signature_;
+}
 
 Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const Request& request) {
   if (auto ok = backend::check_language(request, Language::glsl); !ok) return std::move(ok).error();

@@ -79,6 +79,22 @@ Identity read_identity() {
   return identity;
 }
 
+/// Blocks end at a multiple of a vec4, whatever is in them.
+std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+/// What a program reads must be there: drivers do not check.
+Result<void> check_arguments(const Module& program, const Launch& launch) {
+  const Module::Signature& takes = program.signature();
+  if (launch.buffers.size() < takes.buffers)
+    return Error(ErrorCode::invalid_request, fmt::format("the program uses {} storage buffers; the launch has {}",
+                                                         takes.buffers, launch.buffers.size()));
+  if (padded(launch.parameters.size()) < takes.parameter_bytes)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("the program takes {} bytes of parameters; the launch has {}", takes.parameter_bytes,
+                             launch.parameters.size()));
+  return {};
+}
+
 std::uint32_t limit(GLint value) {
   return value < 0 ? std::numeric_limits<std::uint32_t>::max() : static_cast<std::uint32_t>(value);
 }
@@ -197,6 +213,7 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   }
   auto current = begin(*group_);
   if (!current) return std::move(current).error();
+  if (auto ok = check_arguments(*program, launch); !ok) return ok;
 
   std::optional<LaunchBindings> callers;
   if (group_->in_callers_context()) callers.emplace(static_cast<GLuint>(ids.size()));
@@ -206,8 +223,10 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   if (!launch.parameters.empty()) {
     glGenBuffers(1, &parameters);
     glBindBufferBase(GL_UNIFORM_BUFFER, 0, parameters);
-    glBufferData(GL_UNIFORM_BUFFER, static_cast<GLsizeiptr>(launch.parameters.size()), launch.parameters.data(),
+    glBufferData(GL_UNIFORM_BUFFER, static_cast<GLsizeiptr>(padded(launch.parameters.size())), nullptr,
                  GL_STREAM_DRAW);
+    glBufferSubData(GL_UNIFORM_BUFFER, 0, static_cast<GLsizeiptr>(launch.parameters.size()),
+                    launch.parameters.data());
   }
   glUseProgram(program->id());
   glDispatchCompute(launch.groups[0], launch.groups[1], launch.groups[2]);

@@ -1,0 +1,316 @@
+#include <cmath>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <kiln/cache.hpp>
+#include <kiln/kernel.hpp>
+
+#include "contract/kernels.hpp"
+#include "fakes/cache_fixture.hpp"
+
+// What every backend promises, on every device of this machine that can be opened.
+namespace kiln {
+namespace {
+
+using contract::gemm;
+using contract::scale;
+
+class BackendContract : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto opened = open_device(GetParam(), book_.log());
+    if (!opened) GTEST_SKIP() << GetParam() << " was skipped: " << opened.error().message();
+    device_ = *opened;
+  }
+
+  CacheOptions options() const {
+    CacheOptions options;
+    options.directory = folder_.path() / "cache";
+    options.log = book_.log();
+    return options;
+  }
+
+  Request request(const Kernel& kernel) const { return kernel.request(*device_).value(); }
+
+  /// Whether the module does what scale(factor) says, on memory of its own.
+  static bool scales(Device& device, Module& module, int factor, float offset) {
+    constexpr std::size_t count = 1000;
+    std::vector<float> numbers(count);
+    for (std::size_t i = 0; i < count; ++i) numbers[i] = static_cast<float>(i);
+    const auto x = upload(device, numbers).value();
+    const auto y = upload(device, std::vector<float>(count)).value();
+    const Launch launch =
+        scale(factor).launch({16, 1, 1}, {x.get(), y.get()}, {std::int32_t{count}, offset}).value();
+    device.launch(module, launch).value();
+    const auto results = download<float>(device, *y).value();
+    for (std::size_t i = 0; i < count; ++i)
+      if (results[i] != static_cast<float>(i) * static_cast<float>(factor) + offset) return false;
+    return true;
+  }
+
+  fakes::TemporaryFolder folder_;
+  mutable fakes::LogBook book_;
+  std::shared_ptr<Device> device_;
+};
+
+TEST_P(BackendContract, KnowsWhatItIsAndSaysTheSameEveryTime) {
+  const DeviceInfo& info = device_->info();
+  EXPECT_EQ(info.identity.api, GetParam());
+  EXPECT_FALSE(info.identity.vendor.empty());
+  EXPECT_FALSE(info.identity.device.empty());
+  EXPECT_FALSE(info.identity.driver.empty());
+  EXPECT_FALSE(info.identity.formats.empty());
+  EXPECT_GE(info.limits.max_group_items, 128U);
+  EXPECT_GE(info.limits.shared_bytes, 16384U);
+  EXPECT_EQ(open_device(GetParam()).value()->identity(), info.identity);
+  EXPECT_EQ(open_device(info.name).value()->identity(), info.identity);
+}
+
+TEST_P(BackendContract, CompilesLaunchesAndReadsBack) {
+  const Compiled compiled = device_->compile(request(scale(3))).value();
+  EXPECT_TRUE(scales(*device_, *compiled.module, 3, 0.5F));
+}
+
+TEST_P(BackendContract, ABinaryLoadsToTheSameProgram) {
+  const Compiled compiled = device_->compile(request(scale(3))).value();
+  ASSERT_TRUE(compiled.binary);
+  const auto loaded = device_->load(*compiled.binary).value();
+  EXPECT_TRUE(scales(*device_, *loaded, 3, 1));
+}
+
+TEST_P(BackendContract, AProgramComesFromDiskInAnotherProcessAndComputesTheSame) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const char* handed_down = std::getenv("KILN_CONTRACT_FOLDER");
+  CacheOptions options = this->options();
+  if (handed_down != nullptr) {
+    options.directory = handed_down;
+  } else {
+    Cache cache(device_, options);
+    EXPECT_TRUE(scales(*device_, cache.get(request(scale(5))).value().module(), 5, 0.25F));
+    cache.flush();
+    setenv("KILN_CONTRACT_FOLDER", options.directory.c_str(), 1);
+  }
+  const auto work = [&] {
+    Cache cache(device_, options);
+    const Program program = cache.get(request(scale(5))).value();
+    if (program.origin() != Origin::disk) return 2;
+    return scales(*device_, program.module(), 5, 0.25F) ? 0 : 3;
+  };
+  EXPECT_EXIT(_exit(work()), testing::ExitedWithCode(0), "");
+  unsetenv("KILN_CONTRACT_FOLDER");
+}
+
+TEST_P(BackendContract, RefusesBinariesOfAnotherFormatAndDamagedOnes) {
+  const Binary good = device_->compile(request(scale(3))).value().binary.value();
+  Binary other = good;
+  other.format += 1000;
+  EXPECT_EQ(device_->load(other).error().code(), ErrorCode::load_failed);
+  Binary empty = good;
+  empty.bytes.clear();
+  EXPECT_EQ(device_->load(empty).error().code(), ErrorCode::load_failed);
+  Binary zeros = good;
+  std::ranges::fill(zeros.bytes, std::byte{0});
+  EXPECT_EQ(device_->load(zeros).error().code(), ErrorCode::load_failed);
+  for (const std::size_t divisor : {2U, 3U, 10U, 100U}) {
+    Binary part = good;
+    part.bytes.resize(good.bytes.size() / divisor);
+    EXPECT_EQ(device_->load(part).error().code(), ErrorCode::load_failed) << "a part of 1/" << divisor;
+  }
+  EXPECT_TRUE(scales(*device_, **device_->load(good), 3, 1)) << "a refusal leaves the device as it was";
+}
+
+TEST_P(BackendContract, ACompileErrorPointsAtTheLineOfTheKernelsOwnSource) {
+  Kernel broken = scale(3);
+  broken.name = "broken";
+  broken.source = "KERNEL {\n  int i = global_id_x;\n  y[i] = nonsense(x[i]);\n}\n";
+  const auto result = device_->compile(request(broken));
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), ErrorCode::compile_failed);
+  EXPECT_NE(result.error().message().find("broken"), std::string::npos) << result.error().describe();
+  EXPECT_NE(result.error().message().find("line 3"), std::string::npos) << result.error().describe();
+  EXPECT_NE(result.error().log().find("nonsense"), std::string::npos) << result.error().log();
+}
+
+TEST_P(BackendContract, RefusesASourceInAnotherLanguage) {
+  const Language other = device_->info().language == Language::glsl ? Language::cuda : Language::glsl;
+  const auto result = device_->compile(scale(3).request(other).value());
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), ErrorCode::invalid_request);
+}
+
+TEST_P(BackendContract, SixteenThreadsAtOnceComputeWhatOneDoes) {
+  const Compiled compiled = device_->compile(request(scale(3))).value();
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 16; ++t)
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < 10; ++round)
+        if (!scales(*device_, *compiled.module, 3, static_cast<float>(16 * round + t))) ++wrong;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_P(BackendContract, ThreadsCompileLoadAndEvictTogether) {
+  CacheOptions options = this->options();
+  options.max_programs = 3;
+  Cache cache(device_, options);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t)
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < 5; ++round) {
+        const int factor = 1 + (t + round) % 5;
+        const auto program = cache.get(request(scale(factor)));
+        if (!program || !scales(*device_, program->module(), factor, static_cast<float>(t))) ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(cache.stats().compiles, 5U);
+}
+
+TEST_P(BackendContract, TooMuchMemoryIsAnErrorAndNotACrash) {
+  const auto result = device_->allocate(std::size_t{1} << 60);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), ErrorCode::out_of_memory) << result.error().message();
+  EXPECT_TRUE(device_->allocate(1 << 20));
+  EXPECT_TRUE(device_->allocate(0));
+}
+
+TEST_P(BackendContract, ReadsAndWritesThatDoNotFitAreRefused) {
+  const auto buffer = device_->allocate(16).value();
+  std::vector<std::byte> bytes(8);
+  EXPECT_TRUE(device_->write(*buffer, bytes, 8));
+  EXPECT_EQ(device_->write(*buffer, bytes, 9).error().code(), ErrorCode::invalid_request);
+  EXPECT_EQ(device_->read(*buffer, bytes, 17).error().code(), ErrorCode::invalid_request);
+  EXPECT_TRUE(device_->read(*buffer, std::span<std::byte>(), 16));
+}
+
+TEST_P(BackendContract, ArgumentsOfTheWrongNumberOrSizeAreRefused) {
+  const Compiled compiled = device_->compile(request(scale(3))).value();
+  const auto x = device_->allocate(4000).value();
+  const auto y = device_->allocate(4000).value();
+  const Launch good = scale(3).launch({16, 1, 1}, {x.get(), y.get()}, {1000, 1.0F}).value();
+  Launch few = good;
+  few.buffers.pop_back();
+  EXPECT_EQ(device_->launch(*compiled.module, few).error().code(), ErrorCode::invalid_request);
+  Launch missing = good;
+  missing.buffers[1] = nullptr;
+  EXPECT_EQ(device_->launch(*compiled.module, missing).error().code(), ErrorCode::invalid_request);
+  Launch none = good;
+  none.parameters.clear();
+  EXPECT_EQ(device_->launch(*compiled.module, none).error().code(), ErrorCode::invalid_request);
+  Launch wide = good;
+  wide.groups = {1, 1, 0xffffffff};
+  if (device_->info().limits.max_groups[2] < wide.groups[2]) {
+    EXPECT_EQ(device_->launch(*compiled.module, wide).error().code(), ErrorCode::invalid_request);
+  }
+  EXPECT_TRUE(device_->launch(*compiled.module, good));
+}
+
+TEST_P(BackendContract, MoreSharedMemoryThanThereIsIsAnError) {
+  Kernel greedy = scale(3);
+  greedy.name = "greedy";
+  greedy.shared = {{"cells", Type::f32, {"64", "1024", "1024"}}};
+  greedy.source = R"(KERNEL {
+  int i = global_id_x;
+  for (int j = local_index; j < 64; j += GROUP_X) cells[j][j][j] = x[i + j];
+  group_barrier();
+  y[i] = cells[i & 63][i & 63][i & 63] * FACTOR + offset;
+})";
+  auto compiled = device_->compile(request(greedy));
+  if (!compiled) {
+    EXPECT_NE(compiled.error().message().find("greedy"), std::string::npos) << compiled.error().message();
+    return;
+  }
+  const auto x = device_->allocate(4000).value();
+  const auto y = device_->allocate(4000).value();
+  EXPECT_FALSE(
+      device_->launch(*compiled->module, greedy.launch({1, 1, 1}, {x.get(), y.get()}, {1000, 1.0F}).value()));
+}
+
+TEST_P(BackendContract, HandlesOutliveCacheAndDevice) {
+  Program program;
+  std::unique_ptr<Buffer> buffer;
+  {
+    Cache cache(device_, options());
+    program = cache.get(request(scale(2))).value();
+    buffer = device_->allocate(16).value();
+    device_.reset();
+  }
+  EXPECT_EQ(program.name(), "scale_2");
+  std::thread([&] {
+    program = {};
+    buffer.reset();
+  }).join();
+}
+
+TEST_P(BackendContract, GemmComputesWhatTheCpuDoes) {
+  constexpr int m = 70;
+  constexpr int n = 45;
+  constexpr int k = 51;
+  std::mt19937 random(7);
+  std::uniform_real_distribution<float> value(-1, 1);
+  std::vector<float> a(m * k);
+  std::vector<float> b(k * n);
+  for (float& x : a) x = value(random);
+  for (float& x : b) x = value(random);
+  const auto da = upload(*device_, a).value();
+  const auto db = upload(*device_, b).value();
+  const auto dc = upload(*device_, std::vector<float>(m * n)).value();
+  const Compiled compiled = device_->compile(request(gemm())).value();
+  const Launch launch = gemm().launch({2, 3, 1}, {da.get(), db.get(), dc.get()}, {m, n, k}).value();
+  device_->launch(*compiled.module, launch).value();
+  const auto c = download<float>(*device_, *dc).value();
+  for (int row = 0; row < m; ++row)
+    for (int column = 0; column < n; ++column) {
+      double sum = 0;
+      double size = 0;
+      for (int i = 0; i < k; ++i) {
+        const double term =
+            double{a[static_cast<std::size_t>(row * k + i)]} * double{b[static_cast<std::size_t>(i * n + column)]};
+        sum += term;
+        size += std::abs(term);
+      }
+      ASSERT_NEAR(c[static_cast<std::size_t>(row * n + column)], sum, 1e-4 * std::abs(sum) + 1e-6 * size);
+    }
+}
+
+TEST_P(BackendContract, EveryWordOfTheDialectMeansTheSame) {
+  const Kernel words = contract::words();
+  // 2, 0.5, 3 and -4 as halves.
+  const std::vector<std::uint16_t> halves = {0x4000, 0x3800, 0x4200, 0xc400};
+  std::vector<std::uint32_t> counts = {0, 1000, 0, 0, 0xffffffff, 0, 7, 5};
+  const auto quads = upload(*device_, std::vector<float>{1, 2, 3, 4}).value();
+  const auto in = upload(*device_, halves).value();
+  const auto out = upload(*device_, std::vector<std::uint16_t>(2)).value();
+  const auto unsigned_counts = upload(*device_, counts).value();
+  const auto signed_counts = upload(*device_, std::vector<std::int32_t>{10}).value();
+  const auto values = upload(*device_, std::vector<float>(21)).value();
+  const Compiled compiled = device_->compile(request(words)).value();
+  const Launch launch =
+      words
+          .launch({2, 1, 1},
+                  {quads.get(), in.get(), out.get(), unsigned_counts.get(), signed_counts.get(), values.get()},
+                  {1.5F, std::uint32_t{0xff0f}, std::int32_t{-7}})
+          .value();
+  device_->launch(*compiled.module, launch).value();
+  EXPECT_EQ(download<std::uint32_t>(*device_, *unsigned_counts).value(),
+            (std::vector<std::uint32_t>{64, 0, 3, 0xff, 0xffffff00, 0, 9, 0xff0f}));
+  EXPECT_EQ(download<std::int32_t>(*device_, *signed_counts).value(), std::vector<std::int32_t>{-54});
+  EXPECT_EQ(download<std::uint16_t>(*device_, *out).value(), (std::vector<std::uint16_t>{0x3e00, 0xbe00}));
+  const std::vector<float> expected = {3, 0,     24, 30, -1,  0.5F, 32, 31, -2, 12, -1.5F,
+                                       6, 4.25F, 10, 1,  211, 2,    5,  13, 0,  1};
+  const auto got = download<float>(*device_, *values).value();
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << "value " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Apis, BackendContract, testing::Values("opengl", "vulkan", "opencl", "cuda", "hip"),
+                         [](const auto& parameter) { return parameter.param; });
+
+}  // namespace
+}  // namespace kiln
