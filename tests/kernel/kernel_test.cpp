@@ -1,0 +1,132 @@
+#include <kiln/kernel.hpp>
+
+#include <cstdlib>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "contract/kernels.hpp"
+#include "fakes/files.hpp"
+
+namespace kiln {
+namespace {
+
+using contract::gemm;
+using contract::scale;
+
+constexpr std::array languages = {Language::glsl, Language::vulkan, Language::opencl, Language::cuda,
+                                  Language::hip};
+
+std::string problem(const Kernel& kernel) {
+  const auto text = kernel.emit(Language::cuda);
+  EXPECT_FALSE(text);
+  return text ? "" : text.error().message();
+}
+
+/// Says where `part` is not in `text`.
+testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "\"" << part << "\" is not in: " << text;
+}
+
+// Set KILN_UPDATE_GOLDEN=1 to write what is emitted now; then read the difference.
+TEST(Kernel, EmitsWhatTheGoldenFilesHold) {
+  const std::filesystem::path folder = std::filesystem::path(KILN_SOURCE_DIR) / "tests" / "kernel" / "golden";
+  for (const Language language : languages) {
+    const auto file = folder / ("gemm." + std::string(to_string(language)));
+    const std::string text = gemm().emit(language).value();
+    if (std::getenv("KILN_UPDATE_GOLDEN") != nullptr) fakes::write_file(file, text);
+    EXPECT_EQ(text, fakes::read_file(file)) << file;
+  }
+}
+
+TEST(Kernel, TheLinesOfTheSourceKeepTheirNumbers) {
+  for (const Language language : languages) {
+    const std::string text = gemm().emit(language).value();
+    const std::size_t directive = text.rfind("#line 1 ");
+    ASSERT_NE(directive, std::string::npos);
+    const std::string after = text.substr(text.find('\n', directive) + 1);
+    const std::string source = gemm().source;
+    // All but the line with KERNEL in it are the source's own.
+    EXPECT_EQ(after.substr(after.find('\n'), source.size() - source.find('\n')), source.substr(source.find('\n')));
+  }
+}
+
+TEST(Kernel, EachLanguageAndParameterIsAnotherProgram) {
+  std::set<Digest> digests;
+  for (const Language language : languages) digests.insert(scale(2).request(language).value().key().digest);
+  digests.insert(scale(3).request(Language::cuda).value().key().digest);
+  Kernel wide = scale(2);
+  wide.group_size = {128, 1, 1};
+  digests.insert(wide.request(Language::cuda).value().key().digest);
+  EXPECT_EQ(digests.size(), languages.size() + 2);
+}
+
+TEST(Kernel, ItsNameBecomesAFunctionsName) {
+  Kernel kernel = scale(2);
+  kernel.name = "3x3 conv/\xC3\xA9";
+  EXPECT_EQ(kernel.request(Language::cuda).value().entry(), "kiln_3x3_conv___");
+  EXPECT_EQ(kernel.request(Language::glsl).value().entry(), "main");
+}
+
+TEST(Kernel, SaysWhatIsWrongWithItself) {
+  Kernel kernel = scale(2);
+  kernel.source = "void main() {}";
+  EXPECT_TRUE(has(problem(kernel), "has no KERNEL"));
+  kernel.source = "// KERNEL\n/* KERNEL */ KERNELS";
+  EXPECT_TRUE(has(problem(kernel), "has no KERNEL"));
+  kernel.source = "KERNEL {} KERNEL {}";
+  EXPECT_TRUE(has(problem(kernel), "more than once"));
+  kernel = scale(2);
+  kernel.buffers[1].name = "x";
+  EXPECT_TRUE(has(problem(kernel), "a buffer called \"x\", which is the name of something else"));
+  kernel.buffers[1].name = "1x";
+  EXPECT_TRUE(has(problem(kernel), "no name in C"));
+  kernel = scale(2);
+  kernel.scalars[0].type = Type::f32x4;
+  EXPECT_TRUE(has(problem(kernel), "scalar count of a type for buffers"));
+  kernel = scale(2);
+  kernel.shared = {{"tile", Type::f32, {}}};
+  EXPECT_TRUE(has(problem(kernel), "tile without a size"));
+  kernel = scale(2);
+  kernel.group_size = {0, 1, 1};
+  EXPECT_TRUE(has(problem(kernel), "a group of no size"));
+  kernel = scale(2);
+  kernel.name = "";
+  EXPECT_TRUE(has(problem(kernel), "has no name"));
+}
+
+/// A buffer of no device.
+class Nowhere final : public Buffer {
+ public:
+  std::size_t size() const noexcept override { return 0; }
+};
+
+TEST(Kernel, ArgumentsOfTheWrongNumberOrTypeAreNamed) {
+  const Nowhere x;
+  const Nowhere y;
+  const Kernel kernel = scale(2);
+  const auto message = [&](std::vector<const Buffer*> buffers, const std::vector<Scalar>& scalars) {
+    const auto launch = kernel.launch({1, 1, 1}, std::move(buffers), scalars);
+    return launch ? "" : launch.error().message();
+  };
+  EXPECT_EQ(message({&x}, {1, 1.0F}), "scale_2: it takes 2 buffers; 1 were given");
+  EXPECT_EQ(message({&x, nullptr}, {1, 1.0F}), "scale_2: the buffer y is missing");
+  EXPECT_EQ(message({&x, &y}, {1}), "scale_2: it takes 2 scalars; 1 were given");
+  EXPECT_EQ(message({&x, &y}, {1, 2}),
+            "scale_2: the scalar offset is of type float; a value of type int was given");
+  EXPECT_EQ(message({&x, &y}, {1U, 2.0F}),
+            "scale_2: the scalar count is of type int; a value of type uint was given");
+  const Launch launch = kernel.launch({5, 1, 1}, {&x, &y}, {7, 2.0F}).value();
+  EXPECT_EQ(launch.groups[0], 5U);
+  EXPECT_EQ(launch.group_size[0], 64U);
+  EXPECT_EQ(launch.parameters.size(), 8U);
+}
+
+TEST(Kernel, LanguagesHaveNames) {
+  for (const Language language : languages) EXPECT_EQ(language_of(to_string(language)), language);
+  EXPECT_EQ(language_of("hlsl"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace kiln
