@@ -1,0 +1,1 @@
+// Nothing of its own: libkiln_shaderc.so consists of the static libraries it is linked from.
