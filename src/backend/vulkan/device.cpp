@@ -148,7 +148,9 @@ Result<std::shared_ptr<Device>> open_vulkan_device(std::size_t number, const Log
   if (const std::string problem = physical.problem(); !problem.empty())
     return Error(ErrorCode::no_device, fmt::format("{}: {}", name, problem));
   auto shaderc = Shaderc::open();
-  if (!shaderc) return Error(ErrorCode::no_device, fmt::format("{}: {}", name, shaderc.error().message()));
+  if (!shaderc)
+    return Error(ErrorCode::no_device, fmt::format("{}: {}", name, shaderc.error().message()),
+                 shaderc.error().log());
   auto context = Context::create(std::move(*instance), physical, reach);
   if (!context) return Error(context.error().code(), fmt::format("{}: {}", name, context.error().message()));
   DeviceInfo info = describe(physical, name, (*shaderc)->version());

@@ -11,23 +11,6 @@
 
 namespace kiln::vulkan {
 
-struct Shaderc::Functions {
-  decltype(&shaderc_compiler_initialize) compiler_initialize = nullptr;
-  decltype(&shaderc_compiler_release) compiler_release = nullptr;
-  decltype(&shaderc_compile_options_initialize) options_initialize = nullptr;
-  decltype(&shaderc_compile_options_release) options_release = nullptr;
-  decltype(&shaderc_compile_options_set_optimization_level) set_optimization_level = nullptr;
-  decltype(&shaderc_compile_options_set_generate_debug_info) set_generate_debug_info = nullptr;
-  decltype(&shaderc_compile_options_set_target_env) set_target_env = nullptr;
-  decltype(&shaderc_compile_into_spv) compile_into_spv = nullptr;
-  decltype(&shaderc_result_release) result_release = nullptr;
-  decltype(&shaderc_result_get_length) result_length = nullptr;
-  decltype(&shaderc_result_get_bytes) result_bytes = nullptr;
-  decltype(&shaderc_result_get_compilation_status) result_status = nullptr;
-  decltype(&shaderc_result_get_error_message) result_message = nullptr;
-  decltype(&shaderc_get_spv_version) spv_version = nullptr;
-};
-
 struct Shaderc::Options {
   shaderc_optimization_level level = shaderc_optimization_level_performance;
   bool debug_info = false;
@@ -35,9 +18,12 @@ struct Shaderc::Options {
 
 namespace {
 
-/// Every function, or the name of the first that is missing.
-template <class Functions>
-const char* find_functions(const base::DynamicLibrary& library, Functions& functions) {
+/// Finds every function; the name of the first that is missing, if one is.
+const char* find_functions(const base::DynamicLibrary& library, ShadercFunctions& functions) {
+  if (const auto bundled = library.function<const ShadercFunctions*()>("kiln_shaderc_functions")) {
+    functions = *bundled();
+    return nullptr;
+  }
   const char* missing = nullptr;
   const auto find = [&](auto& function, const char* name) {
     function = library.function<std::remove_pointer_t<std::remove_reference_t<decltype(function)>>>(name);
@@ -100,33 +86,32 @@ Result<std::shared_ptr<const Shaderc>> Shaderc::open() {
   for (const char* name : libraries) {
     auto library = base::DynamicLibrary::open(name);
     if (!library) {
-      reasons += (reasons.empty() ? "" : "; ") + library.error().message();
+      reasons += library.error().message() + '\n';
       continue;
     }
-    auto functions = std::make_unique<Functions>();
-    const char* missing = find_functions(*library, *functions);
+    ShadercFunctions functions;
+    const char* missing = find_functions(*library, functions);
     if (missing == nullptr)
-      return std::shared_ptr<const Shaderc>(std::make_shared<Shaderc>(std::move(*library), std::move(functions)));
-    reasons += fmt::format("{}{} has no {}", reasons.empty() ? "" : "; ", name, missing);
+      return std::shared_ptr<const Shaderc>(std::make_shared<Shaderc>(std::move(*library), functions));
+    reasons += fmt::format("{} has no {}\n", name, missing);
   }
   return Error(ErrorCode::no_device,
-               fmt::format("libshaderc.so.1 is missing (Debian: libshaderc1) or does not load, and without it "
-                           "programs cannot be compiled: {}",
-                           reasons));
+               "libshaderc.so.1 is missing (Debian: libshaderc1) or does not load: programs cannot be compiled",
+               std::move(reasons));
 }
 
-Shaderc::Shaderc(base::DynamicLibrary library, std::unique_ptr<const Functions> functions)
+Shaderc::Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions)
     : library_(std::move(library)),
-      functions_(std::move(functions)),
-      compiler_(functions_->compiler_initialize()),
+      functions_(functions),
+      compiler_(functions_.compiler_initialize()),
       version_([this] {
         unsigned int version = 0;
         unsigned int revision = 0;
-        functions_->spv_version(&version, &revision);
+        functions_.spv_version(&version, &revision);
         return fmt::format("shaderc spirv {}.{} rev {}", version >> 16, version >> 8 & 0xff, revision);
       }()) {}
 
-Shaderc::~Shaderc() { functions_->compiler_release(compiler_); }
+Shaderc::~Shaderc() { functions_.compiler_release(compiler_); }
 
 Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) const {
   if (auto ok = backend::check_language(request, Language::vulkan); !ok) return std::move(ok).error();
@@ -163,7 +148,7 @@ Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) cons
 
 Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request, const std::string& text,
                                                     const Options& options) const {
-  const Functions& call = *functions_;
+  const ShadercFunctions& call = functions_;
   const std::unique_ptr<shaderc_compile_options, decltype(call.options_release)> settings(call.options_initialize(),
                                                                                           call.options_release);
   call.set_target_env(settings.get(), shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);

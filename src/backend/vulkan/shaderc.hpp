@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
-#include <shaderc/shaderc.h>
-
 #include <kiln/request.hpp>
 #include <kiln/result.hpp>
 
+#include "backend/vulkan/shaderc_functions.hpp"
 #include "base/dynamic_library.hpp"
 
 namespace kiln::vulkan {
@@ -19,8 +18,7 @@ class Shaderc {
  public:
   /// The error says which library is missing, and what provides it.
   static Result<std::shared_ptr<const Shaderc>> open();
-  struct Functions;
-  Shaderc(base::DynamicLibrary library, std::unique_ptr<const Functions> functions);
+  Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions);
   ~Shaderc();
   Shaderc(const Shaderc&) = delete;
   Shaderc& operator=(const Shaderc&) = delete;
@@ -38,7 +36,7 @@ class Shaderc {
                                              const Options& options) const;
 
   const base::DynamicLibrary library_;
-  const std::unique_ptr<const Functions> functions_;
+  const ShadercFunctions functions_;
   const shaderc_compiler_t compiler_;
   const std::string version_;
 };
