@@ -9,6 +9,7 @@
 
 #include "backend/opencl/device.hpp"
 #include "backend/opengl/device.hpp"
+#include "backend/vulkan/device.hpp"
 
 namespace kiln {
 namespace {
@@ -23,6 +24,7 @@ struct Api {
 
 /// In the order in which GPUs are taken where none is named; see also best_on_cpu.
 constexpr std::array apis = {
+    Api{"vulkan", vulkan::list_vulkan_devices, vulkan::open_vulkan_device},
     Api{"opengl", opengl::list_gl_devices, opengl::open_gl_device},
     Api{"opencl", opencl::list_cl_devices, opencl::open_cl_device},
 };

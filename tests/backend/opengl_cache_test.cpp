@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "backend/gl_fixture.hpp"
+#include "backend/opengl/device.hpp"
 
 namespace kiln {
 namespace {
@@ -117,7 +118,7 @@ TEST_F(OpenGlFromTheStart, NoDriverBehindEglIsOneClearSentence) {
     setenv("__EGL_VENDOR_LIBRARY_DIRS", "/nonexistent", 1);
     const auto device = open_device("opengl");
     if (device || device.error().code() != ErrorCode::no_device) return 2;
-    const auto listed = list_devices();
+    const auto listed = opengl::list_gl_devices({});
     return listed.size() == 1 && !listed[0].problem.empty() ? 0 : 3;
   };
   EXPECT_EXIT(_exit(work()), testing::ExitedWithCode(0), "");

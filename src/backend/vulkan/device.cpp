@@ -1,0 +1,183 @@
+#include "backend/vulkan/device.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/vulkan/memory.hpp"
+#include "backend/vulkan/module.hpp"
+
+namespace kiln::vulkan {
+namespace {
+
+/// The buffer as one of this device's that has `bytes` bytes at `offset`.
+Result<const DeviceBuffer*> own_buffer(const Context& context, const Buffer& buffer, std::size_t bytes,
+                                       std::size_t offset) {
+  const auto* own = dynamic_cast<const DeviceBuffer*>(&buffer);
+  if (own == nullptr || own->context() != &context)
+    return Error(ErrorCode::invalid_request, "the buffer belongs to another device");
+  if (offset > buffer.size() || bytes > buffer.size() - offset)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} bytes at {} do not fit in a buffer of {}", bytes, offset, buffer.size()));
+  return own;
+}
+
+/// Whether a launch gives the program what it declares, within what the device has.
+Result<void> check_launch(const DeviceLimits& limits, const Module& module, const Launch& launch) {
+  const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
+  for (std::size_t i = 0; i < 3; ++i)
+    if (launch.groups[i] > limits.max_groups[i])
+      return refuse(fmt::format("{} work groups in dimension {} for {}; the device has at most {}",
+                                launch.groups[i], i, module.name(), limits.max_groups[i]));
+  if (launch.buffers.size() != module.buffers())
+    return refuse(fmt::format("{} declares {} buffers; {} were given", module.name(), module.buffers(),
+                              launch.buffers.size()));
+  if (launch.parameters.size() != module.parameter_bytes())
+    return refuse(fmt::format("{} declares {} bytes of parameters; {} were given", module.name(),
+                              module.parameter_bytes(), launch.parameters.size()));
+  return {};
+}
+
+DeviceInfo describe(const Physical& physical, std::string name, const std::string& compiler) {
+  return {.name = std::move(name),
+          .identity = physical.identity(compiler),
+          .language = Language::vulkan,
+          .limits = physical.limits(),
+          .software = physical.software(),
+          .problem = physical.problem()};
+}
+
+}  // namespace
+
+template <class Work>
+Result<void> VulkanDevice::on_lane(Work work) {
+  auto lane = lanes_.borrow([&] { return Lane::create(context_); });
+  if (!lane) return std::move(lane).error();
+  Result<void> done = work(**lane);
+  if (!done) lane->discard();
+  return done;
+}
+
+Result<Compiled> VulkanDevice::compile(const Request& request) {
+  return compile_program(context_, *shaderc_, request);
+}
+
+Result<std::unique_ptr<kiln::Module>> VulkanDevice::load(const Binary& binary) {
+  return load_program(context_, binary);
+}
+
+Result<std::unique_ptr<Buffer>> VulkanDevice::allocate(std::size_t bytes) {
+  auto buffer = DeviceBuffer::allocate(context_, bytes, DeviceBuffer::Use::storage);
+  if (!buffer) return std::move(buffer).error();
+  return std::unique_ptr<Buffer>(std::move(*buffer));
+}
+
+Result<void> VulkanDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
+  const auto own = own_buffer(*context_, buffer, bytes.size(), offset);
+  if (!own) return Error(own.error());
+  if (bytes.empty()) return {};
+  if (std::byte* mapped = (*own)->writable(); mapped != nullptr) {
+    std::memcpy(mapped + offset, bytes.data(), bytes.size());
+    return {};
+  }
+  return on_lane([&](Lane& lane) { return lane.write(**own, bytes, offset); });
+}
+
+Result<void> VulkanDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
+  const auto own = own_buffer(*context_, buffer, bytes.size(), offset);
+  if (!own) return Error(own.error());
+  if (bytes.empty()) return {};
+  if (const std::byte* mapped = (*own)->readable(); mapped != nullptr) {
+    std::memcpy(bytes.data(), mapped + offset, bytes.size());
+    return {};
+  }
+  return on_lane([&](Lane& lane) { return lane.read(**own, bytes, offset); });
+}
+
+Result<void> VulkanDevice::launch(kiln::Module& module, const Launch& launch) {
+  const auto* program = dynamic_cast<const Module*>(&module);
+  if (program == nullptr || &program->context() != context_.get())
+    return Error(ErrorCode::invalid_request, "the program belongs to another device");
+  if (auto ok = check_launch(info_.limits, *program, launch); !ok) return ok;
+  std::vector<const DeviceBuffer*> buffers;
+  for (const Buffer* buffer : launch.buffers) {
+    if (buffer == nullptr)
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("buffer {} of the launch of {} is missing", buffers.size(), program->name()));
+    const auto own = own_buffer(*context_, *buffer, 0, 0);
+    if (!own) return Error(own.error());
+    buffers.push_back(*own);
+  }
+  return on_lane([&](Lane& lane) { return lane.launch(*program, buffers, launch); });
+}
+
+std::vector<DeviceInfo> list_vulkan_devices(const Log&) {
+  const auto nothing = [](const Error& why) {
+    return std::vector<DeviceInfo>{
+        {.name = "vulkan", .identity = {.api = "vulkan"}, .language = Language::vulkan, .problem = why.message()}};
+  };
+  const auto instance = Instance::create();
+  if (!instance) return nothing(instance.error());
+  const auto devices = (*instance)->devices();
+  if (!devices) return nothing(devices.error());
+  const auto shaderc = Shaderc::open();
+  std::vector<DeviceInfo> infos;
+  for (const Physical& physical : *devices) {
+    infos.push_back(
+        describe(physical, fmt::format("vulkan:{}", infos.size()), shaderc ? (*shaderc)->version() : ""));
+    if (infos.back().problem.empty() && !shaderc) infos.back().problem = shaderc.error().message();
+  }
+  return infos;
+}
+
+Result<std::shared_ptr<Device>> open_vulkan_device(std::size_t number, const Log& log) {
+  return open_vulkan_device(number, log, Context::Reach::mapped);
+}
+
+Result<std::shared_ptr<Device>> open_vulkan_device(std::size_t number, const Log& log, Context::Reach reach) {
+  auto instance = Instance::create();
+  if (!instance) return std::move(instance).error();
+  const auto devices = (*instance)->devices();
+  if (!devices) return Error(devices.error());
+  const std::string name = fmt::format("vulkan:{}", number);
+  if (number >= devices->size())
+    return Error(ErrorCode::no_device, fmt::format("there is no {}; Vulkan has {} device{} here, counted from 0",
+                                                   name, devices->size(), devices->size() == 1 ? "" : "s"));
+  const Physical& physical = (*devices)[number];
+  if (const std::string problem = physical.problem(); !problem.empty())
+    return Error(ErrorCode::no_device, fmt::format("{}: {}", name, problem));
+  auto shaderc = Shaderc::open();
+  if (!shaderc)
+    return Error(ErrorCode::no_device, fmt::format("{}: {}", name, shaderc.error().message()),
+                 shaderc.error().log());
+  auto context = Context::create(std::move(*instance), physical, reach);
+  if (!context) return Error(context.error().code(), fmt::format("{}: {}", name, context.error().message()));
+  DeviceInfo info = describe(physical, name, (*shaderc)->version());
+  log.debug(fmt::format("opened {}: {}, {}", name, info.identity.device, info.identity.driver));
+  return std::shared_ptr<Device>(
+      std::make_shared<VulkanDevice>(std::move(*context), std::move(*shaderc), std::move(info)));
+}
+
+Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log) {
+  if (adopted.instance == nullptr || adopted.physical == nullptr || adopted.device == nullptr ||
+      adopted.queue == nullptr)
+    return Error(ErrorCode::invalid_request,
+                 "a Vulkan device cannot be adopted without its instance, physical device, device and queue");
+  auto instance = Instance::adopt(adopted.instance, adopted.get_instance_proc_addr);
+  if (!instance) return std::move(instance).error();
+  const Physical physical = (*instance)->describe(adopted.physical);
+  if (const std::string problem = physical.problem(); !problem.empty())
+    return Error(ErrorCode::unsupported, problem);
+  auto shaderc = Shaderc::open();
+  if (!shaderc) return std::move(shaderc).error();
+  auto context =
+      Context::adopt(std::move(*instance), physical, adopted.device, adopted.queue, adopted.queue_family);
+  if (!context) return std::move(context).error();
+  DeviceInfo info = describe(physical, "vulkan:adopted", (*shaderc)->version());
+  log.debug(fmt::format("adopted {}, {}", info.identity.device, info.identity.driver));
+  return std::shared_ptr<Device>(
+      std::make_shared<VulkanDevice>(std::move(*context), std::move(*shaderc), std::move(info)));
+}
+
+}  // namespace kiln::vulkan

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kiln/vulkan.hpp>
+
+#include "backend/pool.hpp"
+#include "backend/vulkan/context.hpp"
+#include "backend/vulkan/lane.hpp"
+#include "backend/vulkan/shaderc.hpp"
+
+namespace kiln::vulkan {
+
+/// A device on Vulkan compute pipelines. Every launch borrows a lane for its duration.
+class VulkanDevice final : public Device {
+ public:
+  VulkanDevice(std::shared_ptr<Context> context, std::shared_ptr<const Shaderc> shaderc, DeviceInfo info)
+      : context_(std::move(context)), shaderc_(std::move(shaderc)), info_(std::move(info)) {}
+
+  const Identity& identity() const noexcept override { return info_.identity; }
+  const DeviceInfo& info() const noexcept override { return info_; }
+
+  Result<Compiled> compile(const Request& request) override;
+  Result<std::unique_ptr<kiln::Module>> load(const Binary& binary) override;
+  Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) override;
+  Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) override;
+  Result<void> read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) override;
+  Result<void> launch(kiln::Module& module, const Launch& launch) override;
+
+ private:
+  /// Has a lane do `work`; one that failed is not used again.
+  template <class Work>
+  Result<void> on_lane(Work work);
+
+  const std::shared_ptr<Context> context_;
+  const std::shared_ptr<const Shaderc> shaderc_;
+  const DeviceInfo info_;
+  backend::Pool<Lane> lanes_;
+};
+
+/// The Vulkan devices of this machine, and the one with a number.
+std::vector<DeviceInfo> list_vulkan_devices(const Log& log);
+Result<std::shared_ptr<Device>> open_vulkan_device(std::size_t number, const Log& log);
+/// The same, with its buffers where `reach` says.
+Result<std::shared_ptr<Device>> open_vulkan_device(std::size_t number, const Log& log, Context::Reach reach);
+
+}  // namespace kiln::vulkan

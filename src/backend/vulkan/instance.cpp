@@ -1,0 +1,168 @@
+#include "backend/vulkan/instance.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace kiln::vulkan {
+namespace {
+
+std::string version_text(std::uint32_t version) {
+  return fmt::format("{}.{}.{}", VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version),
+                     VK_API_VERSION_PATCH(version));
+}
+
+std::string vendor_name(std::uint32_t id) {
+  switch (id) {
+    case 0x10de: return "NVIDIA";
+    case 0x1002: return "AMD";
+    case 0x8086: return "Intel";
+    case 0x10005: return "Mesa";
+    default: return fmt::format("vendor {:#x}", id);
+  }
+}
+
+std::string hex(std::span<const std::uint8_t> bytes) {
+  std::string text;
+  for (const std::uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+Error no_driver() {
+  return Error(ErrorCode::no_device,
+               "Vulkan finds no driver; install the GPU's driver, or mesa-vulkan-drivers for the CPU");
+}
+
+}  // namespace
+
+std::string Physical::problem() const {
+  if (properties.apiVersion < VK_API_VERSION_1_1)
+    return fmt::format("{} offers Vulkan {}; Kiln needs 1.1", properties.deviceName,
+                       version_text(properties.apiVersion));
+  if (!compute_family) return fmt::format("{} has no queue that can compute", properties.deviceName);
+  return {};
+}
+
+DeviceLimits Physical::limits() const {
+  const VkPhysicalDeviceLimits& limits = properties.limits;
+  DeviceLimits answer{.max_group_items = limits.maxComputeWorkGroupInvocations,
+                      .shared_bytes = limits.maxComputeSharedMemorySize};
+  std::copy_n(limits.maxComputeWorkGroupCount, 3, answer.max_groups.begin());
+  std::copy_n(limits.maxComputeWorkGroupSize, 3, answer.max_group_size.begin());
+  return answer;
+}
+
+Identity Physical::identity(const std::string& compiler) const {
+  return {.api = "vulkan",
+          .vendor = vendor_name(properties.vendorID),
+          .device = properties.deviceName,
+          // The UUID is the driver's own word on whether it takes a pipeline cache back.
+          .driver = fmt::format("{}, cache {}", driver, hex(properties.pipelineCacheUUID)),
+          .compiler = compiler,
+          .formats = {1}};
+}
+
+Result<std::shared_ptr<const Instance>> Instance::create() {
+  auto loader = open_loader();
+  if (!loader) return std::move(loader).error();
+  const auto get = loader->get_instance_proc_addr;
+  const auto create = reinterpret_cast<PFN_vkCreateInstance>(get(nullptr, "vkCreateInstance"));
+  const auto version = reinterpret_cast<PFN_vkEnumerateInstanceVersion>(get(nullptr, "vkEnumerateInstanceVersion"));
+  std::uint32_t offered = VK_API_VERSION_1_0;
+  if (version != nullptr) version(&offered);
+  if (create == nullptr || offered < VK_API_VERSION_1_1)
+    return Error(ErrorCode::unsupported,
+                 fmt::format("libvulkan.so.1 offers Vulkan {}; Kiln needs 1.1", version_text(offered)));
+  const VkApplicationInfo application{.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+                                      .pNext = nullptr,
+                                      .pApplicationName = "kiln",
+                                      .applicationVersion = 0,
+                                      .pEngineName = "kiln",
+                                      .engineVersion = 0,
+                                      .apiVersion = std::min(offered, VK_API_VERSION_1_2)};
+  VkInstanceCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
+  info.pApplicationInfo = &application;
+  VkInstance handle = nullptr;
+  const VkResult made = create(&info, nullptr, &handle);
+  if (made == VK_ERROR_INCOMPATIBLE_DRIVER) return no_driver();
+  if (auto ok = check(made, "starting Vulkan"); !ok) return std::move(ok).error();
+  auto functions = instance_functions(get, handle);
+  if (!functions) {
+    if (const auto destroy = reinterpret_cast<PFN_vkDestroyInstance>(get(handle, "vkDestroyInstance")))
+      destroy(handle, nullptr);
+    return std::move(functions).error();
+  }
+  return std::shared_ptr<const Instance>(std::make_shared<Instance>(std::move(*loader), handle, *functions, true));
+}
+
+Result<std::shared_ptr<const Instance>> Instance::adopt(VkInstance instance, PFN_vkGetInstanceProcAddr get) {
+  Loader loader{.get_instance_proc_addr = get};
+  if (get == nullptr) {
+    auto opened = open_loader();
+    if (!opened) return std::move(opened).error();
+    loader = std::move(*opened);
+  }
+  auto functions = instance_functions(loader.get_instance_proc_addr, instance);
+  if (!functions) return std::move(functions).error();
+  return std::shared_ptr<const Instance>(
+      std::make_shared<Instance>(std::move(loader), instance, *functions, false));
+}
+
+Instance::~Instance() {
+  if (owned_) vk.DestroyInstance(handle_, nullptr);
+}
+
+Result<std::vector<Physical>> Instance::devices() const {
+  std::uint32_t count = 0;
+  std::vector<VkPhysicalDevice> handles;
+  VkResult listed = VK_INCOMPLETE;
+  // A device may come between the two calls.
+  while (listed == VK_INCOMPLETE) {
+    listed = vk.EnumeratePhysicalDevices(handle_, &count, nullptr);
+    handles.resize(count);
+    if (listed == VK_SUCCESS && count > 0) listed = vk.EnumeratePhysicalDevices(handle_, &count, handles.data());
+  }
+  handles.resize(count);
+  // This is how the loader says that each driver it tried had nothing to drive.
+  if (listed == VK_ERROR_INITIALIZATION_FAILED || (listed == VK_SUCCESS && handles.empty())) return no_driver();
+  if (auto ok = check(listed, "listing Vulkan's devices"); !ok) return std::move(ok).error();
+  std::vector<Physical> found;
+  for (VkPhysicalDevice handle : handles) found.push_back(describe(handle));
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Physical& a, const Physical& b) { return !a.software() && b.software(); });
+  return found;
+}
+
+Physical Instance::describe(VkPhysicalDevice device) const {
+  Physical physical{.handle = device};
+  vk.GetPhysicalDeviceProperties(device, &physical.properties);
+  vk.GetPhysicalDeviceMemoryProperties(device, &physical.memory);
+  const std::uint32_t version = physical.properties.driverVersion;
+  physical.driver = fmt::format("driver {:#x}", version);
+  if (physical.properties.apiVersion >= VK_API_VERSION_1_1) {
+    VkPhysicalDeviceDriverProperties driver{};
+    driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES;
+    VkPhysicalDeviceMaintenance3Properties sizes{};
+    sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES;
+    if (physical.properties.apiVersion >= VK_API_VERSION_1_2) sizes.pNext = &driver;
+    VkPhysicalDeviceProperties2 properties{};
+    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    properties.pNext = &sizes;
+    vk.GetPhysicalDeviceProperties2(device, &properties);
+    physical.max_allocation = sizes.maxMemoryAllocationSize;
+    if (driver.driverName[0] != '\0')
+      physical.driver = fmt::format("{} {:#x} {}", driver.driverName, version, driver.driverInfo);
+  }
+  std::uint32_t count = 0;
+  vk.GetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> families(count);
+  vk.GetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
+  for (std::uint32_t family = 0; family < count && !physical.compute_family; ++family)
+    if ((families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && families[family].queueCount > 0)
+      physical.compute_family = family;
+  return physical;
+}
+
+}  // namespace kiln::vulkan

@@ -1,0 +1,63 @@
+#include "backend/vulkan/module.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/sections.hpp"
+#include "backend/vulkan/pipeline.hpp"
+#include "backend/vulkan/spirv.hpp"
+
+namespace kiln::vulkan {
+
+Module::Module(std::unique_ptr<const Pipeline> pipeline) noexcept : pipeline_(std::move(pipeline)) {}
+Module::~Module() = default;
+
+VkPipeline Module::pipeline() const noexcept { return pipeline_->handle; }
+VkPipelineLayout Module::layout() const noexcept { return pipeline_->layout; }
+VkDescriptorSetLayout Module::set_layout() const noexcept { return pipeline_->set_layout; }
+const std::string& Module::name() const noexcept { return pipeline_->name; }
+std::uint32_t Module::buffers() const noexcept { return pipeline_->shape.buffers; }
+std::uint32_t Module::parameter_bytes() const noexcept { return pipeline_->shape.parameter_bytes; }
+std::size_t Module::bytes() const noexcept { return pipeline_->bytes; }
+const Context& Module::context() const noexcept { return *pipeline_->context; }
+
+Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const Shaderc& shaderc,
+                                 const Request& request) {
+  auto spirv = shaderc.compile(request);
+  if (!spirv) return std::move(spirv).error();
+  const auto shape = read_spirv(*spirv);
+  if (!shape)
+    return Error(
+        shape.error().code() == ErrorCode::unsupported ? ErrorCode::invalid_request : ErrorCode::compile_failed,
+        fmt::format("{} cannot be run: {}", request.name(), shape.error().message()));
+  if (auto ok = check_shape(context->physical, request.name(), *shape); !ok) return std::move(ok).error();
+  auto made = Pipeline::create(context, request.name(), *spirv, *shape);
+  if (!made) return std::move(made).error();
+  Compiled compiled{.module = std::make_unique<Module>(std::move(made->pipeline))};
+  if (check_cache_header(context->physical, made->cache_data))
+    compiled.binary =
+        Binary{binary_format, backend::join_sections({std::as_bytes(std::span(*spirv)), made->cache_data,
+                                                      backend::as_section(request.name())})};
+  return compiled;
+}
+
+Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context>& context, const Binary& binary) {
+  if (binary.format != binary_format)
+    return Error(ErrorCode::load_failed, fmt::format("Kiln knows no Vulkan binary of format {:#x}", binary.format));
+  const auto sections = backend::split_sections(binary.bytes, 3);
+  if (!sections) return Error(ErrorCode::load_failed, "the binary does not have the three parts it should have");
+  const auto spirv = spirv_words((*sections)[0]);
+  const std::string name(backend::as_text((*sections)[2]));
+  const auto shape = read_spirv(spirv);
+  if (!shape) return Error(ErrorCode::load_failed, fmt::format("{}: {}", name, shape.error().message()));
+  if (auto ok = check_shape(context->physical, name, *shape); !ok)
+    return Error(ErrorCode::load_failed, ok.error().message());
+  if (auto ok = check_cache_header(context->physical, (*sections)[1]); !ok)
+    return Error(ErrorCode::load_failed, fmt::format("{}: {}", name, ok.error().message()));
+  auto made = Pipeline::create(context, name, spirv, *shape, (*sections)[1]);
+  if (!made) return std::move(made).error();
+  return std::unique_ptr<kiln::Module>(std::make_unique<Module>(std::move(made->pipeline)));
+}
+
+}  // namespace kiln::vulkan

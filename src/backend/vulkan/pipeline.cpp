@@ -1,0 +1,166 @@
+#include "backend/vulkan/pipeline.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace kiln::vulkan {
+namespace {
+
+Error beyond(const std::string& name, const std::string& what, std::uint64_t most) {
+  return Error(ErrorCode::invalid_request, fmt::format("{} {}; the device has at most {}", name, what, most));
+}
+
+/// A handle that is destroyed with its owner.
+template <class Handle>
+class Owned {
+ public:
+  using Destroy = void (*)(VkDevice, Handle, const VkAllocationCallbacks*);
+  Owned(const Context& context, Destroy destroy) : device_(context.device), destroy_(destroy) {}
+  ~Owned() {
+    if (handle_ != nullptr) destroy_(device_, handle_, nullptr);
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  Handle get() const noexcept { return handle_; }
+  Handle* receive() noexcept { return &handle_; }
+
+ private:
+  VkDevice device_;
+  Destroy destroy_;
+  Handle handle_ = nullptr;
+};
+
+/// What the driver put into the cache; nothing where it does not say.
+std::vector<std::byte> data_of(const Context& context, VkPipelineCache cache) {
+  std::vector<std::byte> data;
+  VkResult read = VK_INCOMPLETE;
+  for (int attempt = 0; attempt < 3 && read == VK_INCOMPLETE; ++attempt) {
+    std::size_t size = 0;
+    if (context.vk.GetPipelineCacheData(context.device, cache, &size, nullptr) != VK_SUCCESS) return {};
+    data.resize(size);
+    read = context.vk.GetPipelineCacheData(context.device, cache, &size, data.data());
+    data.resize(std::min(size, data.size()));
+  }
+  return read == VK_SUCCESS ? data : std::vector<std::byte>();
+}
+
+}  // namespace
+
+Result<void> check_shape(const Physical& physical, const std::string& name, const Shape& shape) {
+  const VkPhysicalDeviceLimits& limits = physical.properties.limits;
+  if (shape.shared_bytes > limits.maxComputeSharedMemorySize)
+    return beyond(name, fmt::format("shares {} bytes in a work group", shape.shared_bytes),
+                  limits.maxComputeSharedMemorySize);
+  std::uint64_t items = 1;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (shape.group_size[i] > limits.maxComputeWorkGroupSize[i])
+      return beyond(name, fmt::format("has work groups of {} items in dimension {}", shape.group_size[i], i),
+                    limits.maxComputeWorkGroupSize[i]);
+    items *= shape.group_size[i];
+    if (items > limits.maxComputeWorkGroupInvocations)
+      return beyond(name,
+                    fmt::format("has work groups of {}x{}x{} items", shape.group_size[0], shape.group_size[1],
+                                shape.group_size[2]),
+                    limits.maxComputeWorkGroupInvocations);
+  }
+  const std::uint32_t buffers =
+      std::min(limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers);
+  if (shape.buffers > buffers) return beyond(name, fmt::format("takes {} storage buffers", shape.buffers), buffers);
+  if (shape.parameter_bytes > limits.maxPushConstantsSize)
+    return beyond(name, fmt::format("declares {} bytes of parameters", shape.parameter_bytes),
+                  limits.maxPushConstantsSize);
+  return {};
+}
+
+Result<void> check_cache_header(const Physical& physical, std::span<const std::byte> data) {
+  const auto refuse = [](std::string_view why) {
+    return Error(ErrorCode::load_failed, fmt::format("the pipeline cache in the binary {}", why));
+  };
+  VkPipelineCacheHeaderVersionOne header{};
+  static_assert(sizeof header == 32);
+  if (data.size() < sizeof header) return refuse("is too short");
+  std::memcpy(&header, data.data(), sizeof header);
+  if (header.headerSize < sizeof header || header.headerSize > data.size()) return refuse("has a wrong header");
+  if (header.headerVersion != VK_PIPELINE_CACHE_HEADER_VERSION_ONE) return refuse("is of an unknown version");
+  if (header.vendorID != physical.properties.vendorID || header.deviceID != physical.properties.deviceID)
+    return refuse("was made on another device");
+  if (std::memcmp(header.pipelineCacheUUID, physical.properties.pipelineCacheUUID, VK_UUID_SIZE) != 0)
+    return refuse("was made by another driver");
+  return {};
+}
+
+Result<Pipeline::Made> Pipeline::create(std::shared_ptr<Context> owner, const std::string& name,
+                                        std::span<const std::uint32_t> spirv, const Shape& shape,
+                                        std::span<const std::byte> cache_data) {
+  const Context& context = *owner;
+  Owned<VkPipelineCache> cache(context, context.vk.DestroyPipelineCache);
+  VkPipelineCacheCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
+  info.initialDataSize = cache_data.size();
+  info.pInitialData = cache_data.data();
+  const auto doing = fmt::format("preparing {}", name);
+  if (auto ok = check(context.vk.CreatePipelineCache(context.device, &info, nullptr, cache.receive()), doing); !ok)
+    return std::move(ok).error();
+  auto pipeline = std::make_unique<Pipeline>(std::move(owner), name, shape);
+  if (auto ok = pipeline->make_layouts(); !ok) return std::move(ok).error();
+  if (auto ok = pipeline->make_pipeline(spirv, cache.get()); !ok) return std::move(ok).error();
+  std::vector<std::byte> made;
+  if (cache_data.empty()) made = data_of(context, cache.get());
+  pipeline->bytes = spirv.size_bytes() + cache_data.size() + made.size();
+  return Made{std::move(pipeline), std::move(made)};
+}
+
+Result<void> Pipeline::make_layouts() {
+  std::vector<VkDescriptorSetLayoutBinding> bindings(shape.buffers);
+  for (std::uint32_t i = 0; i < shape.buffers; ++i)
+    bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+  VkDescriptorSetLayoutCreateInfo set{};
+  set.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
+  set.bindingCount = shape.buffers;
+  set.pBindings = bindings.data();
+  const auto doing = fmt::format("preparing {}", name);
+  const DeviceFunctions& vk = context->vk;
+  if (auto ok = check(vk.CreateDescriptorSetLayout(context->device, &set, nullptr, &set_layout), doing); !ok)
+    return ok;
+  // Vulkan counts push constants in words.
+  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, (shape.parameter_bytes + 3) / 4 * 4};
+  VkPipelineLayoutCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+  info.setLayoutCount = 1;
+  info.pSetLayouts = &set_layout;
+  info.pushConstantRangeCount = range.size > 0 ? 1 : 0;
+  info.pPushConstantRanges = &range;
+  return check(vk.CreatePipelineLayout(context->device, &info, nullptr, &layout), doing);
+}
+
+Result<void> Pipeline::make_pipeline(std::span<const std::uint32_t> spirv, VkPipelineCache cache) {
+  const auto doing = fmt::format("preparing {}", name);
+  const DeviceFunctions& vk = context->vk;
+  Owned<VkShaderModule> shader(*context, vk.DestroyShaderModule);
+  VkShaderModuleCreateInfo code{};
+  code.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+  code.codeSize = spirv.size_bytes();
+  code.pCode = spirv.data();
+  if (auto ok = check(vk.CreateShaderModule(context->device, &code, nullptr, shader.receive()), doing); !ok)
+    return ok;
+  VkComputePipelineCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+  info.stage.module = shader.get();
+  info.stage.pName = "main";
+  info.layout = layout;
+  return check(vk.CreateComputePipelines(context->device, cache, 1, &info, nullptr, &handle), doing);
+}
+
+Pipeline::~Pipeline() {
+  const DeviceFunctions& vk = context->vk;
+  vk.DestroyPipeline(context->device, handle, nullptr);
+  vk.DestroyPipelineLayout(context->device, layout, nullptr);
+  vk.DestroyDescriptorSetLayout(context->device, set_layout, nullptr);
+}
+
+}  // namespace kiln::vulkan

@@ -1,0 +1,168 @@
+#include "backend/vulkan/shaderc.hpp"
+
+#include <charconv>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "backend/source_text.hpp"
+#include "backend/vulkan/spirv.hpp"
+#include "key/source_scanner.hpp"
+
+namespace kiln::vulkan {
+
+struct Shaderc::Options {
+  shaderc_optimization_level level = shaderc_optimization_level_performance;
+  bool debug_info = false;
+};
+
+namespace {
+
+/// Finds every function; the name of the first that is missing, if one is.
+const char* find_functions(const base::DynamicLibrary& library, ShadercFunctions& functions) {
+  if (const auto bundled = library.function<const ShadercFunctions*()>("kiln_shaderc_functions")) {
+    functions = *bundled();
+    return nullptr;
+  }
+  const char* missing = nullptr;
+  const auto find = [&](auto& function, const char* name) {
+    function = library.function<std::remove_pointer_t<std::remove_reference_t<decltype(function)>>>(name);
+    if (function == nullptr && missing == nullptr) missing = name;
+  };
+  find(functions.compiler_initialize, "shaderc_compiler_initialize");
+  find(functions.compiler_release, "shaderc_compiler_release");
+  find(functions.options_initialize, "shaderc_compile_options_initialize");
+  find(functions.options_release, "shaderc_compile_options_release");
+  find(functions.set_optimization_level, "shaderc_compile_options_set_optimization_level");
+  find(functions.set_generate_debug_info, "shaderc_compile_options_set_generate_debug_info");
+  find(functions.set_target_env, "shaderc_compile_options_set_target_env");
+  find(functions.compile_into_spv, "shaderc_compile_into_spv");
+  find(functions.result_release, "shaderc_result_release");
+  find(functions.result_length, "shaderc_result_get_length");
+  find(functions.result_bytes, "shaderc_result_get_bytes");
+  find(functions.result_status, "shaderc_result_get_compilation_status");
+  find(functions.result_message, "shaderc_result_get_error_message");
+  find(functions.spv_version, "shaderc_get_spv_version");
+  return missing;
+}
+
+/// The libraries that may hold shaderc. Debian 12's own has undefined symbols and does not load, so the build
+/// makes one of its static parts where it finds them.
+constexpr const char* libraries[] = {
+    "libshaderc_shared.so.1",
+    "libshaderc.so.1",
+    "libkiln_shaderc.so.0",
+#ifdef KILN_SHADERC_LIBRARY
+    KILN_SHADERC_LIBRARY,
+#endif
+};
+
+/// glslang takes a source without #version, or of an old one, for a program from before compute shaders, and
+/// prints all it knows to standard output.
+Result<void> check_version(const Request& request) {
+  const std::string& source = request.source();
+  key::SourceScanner scanner(source);
+  const auto first = scanner.next();
+  int version = 0;
+  if (first && first->name == "version") {
+    const std::size_t begin = std::min(source.find_first_not_of(" \t", first->rest_begin), source.size());
+    std::from_chars(source.data() + begin, source.data() + source.size(), version);
+  }
+  if (version == 0)
+    return Error(
+        ErrorCode::compile_failed,
+        fmt::format("{} does not compile: it does not begin with #version, as in #version 450", request.name()));
+  if (version < 310)
+    return Error(ErrorCode::compile_failed,
+                 fmt::format("{} does not compile: #version {} has no compute shaders; write #version 450",
+                             request.name(), version));
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Shaderc>> Shaderc::open() {
+  std::string reasons;
+  for (const char* name : libraries) {
+    auto library = base::DynamicLibrary::open(name);
+    if (!library) {
+      reasons += library.error().message() + '\n';
+      continue;
+    }
+    ShadercFunctions functions;
+    const char* missing = find_functions(*library, functions);
+    if (missing == nullptr)
+      return std::shared_ptr<const Shaderc>(std::make_shared<Shaderc>(std::move(*library), functions));
+    reasons += fmt::format("{} has no {}\n", name, missing);
+  }
+  return Error(ErrorCode::no_device,
+               "libshaderc.so.1 is missing (Debian: libshaderc1) or does not load: programs cannot be compiled",
+               std::move(reasons));
+}
+
+Shaderc::Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions)
+    : library_(std::move(library)),
+      functions_(functions),
+      compiler_(functions_.compiler_initialize()),
+      version_([this] {
+        unsigned int version = 0;
+        unsigned int revision = 0;
+        functions_.spv_version(&version, &revision);
+        return fmt::format("shaderc spirv {}.{} rev {}", version >> 16, version >> 8 & 0xff, revision);
+      }()) {}
+
+Shaderc::~Shaderc() { functions_.compiler_release(compiler_); }
+
+Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) const {
+  if (auto ok = backend::check_language(request, Language::vulkan); !ok) return std::move(ok).error();
+  Options options;
+  for (const std::string& option : request.options()) {
+    if (option == "-O0") {
+      options.level = shaderc_optimization_level_zero;
+    } else if (option == "-O") {
+      options.level = shaderc_optimization_level_performance;
+    } else if (option == "-Os") {
+      options.level = shaderc_optimization_level_size;
+    } else if (option == "-g") {
+      options.debug_info = true;
+    } else {
+      return Error(
+          ErrorCode::invalid_request,
+          fmt::format("{} asks for the option {}; shaderc's are -O0, -O, -Os, -g", request.name(), option));
+    }
+  }
+  if (auto ok = check_version(request); !ok) return std::move(ok).error();
+  const std::string text = backend::with_defines(request);
+  auto declared = compile(request, text, {shaderc_optimization_level_zero, options.debug_info});
+  if (!declared || options.level == shaderc_optimization_level_zero) return declared;
+  auto optimised = compile(request, text, options);
+  if (!optimised) return optimised;
+  // The optimiser drops buffers and parameters that are not used, but launches go by what the source declares;
+  // such a program is left to the driver's own optimiser.
+  const auto before = read_spirv(*declared);
+  const auto after = read_spirv(*optimised);
+  const bool same =
+      before && after && before->buffers == after->buffers && before->parameter_bytes == after->parameter_bytes;
+  return same ? std::move(optimised) : std::move(declared);
+}
+
+Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request, const std::string& text,
+                                                    const Options& options) const {
+  const ShadercFunctions& call = functions_;
+  const std::unique_ptr<shaderc_compile_options, decltype(call.options_release)> settings(call.options_initialize(),
+                                                                                          call.options_release);
+  call.set_target_env(settings.get(), shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);
+  call.set_optimization_level(settings.get(), options.level);
+  if (options.debug_info) call.set_generate_debug_info(settings.get());
+  const std::unique_ptr<shaderc_compilation_result, decltype(call.result_release)> result(
+      call.compile_into_spv(compiler_, text.data(), text.size(), shaderc_glsl_compute_shader,
+                            request.name().c_str(), "main", settings.get()),
+      call.result_release);
+  if (result == nullptr)
+    return Error(ErrorCode::compile_failed, fmt::format("{} does not compile: shaderc gave up", request.name()));
+  if (call.result_status(result.get()) != shaderc_compilation_status_success)
+    return backend::compile_error(request, call.result_message(result.get()));
+  return spirv_words(std::as_bytes(std::span(call.result_bytes(result.get()), call.result_length(result.get()))));
+}
+
+}  // namespace kiln::vulkan

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kiln/request.hpp>
+#include <kiln/result.hpp>
+
+#include "backend/vulkan/shaderc_functions.hpp"
+#include "base/dynamic_library.hpp"
+
+namespace kiln::vulkan {
+
+/// The compiler from GLSL to SPIR-V, opened at run time. Safe for any number of threads.
+class Shaderc {
+ public:
+  /// The error says which library is missing, and what provides it.
+  static Result<std::shared_ptr<const Shaderc>> open();
+  Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions);
+  ~Shaderc();
+  Shaderc(const Shaderc&) = delete;
+  Shaderc& operator=(const Shaderc&) = delete;
+
+  /// SPIR-V 1.3, optimised unless the request's options say otherwise (-O0, -Os, -O; -g keeps names and lines).
+  /// It declares every buffer and parameter that the source declares, used or not.
+  Result<std::vector<std::uint32_t>> compile(const Request& request) const;
+
+  /// Which compiler it is.
+  const std::string& version() const noexcept { return version_; }
+
+ private:
+  struct Options;
+  Result<std::vector<std::uint32_t>> compile(const Request& request, const std::string& text,
+                                             const Options& options) const;
+
+  const base::DynamicLibrary library_;
+  const ShadercFunctions functions_;
+  const shaderc_compiler_t compiler_;
+  const std::string version_;
+};
+
+}  // namespace kiln::vulkan

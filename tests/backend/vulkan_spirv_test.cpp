@@ -1,0 +1,148 @@
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "backend/vulkan/shaderc.hpp"
+#include "backend/vulkan/spirv.hpp"
+#include "backend/vulkan_fixture.hpp"
+
+namespace kiln::vulkan {
+namespace {
+
+using fakes::vulkan_program;
+
+class Random {
+ public:
+  explicit Random(std::uint32_t seed) : engine_(seed) {}
+  std::uint32_t operator()() { return static_cast<std::uint32_t>(engine_()); }
+
+ private:
+  std::mt19937 engine_;
+};
+
+std::vector<std::uint32_t> compiled(const Request& request) {
+  return Shaderc::open().value()->compile(request).value();
+}
+
+/// A module with something of everything that the reader looks at.
+std::vector<std::uint32_t> rich_module() {
+  return compiled(Request({.name = "rich",
+                           .source = R"(#version 450
+layout(local_size_x = 8, local_size_y = 4, local_size_z = 2) in;
+struct Item { vec3 place; float weight[3]; };
+layout(std430, binding = 0) buffer A { float a[]; };
+layout(std430, binding = 3) readonly buffer B { Item b[]; };
+layout(push_constant) uniform P { uint n; vec2 v; mat3 m; float f[3]; uint last; };
+shared float tile[16][17];
+shared vec4 row[10];
+shared Item items[2];
+void main() {
+  uint i = gl_LocalInvocationIndex;
+  tile[i % 16][i % 17] = b[i].place.x;
+  row[i % 10] = vec4(m[1], v.x);
+  items[i % 2] = b[i];
+  barrier();
+  a[i] = tile[n % 16][0] + row[n % 10].y + items[n % 2].weight[1] + f[1] + float(last);
+}
+)",
+                           .language = Language::vulkan}));
+}
+
+TEST(Spirv, TellsWhatAProgramAsksFor) {
+  const Shape shape = read_spirv(rich_module()).value();
+  EXPECT_EQ(shape.buffers, 4U);
+  // n at 0, v at 8, m at 16 in columns of 16 bytes, f at 64, last at 76.
+  EXPECT_EQ(shape.parameter_bytes, 80U);
+  EXPECT_EQ(shape.shared_bytes, 4U * 16 * 17 + 16 * 10 + 2 * 24);
+  EXPECT_EQ(shape.group_size, (std::array<std::uint32_t, 3>{8, 4, 2}));
+}
+
+TEST(Spirv, RowMajorMatricesHaveTheirRowsApart) {
+  const Shape shape = read_spirv(compiled(vulkan_program(
+                                     "matrix",
+                                     "layout(push_constant, std430) uniform P { layout(row_major) mat4x2 m; };\n"
+                                     "layout(binding = 0) buffer A { vec2 a[]; };",
+                                     "a[0] = m[1];")))
+                          .value();
+  EXPECT_EQ(shape.parameter_bytes, 32U);
+}
+
+TEST(Spirv, ASpecialisedGroupSizeIsThatOfItsConstants) {
+  const Shape shape = read_spirv(compiled(Request({.name = "special",
+                                                   .source = "#version 450\nlayout(local_size_x = 32) in;\n"
+                                                             "layout(local_size_x_id = 7) in;\nvoid main() {}\n",
+                                                   .language = Language::vulkan})))
+                          .value();
+  EXPECT_EQ(shape.group_size, (std::array<std::uint32_t, 3>{32, 1, 1}));
+}
+
+TEST(Spirv, RefusesWhatIsNone) {
+  const auto words = rich_module();
+  EXPECT_FALSE(read_spirv({}));
+  EXPECT_TRUE(spirv_words(std::as_bytes(std::span(words)).first(23)).empty());
+  const std::pair<std::size_t, std::uint32_t> changes[] = {
+      {0, 0x03022307},  // the other byte order
+      {1, 0x00010600},  // SPIR-V 1.6
+      {3, 0},           // no ids
+      {3, 5},           // ids beyond the bound
+      {3, 0xffffffff},  // more ids than can be
+      {4, 1},           // a schema
+      {5, 0x00000011},  // an instruction of no words
+      {5, 0xffff0011},  // one that overruns
+  };
+  for (const auto& [at, value] : changes) {
+    auto changed = words;
+    changed[at] = value;
+    const auto result = read_spirv(changed);
+    ASSERT_FALSE(result) << at << ' ' << value;
+    EXPECT_EQ(result.error().code(), ErrorCode::load_failed) << at << ' ' << value;
+  }
+}
+
+TEST(Spirv, LengthsThatOverflowAreLargeAndNotSmall) {
+  auto words =
+      compiled(vulkan_program("long", "layout(binding = 0) buffer A { float a[]; };\nshared float t[12345][6789];",
+                              "t[uint(a[0])][uint(a[1])] = 1; barrier(); a[1] = t[uint(a[2])][3];"));
+  for (std::uint32_t& word : words)
+    if (word == 12345 || word == 6789) word = 0xffffffff;
+  EXPECT_GT(read_spirv(words).value().shared_bytes, std::uint64_t{1} << 62);
+}
+
+TEST(Spirv, SurvivesEveryTruncation) {
+  const auto words = rich_module();
+  for (std::size_t size = 0; size < words.size(); ++size)
+    (void)read_spirv(std::span(words).first(size));  // Nothing to expect but that it comes back.
+}
+
+TEST(Spirv, SurvivesRandomChanges) {
+  const auto words = rich_module();
+  Random random(20240515);
+  std::size_t refused = 0;
+  for (int round = 0; round < 20000; ++round) {
+    auto changed = words;
+    for (std::uint32_t n = random() % 4; n < 4; ++n) {
+      std::uint32_t& word = changed[random() % changed.size()];
+      const std::uint32_t choices[] = {random(), random() % 64, word ^ 1U << random() % 32,
+                                       0,        0xffffffff,    words[random() % words.size()]};
+      word = choices[random() % std::size(choices)];
+    }
+    refused += read_spirv(changed) ? 0 : 1;
+  }
+  EXPECT_GT(refused, 1000U);
+}
+
+TEST(Spirv, SurvivesNoise) {
+  Random random(7);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<std::uint32_t> words = {0x07230203, 0x00010300, 0, 100, 0};
+    for (std::uint32_t n = random() % 200; n > 0; --n) {
+      const std::uint32_t count = 1 + random() % 6;
+      words.push_back(count << 16 | random() % 80);
+      for (std::uint32_t i = 1; i < count; ++i) words.push_back(random() % 110);
+    }
+    (void)read_spirv(words);
+  }
+}
+
+}  // namespace
+}  // namespace kiln::vulkan
