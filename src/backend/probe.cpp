@@ -1,0 +1,126 @@
+#include "backend/probe.hpp"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/file.hpp"
+
+namespace kiln::backend {
+namespace {
+
+using Json = nlohmann::json;
+
+// GPU drivers take a second or two to start on a busy machine.
+constexpr std::chrono::seconds patience{20};
+
+Json to_json(const DeviceInfo& info) {
+  const Identity& identity = info.identity;
+  return {{"name", info.name},
+          {"label", info.label},
+          {"api", identity.api},
+          {"vendor", identity.vendor},
+          {"device", identity.device},
+          {"driver", identity.driver},
+          {"compiler", identity.compiler},
+          {"formats", identity.formats},
+          {"language", static_cast<int>(info.language)},
+          {"max_groups", info.limits.max_groups},
+          {"max_group_size", info.limits.max_group_size},
+          {"max_group_items", info.limits.max_group_items},
+          {"shared_bytes", info.limits.shared_bytes},
+          {"software", info.software},
+          {"problem", info.problem}};
+}
+
+DeviceInfo from_json(const Json& json) {
+  return {.name = json.at("name"),
+          .label = json.at("label"),
+          .identity = {json.at("api"), json.at("vendor"), json.at("device"), json.at("driver"), json.at("compiler"),
+                       json.at("formats").get<std::vector<std::uint32_t>>()},
+          .language = static_cast<Language>(json.at("language").get<int>()),
+          .limits = {.max_groups = json.at("max_groups"),
+                     .max_group_size = json.at("max_group_size"),
+                     .max_group_items = json.at("max_group_items"),
+                     .shared_bytes = json.at("shared_bytes")},
+          .software = json.at("software"),
+          .problem = json.at("problem")};
+}
+
+/// The child's part. Never returns, and runs nothing of the parent's at its end.
+[[noreturn]] void answer(int descriptor, std::vector<DeviceInfo> (*list)(const Log& log)) {
+  Json answer = Json::array();
+  for (const DeviceInfo& info : list({})) answer.push_back(to_json(info));
+  const std::string text = answer.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (std::string_view left = text; !left.empty();) {
+    const ssize_t written = write(descriptor, left.data(), left.size());
+    if (written <= 0) _exit(1);
+    left.remove_prefix(static_cast<std::size_t>(written));
+  }
+  _exit(0);
+}
+
+/// All that comes out of the pipe until its other end is closed; nothing where that takes too long.
+std::optional<std::string> read_all(int descriptor) {
+  std::string text;
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd waiting{descriptor, POLLIN, 0};
+    const int ready = poll(&waiting, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return std::nullopt;
+    std::array<char, 4096> part{};
+    const ssize_t got = read(descriptor, part.data(), part.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return text;
+    text.append(part.data(), static_cast<std::size_t>(got));
+  }
+}
+
+}  // namespace
+
+std::vector<DeviceInfo> list_in_child(std::string_view api, std::vector<DeviceInfo> (*list)(const Log& log)) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return list({});
+  base::FileHandle reading(ends[0]);
+  base::FileHandle writing(ends[1]);
+  const pid_t child = fork();
+  if (child < 0) return list({});
+  if (child == 0) answer(writing.get(), list);
+  writing = {};
+  const auto text = read_all(reading.get());
+  if (!text) kill(child, SIGKILL);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  const auto failed = [api](std::string problem) {
+    return std::vector<DeviceInfo>{
+        {.name = std::string(api), .identity = {.api = std::string(api)}, .problem = std::move(problem)}};
+  };
+  if (!text)
+    return failed(fmt::format("its driver did not answer within {} s; remove or repair it", patience.count()));
+  if (WIFSIGNALED(status))
+    return failed(fmt::format("its driver crashed when it was loaded ({}); remove or repair it",
+                              strsignal(WTERMSIG(status))));
+  try {
+    std::vector<DeviceInfo> infos;
+    for (const Json& json : Json::parse(*text)) infos.push_back(from_json(json));
+    return infos;
+  } catch (const Json::exception&) {
+    return failed("its driver ended the process that asked for its devices; remove or repair it");
+  }
+}
+
+}  // namespace kiln::backend
