@@ -129,6 +129,7 @@ Result<std::vector<Physical>> Instance::devices() const {
   if (listed == VK_ERROR_INITIALIZATION_FAILED || (listed == VK_SUCCESS && handles.empty())) return no_driver();
   if (auto ok = check(listed, "listing Vulkan's devices"); !ok) return std::move(ok).error();
   std::vector<Physical> found;
+  found.reserve(handles.size());
   for (VkPhysicalDevice handle : handles) found.push_back(describe(handle));
   std::stable_sort(found.begin(), found.end(),
                    [](const Physical& a, const Physical& b) { return !a.software() && b.software(); });
