@@ -55,6 +55,8 @@ struct DeviceInfo {
   /// What open_device() takes for it, as in "opengl:0".
   std::string name = {};
   Identity identity = {};
+  /// What people call it, as in "NVIDIA H200"; the identity's device where empty.
+  std::string label = {};
   /// What programs for it are written in.
   Language language = Language::glsl;
   DeviceLimits limits = {};

@@ -7,6 +7,8 @@
 
 #include <kiln/device.hpp>
 
+#include "backend/cuda/cuda.hpp"
+#include "backend/hip/hip.hpp"
 #include "backend/opengl/device.hpp"
 
 namespace kiln {
@@ -22,6 +24,8 @@ struct Api {
 
 /// In the order in which GPUs are taken where none is named; see also best_on_cpu.
 constexpr std::array apis = {
+    Api{"cuda", cuda::list_cuda_devices, cuda::open_cuda_device},
+    Api{"hip", hip::list_hip_devices, hip::open_hip_device},
     Api{"opengl", opengl::list_gl_devices, opengl::open_gl_device},
 };
 
