@@ -14,6 +14,7 @@ constexpr std::array rtc_libraries = {"libnvrtc.so.13", "libnvrtc.so.12", "libnv
 
 constexpr DriverNames driver_names{
     .title = "CUDA",
+    .maker = "NVIDIA",
     .libraries = driver_libraries,
     .provider = "the NVIDIA driver",
     .symbols = {.init = "cuInit",

@@ -72,7 +72,7 @@ Result<base::DynamicLibrary> open_library(const DriverNames& names) {
 
 Error no_device_at_all(const DriverNames& names) {
   return Error(ErrorCode::no_device,
-               fmt::format("{} is installed, but there is no {} device", names.provider, names.title));
+               fmt::format("{} is installed, but there is no {} device", names.provider, names.maker));
 }
 
 }  // namespace

@@ -106,6 +106,8 @@ struct Attributes {
 /// Where a driver is found, and what its parts are called.
 struct DriverNames {
   std::string_view title;
+  /// Who makes the devices.
+  std::string_view maker;
   std::span<const char* const> libraries;
   /// What to install where there is none.
   std::string_view provider;

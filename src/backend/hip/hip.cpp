@@ -19,7 +19,8 @@ constexpr std::array driver_libraries = {"libamdhip64.so.7", "libamdhip64.so.6",
 constexpr std::array rtc_libraries = {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so"};
 
 constexpr cuda::DriverNames driver_names{
-    .title = "AMD",
+    .title = "HIP",
+    .maker = "AMD",
     .libraries = driver_libraries,
     .provider = "the HIP runtime (libamdhip64)",
     .symbols = {.init = "hipInit",
