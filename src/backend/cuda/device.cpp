@@ -43,6 +43,21 @@ Identity identity_of(const Dialect& dialect, const Target& target, const Rtc* rt
   return identity;
 }
 
+/// Has `enqueue` put work on a stream, and waits for its end; `doing` says what it was, for an error.
+template <class Enqueue, class Doing>
+Result<void> run_on_lane(Context& context, Enqueue enqueue, Doing doing) {
+  const Driver& driver = context.driver();
+  const Context::Scope scope(context);
+  if (scope.status() != status::success) return driver.error(scope.status(), doing());
+  auto lane = context.lane();
+  if (!lane) return std::move(lane).error();
+  Status status = enqueue((*lane)->stream());
+  if (status == status::success) status = driver->stream_wait((*lane)->stream());
+  if (status == status::success) return {};
+  lane->discard();
+  return driver.error(status, doing());
+}
+
 /// The error of a source that compiled, but not to what the request names.
 Error no_entry(const Request& request) {
   const bool mentioned = request.source().find(request.entry()) != std::string::npos;
@@ -120,34 +135,22 @@ Result<void> CudaDevice::write(Buffer& buffer, std::span<const std::byte> bytes,
   const auto address = CudaBuffer::address_in(*context_, buffer, bytes.size(), offset);
   if (!address) return address.error();
   if (bytes.empty()) return {};
-  const Driver& driver = context_->driver();
-  const Context::Scope scope(*context_);
-  const std::string doing = fmt::format("writing {} bytes", bytes.size());
-  if (scope.status() != status::success) return driver.error(scope.status(), doing);
-  auto lane = context_->lane();
-  if (!lane) return std::move(lane).error();
-  Status status = driver->copy_to_device(*address, bytes.data(), bytes.size(), (*lane)->stream());
-  if (status == status::success) status = driver->stream_wait((*lane)->stream());
-  if (status == status::success) return {};
-  lane->discard();
-  return driver.error(status, doing);
+  return run_on_lane(
+      *context_,
+      [&](Handle stream) {
+        return context_->driver()->copy_to_device(*address, bytes.data(), bytes.size(), stream);
+      },
+      [&] { return fmt::format("writing {} bytes", bytes.size()); });
 }
 
 Result<void> CudaDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
   const auto address = CudaBuffer::address_in(*context_, buffer, bytes.size(), offset);
   if (!address) return address.error();
   if (bytes.empty()) return {};
-  const Driver& driver = context_->driver();
-  const Context::Scope scope(*context_);
-  const std::string doing = fmt::format("reading {} bytes", bytes.size());
-  if (scope.status() != status::success) return driver.error(scope.status(), doing);
-  auto lane = context_->lane();
-  if (!lane) return std::move(lane).error();
-  Status status = driver->copy_to_host(bytes.data(), *address, bytes.size(), (*lane)->stream());
-  if (status == status::success) status = driver->stream_wait((*lane)->stream());
-  if (status == status::success) return {};
-  lane->discard();
-  return driver.error(status, doing);
+  return run_on_lane(
+      *context_,
+      [&](Handle stream) { return context_->driver()->copy_to_host(bytes.data(), *address, bytes.size(), stream); },
+      [&] { return fmt::format("reading {} bytes", bytes.size()); });
 }
 
 Result<void> CudaDevice::launch(kiln::Module& module, const Launch& launch) {
@@ -159,31 +162,21 @@ Result<void> CudaDevice::launch(kiln::Module& module, const Launch& launch) {
   if (auto ok = check_launch(*kernel, **function, info_, launch); !ok) return ok;
   auto addresses = buffer_addresses(*context_, launch);
   if (!addresses) return std::move(addresses).error();
-  const auto [groups_x, groups_y, groups_z] = launch.groups;
-  const auto [size_x, size_y, size_z] = launch.group_size;
+  const auto& groups = launch.groups;
+  const auto& size = launch.group_size;
   // Drivers refuse a launch of no groups, which has nothing to do.
-  if (groups_x == 0 || groups_y == 0 || groups_z == 0) return {};
+  if (std::find(groups.begin(), groups.end(), 0U) != groups.end()) return {};
   std::vector<void*> arguments;
   for (Address& address : *addresses) arguments.push_back(&address);
   // The driver only reads them, whatever its signature says.
   if (!launch.parameters.empty()) arguments.push_back(const_cast<std::byte*>(launch.parameters.data()));
-
-  const Driver& driver = context_->driver();
-  const Context::Scope scope(*context_);
-  const std::string doing = fmt::format("running {}", kernel->name());
-  if (scope.status() != status::success) return driver.error(scope.status(), doing);
-  auto lane = context_->lane();
-  if (!lane) return std::move(lane).error();
-  Status status = driver->launch((*function)->native, groups_x, groups_y, groups_z, size_x, size_y, size_z, 0,
-                                 (*lane)->stream(), arguments.data(), nullptr);
-  if (status == status::out_of_resources)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} needs more registers or shared memory than the device has for such a group",
-                             kernel->name()));
-  if (status == status::success) status = driver->stream_wait((*lane)->stream());
-  if (status == status::success) return {};
-  lane->discard();
-  return driver.error(status, doing);
+  return run_on_lane(
+      *context_,
+      [&](Handle stream) {
+        return context_->driver()->launch((*function)->native, groups[0], groups[1], groups[2], size[0], size[1],
+                                          size[2], 0, stream, arguments.data(), nullptr);
+      },
+      [&] { return fmt::format("running {}", kernel->name()); });
 }
 
 }  // namespace kiln::cuda

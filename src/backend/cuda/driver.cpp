@@ -65,7 +65,7 @@ std::pair<Functions, const char*> find_functions(const base::DynamicLibrary& lib
 
 Result<base::DynamicLibrary> open_library(const DriverNames& names) {
   for (const char* name : names.libraries)
-    if (auto library = base::DynamicLibrary::open(name)) return library;
+    if (auto library = base::DynamicLibrary::open_for_good(name)) return library;
   return Error(ErrorCode::no_device, fmt::format("{} needs {}, which is not there: install {}", names.title,
                                                  fmt::join(names.libraries, " or "), names.provider));
 }
@@ -87,7 +87,8 @@ Result<std::shared_ptr<const Driver>> Driver::open(const DriverNames& names) {
     return Error(ErrorCode::unsupported, fmt::format("{} is too old: version {} has no {}; install a newer one",
                                                      names.provider, version, missing));
   const Status started = functions.init(0);
-  if (started == status::no_device) return no_device_at_all(names);
+  // HIP calls the device invalid where there is none.
+  if (started == status::no_device || started == status::invalid_device) return no_device_at_all(names);
   auto driver = std::make_shared<const Driver>(names, std::move(*library), functions, version);
   if (started != status::success)
     return Error(ErrorCode::no_device, fmt::format("{} does not start: {}; see that it fits the kernel's module",
@@ -140,6 +141,11 @@ Error Driver::error(Status status, std::string_view doing) const {
     return Error(
         ErrorCode::device_failed,
         fmt::format("the device was lost {}: {}; only a new process can use it again", doing, error_name(status)));
+  if (status == status::out_of_resources)
+    return Error(
+        ErrorCode::invalid_request,
+        fmt::format("{} {}: the kernel needs more registers or shared memory than there is for such a group",
+                    error_name(status), doing));
   return Error(ErrorCode::device_failed, fmt::format("{} {}", error_name(status), doing));
 }
 

@@ -19,6 +19,7 @@ namespace status {
 inline constexpr Status success = 0;
 inline constexpr Status out_of_memory = 2;
 inline constexpr Status no_device = 100;
+inline constexpr Status invalid_device = 101;
 inline constexpr Status not_found = 500;
 inline constexpr Status out_of_resources = 701;
 }  // namespace status

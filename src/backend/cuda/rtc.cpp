@@ -80,10 +80,10 @@ class Rtc::Program {
 
 Result<std::shared_ptr<const Rtc>> Rtc::open(const RtcNames& names, const std::vector<std::string>& folders) {
   for (const char* name : names.libraries)
-    if (auto library = base::DynamicLibrary::open(name)) return within(names, std::move(*library));
+    if (auto library = base::DynamicLibrary::open_for_good(name)) return within(names, std::move(*library));
   for (const std::string& folder : folders)
     for (const char* name : names.libraries)
-      if (auto library = base::DynamicLibrary::open((std::filesystem::path(folder) / name).string()))
+      if (auto library = base::DynamicLibrary::open_for_good((std::filesystem::path(folder) / name).string()))
         return within(names, std::move(*library));
   return Error(ErrorCode::unsupported, fmt::format("{} is missing: install {}", names.title, names.provider));
 }
