@@ -9,6 +9,7 @@ namespace {
 Json device_json(const DeviceInfo& device) {
   Json object = {{"name", device.name}};
   object.update(identity_json(device.identity));
+  object["label"] = device.label.empty() ? device.identity.device : device.label;
   object["binaries"] = !device.identity.formats.empty();
   object["software"] = device.software;
   object["folder"] = or_null(device.problem.empty() ? device.identity.folder() : "");
@@ -24,7 +25,7 @@ Table table_of(const std::vector<DeviceInfo>& devices) {
     const auto known = [](const std::string& text) { return text.empty() ? "-" : text; };
     table.add(
         {{device.name, usable ? Ink::good : Ink::bad},
-         known(device.identity.device),
+         known(device.label.empty() ? device.identity.device : device.label),
          known(device.identity.driver),
          !usable ? Table::Cell("-") : Table::Cell(binaries ? "yes" : "no", binaries ? Ink::plain : Ink::warning),
          !usable           ? "-"

@@ -55,6 +55,8 @@ struct DeviceInfo {
   /// What open_device() takes for it, as in "opengl:0".
   std::string name = {};
   Identity identity = {};
+  /// What people call it, as in "NVIDIA H200"; the identity's device where empty.
+  std::string label = {};
   /// What programs for it are written in.
   Language language = Language::glsl;
   DeviceLimits limits = {};
@@ -100,10 +102,14 @@ requires std::is_trivially_copyable_v<T> Result<std::vector<T>> download(Device&
 }
 
 /// Opens a device: the best present for "" (a GPU before a CPU), the first of an API for "opengl", a particular
-/// one for "opengl:1". `KILN_DEVICE` stands in for "". The error says what was looked for and what is missing.
+/// one for "opencl:1". `KILN_DEVICE` stands in for "". The error says what was looked for and what is missing.
+///
+/// For "", drivers are first asked in child processes, so that one that crashes when it is loaded does no harm; that
+/// takes a while. An API that is named is opened at once.
 Result<std::shared_ptr<Device>> open_device(std::string_view name = "", const Log& log = {});
 
-/// All devices of this machine, those that cannot be used with the reason.
+/// All devices of this machine, those that cannot be used with the reason. Drivers that are not in this process yet
+/// are asked in child processes.
 std::vector<DeviceInfo> list_devices(const Log& log = {});
 
 }  // namespace kiln

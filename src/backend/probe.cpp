@@ -45,9 +45,9 @@ Json to_json(const DeviceInfo& info) {
 
 DeviceInfo from_json(const Json& json) {
   return {.name = json.at("name"),
-          .label = json.at("label"),
           .identity = {json.at("api"), json.at("vendor"), json.at("device"), json.at("driver"), json.at("compiler"),
                        json.at("formats").get<std::vector<std::uint32_t>>()},
+          .label = json.at("label"),
           .language = static_cast<Language>(json.at("language").get<int>()),
           .limits = {.max_groups = json.at("max_groups"),
                      .max_group_size = json.at("max_group_size"),

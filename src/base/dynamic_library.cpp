@@ -5,7 +5,15 @@
 namespace kiln::base {
 
 Result<DynamicLibrary> DynamicLibrary::open(const std::string& name) {
-  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  return open_with(name, RTLD_NOW | RTLD_LOCAL);
+}
+
+Result<DynamicLibrary> DynamicLibrary::open_for_good(const std::string& name) {
+  return open_with(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+Result<DynamicLibrary> DynamicLibrary::open_with(const std::string& name, int flags) {
+  void* handle = dlopen(name.c_str(), flags);
   if (handle == nullptr) {
     const char* reason = dlerror();
     return Error(ErrorCode::no_device,

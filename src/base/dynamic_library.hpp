@@ -12,6 +12,9 @@ class DynamicLibrary {
  public:
   /// The error says which library could not be opened, and why.
   static Result<DynamicLibrary> open(const std::string& name);
+  /// The same for a library that stays in the process for good: drivers have threads of their own, which must not
+  /// lose the code they run.
+  static Result<DynamicLibrary> open_for_good(const std::string& name);
   /// The library if this process has it already; an empty one otherwise.
   static DynamicLibrary loaded(const std::string& name);
 
@@ -31,6 +34,7 @@ class DynamicLibrary {
   }
 
  private:
+  static Result<DynamicLibrary> open_with(const std::string& name, int flags);
   explicit DynamicLibrary(void* handle) noexcept : handle_(handle) {}
   void* symbol(const char* name) const;
 

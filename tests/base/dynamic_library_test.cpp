@@ -29,6 +29,14 @@ TEST(DynamicLibrary, ThatIsNotLoadedIsEmptyAndHasNoFunctions) {
   EXPECT_TRUE(DynamicLibrary::loaded("libc.so.6"));
 }
 
+TEST(DynamicLibrary, OpenedForGoodStaysInTheProcess) {
+  constexpr const char* name = "libanl.so.1";
+  ASSERT_TRUE(DynamicLibrary::open(name));
+  EXPECT_FALSE(DynamicLibrary::loaded(name));
+  ASSERT_TRUE(DynamicLibrary::open_for_good(name));
+  EXPECT_TRUE(DynamicLibrary::loaded(name));
+}
+
 TEST(DynamicLibrary, IsHandedOnByMoving) {
   DynamicLibrary first = DynamicLibrary::open("libc.so.6").value();
   DynamicLibrary second = std::move(first);

@@ -40,7 +40,7 @@ std::string text_by(Get get) {
 }  // namespace
 
 Result<std::shared_ptr<const Library>> Library::open() {
-  auto opened = base::DynamicLibrary::open("libOpenCL.so.1");
+  auto opened = base::DynamicLibrary::open_for_good("libOpenCL.so.1");
   if (!opened)
     return Error(
         ErrorCode::no_device,

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include <kiln/device.hpp>
+
+// As cuda.h declares them, so that this header compiles without it and beside it.
+using CUcontext = struct CUctx_st*;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
+
+namespace kiln::cuda {
+
+class Kernel;
+
+/// A program loaded into a CUDA context. Its functions may be called from any thread.
+class Module final : public kiln::Module {
+ public:
+  explicit Module(std::unique_ptr<Kernel> kernel) noexcept;
+  ~Module() override;
+
+  /// For cuModuleGetGlobal and its like; the module's until it is destroyed.
+  CUmodule native() const noexcept;
+  /// The request's entry, for cuLaunchKernel; looked up at the first call. Null where the driver gives none, which
+  /// Device::launch explains.
+  CUfunction function() const noexcept;
+  std::size_t bytes() const noexcept override;
+  /// What CUDA and HIP programs have in common.
+  Kernel& kernel() const noexcept { return *kernel_; }
+
+ private:
+  std::unique_ptr<Kernel> kernel_;
+};
+
+/// A device on the caller's own context, which outlives it and everything that came of it. The context need not be
+/// current, and what is current on a thread is the same after every call as before.
+Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& log = {});
+
+}  // namespace kiln::cuda

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include <kiln/device.hpp>
+
+// As hip_runtime_api.h declares them, so that this header compiles without it and beside it.
+using hipCtx_t = struct ihipCtx_t*;
+using hipModule_t = struct ihipModule_t*;
+using hipFunction_t = struct ihipModuleSymbol_t*;
+
+namespace kiln::cuda {
+class Kernel;
+}
+
+namespace kiln::hip {
+
+/// A program loaded into a HIP context. Its functions may be called from any thread.
+class Module final : public kiln::Module {
+ public:
+  explicit Module(std::unique_ptr<cuda::Kernel> kernel) noexcept;
+  ~Module() override;
+
+  /// For hipModuleGetGlobal and its like; the module's until it is destroyed.
+  hipModule_t native() const noexcept;
+  /// The request's entry, for hipModuleLaunchKernel; looked up at the first call. Null where the driver gives none,
+  /// which Device::launch explains.
+  hipFunction_t function() const noexcept;
+  std::size_t bytes() const noexcept override;
+  /// What CUDA and HIP programs have in common.
+  cuda::Kernel& kernel() const noexcept { return *kernel_; }
+
+ private:
+  std::unique_ptr<cuda::Kernel> kernel_;
+};
+
+/// A device on the caller's own context, which outlives it and everything that came of it. The context need not be
+/// current, and what is current on a thread is the same after every call as before.
+Result<std::shared_ptr<Device>> adopt(hipCtx_t context, const Log& log = {});
+
+/// The binary of a program for an AMD GPU that need not be here, such as "gfx906": what Device::load takes where it
+/// is. Compiled by hipcc in a process of its own; ErrorCode::unsupported where there is no hipcc.
+Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log = {});
+
+}  // namespace kiln::hip

@@ -1,0 +1,55 @@
+#include "backend/cuda/context.hpp"
+
+#include <fmt/format.h>
+
+namespace kiln::cuda {
+
+Context::Scope::Scope(const Context& context) noexcept
+    : driver_(*context.driver_), status_(driver_->context_push(context.native_)) {}
+
+Context::Scope::~Scope() {
+  Handle popped = nullptr;
+  if (status_ == status::success) driver_->context_pop(&popped);
+}
+
+Result<std::shared_ptr<Context>> Context::primary(std::shared_ptr<const Driver> driver, int device) {
+  Handle native = nullptr;
+  if (const Status status = (*driver)->context_retain(&native, device); status != status::success)
+    return driver->error(status, "making a context");
+  return std::make_shared<Context>(std::move(driver), native, device, true);
+}
+
+Result<std::shared_ptr<Context>> Context::adopt(std::shared_ptr<const Driver> driver, Handle context) {
+  if (context == nullptr)
+    return Error(ErrorCode::invalid_request, fmt::format("there is no {} context to adopt", driver->names().title));
+  int device = 0;
+  Status status = (*driver)->context_push(context);
+  if (status == status::success) {
+    status = (*driver)->context_device(&device);
+    Handle popped = nullptr;
+    (*driver)->context_pop(&popped);
+  }
+  if (status != status::success) return driver->error(status, "adopting a context");
+  return std::make_shared<Context>(std::move(driver), context, device, false);
+}
+
+Context::~Context() {
+  {
+    const Scope scope(*this);
+    lanes_.clear();
+  }
+  if (owned_) (*driver_)->context_release(device_);
+}
+
+Result<backend::Pool<Context::Lane>::Loan> Context::lane() {
+  return lanes_.borrow([this]() -> Result<std::unique_ptr<Lane>> {
+    // CU_STREAM_NON_BLOCKING and hipStreamNonBlocking: the caller's default stream is none of its business.
+    constexpr unsigned non_blocking = 1;
+    Handle stream = nullptr;
+    if (const Status status = (*driver_)->stream_create(&stream, non_blocking); status != status::success)
+      return driver_->error(status, "making a stream");
+    return std::make_unique<Lane>(*driver_, stream);
+  });
+}
+
+}  // namespace kiln::cuda

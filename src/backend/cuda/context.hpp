@@ -1,0 +1,69 @@
+#pragma once
+
+#include <memory>
+
+#include <kiln/result.hpp>
+
+#include "backend/cuda/driver.hpp"
+#include "backend/pool.hpp"
+
+namespace kiln::cuda {
+
+/// A context of a device, shared by all threads, with the streams lent to them.
+class Context {
+ public:
+  /// A stream, used by one thread at a time. Destroyed with the context current.
+  class Lane {
+   public:
+    Lane(const Driver& driver, Handle stream) noexcept : driver_(driver), stream_(stream) {}
+    ~Lane() { driver_->stream_destroy(stream_); }
+    Lane(const Lane&) = delete;
+    Lane& operator=(const Lane&) = delete;
+
+    Handle stream() const noexcept { return stream_; }
+
+   private:
+    const Driver& driver_;
+    Handle stream_;
+  };
+
+  /// Makes the context current on this thread, and on destruction what was current before.
+  class Scope {
+   public:
+    explicit Scope(const Context& context) noexcept;
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+    Status status() const noexcept { return status_; }
+
+   private:
+    const Driver& driver_;
+    Status status_;
+  };
+
+  /// The context that all libraries of a process share on a device.
+  static Result<std::shared_ptr<Context>> primary(std::shared_ptr<const Driver> driver, int device);
+  /// The caller's, which outlives this one.
+  static Result<std::shared_ptr<Context>> adopt(std::shared_ptr<const Driver> driver, Handle context);
+
+  Context(std::shared_ptr<const Driver> driver, Handle native, int device, bool owned) noexcept
+      : driver_(std::move(driver)), native_(native), device_(device), owned_(owned) {}
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const Driver& driver() const noexcept { return *driver_; }
+  int device() const noexcept { return device_; }
+  /// A stream for this thread; only within a Scope.
+  Result<backend::Pool<Lane>::Loan> lane();
+
+ private:
+  const std::shared_ptr<const Driver> driver_;
+  const Handle native_;
+  const int device_;
+  const bool owned_;
+  backend::Pool<Lane> lanes_;
+};
+
+}  // namespace kiln::cuda

@@ -1,0 +1,142 @@
+#include "backend/cuda/cuda.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+namespace kiln::cuda {
+namespace {
+
+constexpr std::array driver_libraries = {"libcuda.so.1"};
+constexpr std::array rtc_libraries = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"};
+
+constexpr DriverNames driver_names{
+    .title = "CUDA",
+    .maker = "NVIDIA",
+    .libraries = driver_libraries,
+    .provider = "the NVIDIA driver",
+    .symbols = {.init = "cuInit",
+                .driver_version = "cuDriverGetVersion",
+                .device_count = "cuDeviceGetCount",
+                .device_get = "cuDeviceGet",
+                .device_name = "cuDeviceGetName",
+                .device_attribute = "cuDeviceGetAttribute",
+                .device_pci_id = "cuDeviceGetPCIBusId",
+                .context_retain = "cuDevicePrimaryCtxRetain",
+                .context_release = "cuDevicePrimaryCtxRelease_v2",
+                .context_push = "cuCtxPushCurrent_v2",
+                .context_pop = "cuCtxPopCurrent_v2",
+                .context_device = "cuCtxGetDevice",
+                .module_load = "cuModuleLoadData",
+                .module_unload = "cuModuleUnload",
+                .module_function = "cuModuleGetFunction",
+                .function_attribute = "cuFuncGetAttribute",
+                .memory_allocate = "cuMemAlloc_v2",
+                .memory_free = "cuMemFree_v2",
+                .copy_to_device = "cuMemcpyHtoDAsync_v2",
+                .copy_to_host = "cuMemcpyDtoHAsync_v2",
+                .stream_create = "cuStreamCreate",
+                .stream_wait = "cuStreamSynchronize",
+                .stream_destroy = "cuStreamDestroy_v2",
+                .launch = "cuLaunchKernel",
+                .parameter_info = "cuFuncGetParamInfo",
+                .error_name = "cuGetErrorName",
+                .error_name_of = nullptr},
+    .attributes = {.max_group_items = 1, .max_group_size_x = 2, .max_groups_x = 5, .shared_bytes = 8},
+};
+
+constexpr RtcNames rtc_names{
+    .title = "NVRTC",
+    .libraries = rtc_libraries,
+    .provider = "libnvrtc of CUDA 12 or later",
+    .symbols = {.version = "nvrtcVersion",
+                .create = "nvrtcCreateProgram",
+                .destroy = "nvrtcDestroyProgram",
+                .compile = "nvrtcCompileProgram",
+                .log_size = "nvrtcGetProgramLogSize",
+                .log = "nvrtcGetProgramLog",
+                .code_size = "nvrtcGetCUBINSize",
+                .code = "nvrtcGetCUBIN",
+                .error = "nvrtcGetErrorString",
+                .text_size = "nvrtcGetPTXSize",
+                .text = "nvrtcGetPTX",
+                .architecture_count = "nvrtcGetNumSupportedArchs",
+                .architectures = "nvrtcGetSupportedArchs"},
+};
+
+Result<Target> target_of(const Driver& driver, int device, const Rtc* rtc) {
+  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
+  const int capability = 10 * driver.attribute(device, 75) + driver.attribute(device, 76);
+  return target_for(capability, driver.version(), rtc != nullptr ? rtc->architectures() : std::vector{capability});
+}
+
+std::unique_ptr<kiln::Module> wrap(std::unique_ptr<Kernel> kernel) {
+  return std::make_unique<Module>(std::move(kernel));
+}
+
+Kernel* unwrap(kiln::Module& module) {
+  const auto* own = dynamic_cast<const Module*>(&module);
+  return own != nullptr ? &own->kernel() : nullptr;
+}
+
+constexpr std::array<std::string_view, 2> architecture_options = {"-arch", "--gpu-architecture"};
+
+constexpr Dialect cuda_dialect{
+    .api = "cuda",
+    .vendor = "NVIDIA",
+    .language = Language::cuda,
+    .architecture_options = architecture_options,
+    .driver = &driver_names,
+    .open_rtc = [](const Driver& driver) { return open_nvrtc(driver.version()); },
+    .target = target_of,
+    .wrap = wrap,
+    .unwrap = unwrap,
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const Rtc>> open_nvrtc(int driver_version) {
+  std::vector<std::string> folders;
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
+    if (const char* root = std::getenv(variable); root != nullptr && *root != '\0')
+      folders.push_back(std::string(root) + "/lib64");
+  folders.emplace_back("/usr/local/cuda/lib64");
+  RtcNames names = rtc_names;
+  if (driver_version < 13000) {
+    // A driver takes the code of its own major version's compiler; that of a later one only by luck.
+    names.libraries = std::span(rtc_libraries).subspan(1);
+    if (auto rtc = Rtc::open(names, folders)) return rtc;
+  }
+  return Rtc::open(rtc_names, folders);
+}
+
+Result<Target> target_for(int capability, int version, const std::vector<int>& known) {
+  const std::string architecture = fmt::format("sm_{}", capability);
+  const std::string driver = fmt::format("CUDA {}", version / 1000);
+  if (std::find(known.begin(), known.end(), capability) != known.end())
+    return Target{architecture, ImageKind::cubin, "--gpu-architecture=" + architecture, driver};
+  int below = 0;
+  for (const int number : known)
+    if (number < capability) below = std::max(below, number);
+  if (below == 0)
+    return Error(ErrorCode::unsupported,
+                 fmt::format("NVRTC knows no architecture as old as {}: install the libnvrtc of an older CUDA",
+                             architecture));
+  // Compiled by the driver, whose every version may make something else of it.
+  return Target{architecture, ImageKind::ptx, fmt::format("--gpu-architecture=compute_{}", below),
+                fmt::format("{}.{}", driver, version % 1000 / 10)};
+}
+
+const Dialect& dialect() noexcept { return cuda_dialect; }
+
+std::vector<DeviceInfo> list_cuda_devices(const Log& /*log*/) { return list(dialect()); }
+
+Result<std::shared_ptr<Device>> open_cuda_device(std::size_t number, const Log& /*log*/) {
+  return open(dialect(), number);
+}
+
+Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& /*log*/) { return adopt(dialect(), context); }
+
+}  // namespace kiln::cuda

@@ -1,0 +1,182 @@
+#include "backend/cuda/device.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "backend/cuda/launch.hpp"
+#include "backend/cuda/memory.hpp"
+#include "backend/source_text.hpp"
+
+namespace kiln::cuda {
+namespace {
+
+DeviceLimits read_limits(const Driver& driver, int device) {
+  const Attributes& attributes = driver.names().attributes;
+  const auto limit = [&](int attribute) {
+    return static_cast<std::uint32_t>(std::max(driver.attribute(device, attribute), 0));
+  };
+  DeviceLimits limits;
+  for (std::size_t i = 0; i < 3; ++i) {
+    limits.max_groups[i] = limit(attributes.max_groups_x + static_cast<int>(i));
+    limits.max_group_size[i] = limit(attributes.max_group_size_x + static_cast<int>(i));
+  }
+  limits.max_group_items = limit(attributes.max_group_items);
+  limits.shared_bytes = limit(attributes.shared_bytes);
+  return limits;
+}
+
+std::string read_name(const Driver& driver, int device) {
+  std::array<char, 256> name = {};
+  if (driver->device_name(name.data(), static_cast<int>(name.size()) - 1, device) != status::success) return "";
+  return name.data();
+}
+
+Identity identity_of(const Dialect& dialect, const Target& target, const Rtc* rtc) {
+  Identity identity{.api = std::string(dialect.api),
+                    .vendor = std::string(dialect.vendor),
+                    .device = target.architecture,
+                    .driver = target.driver};
+  if (rtc == nullptr) return identity;
+  identity.compiler = rtc->version();
+  identity.formats = {static_cast<std::uint32_t>(target.kind)};
+  return identity;
+}
+
+/// Has `enqueue` put work on a stream, and waits for its end; `doing` says what it was, for an error.
+template <class Enqueue, class Doing>
+Result<void> run_on_lane(Context& context, Enqueue enqueue, Doing doing) {
+  const Driver& driver = context.driver();
+  const Context::Scope scope(context);
+  if (scope.status() != status::success) return driver.error(scope.status(), doing());
+  auto lane = context.lane();
+  if (!lane) return std::move(lane).error();
+  Status status = enqueue((*lane)->stream());
+  if (status == status::success) status = driver->stream_wait((*lane)->stream());
+  if (status == status::success) return {};
+  lane->discard();
+  return driver.error(status, doing());
+}
+
+/// The error of a source that compiled, but not to what the request names.
+Error no_entry(const Request& request) {
+  const bool mentioned = request.source().find(request.entry()) != std::string::npos;
+  return Error(ErrorCode::compile_failed,
+               mentioned ? fmt::format("{} has no kernel called {}: declare it extern \"C\" __global__, so that it "
+                                       "keeps its name",
+                                       request.name(), request.entry())
+                         : fmt::format("{} has no kernel called {}", request.name(), request.entry()));
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> compile_image(const Dialect& dialect, const Rtc& rtc, const Target& target,
+                                             const Request& request) {
+  if (auto ok = backend::check_language(request, dialect.language); !ok) return std::move(ok).error();
+  const auto chooses = [&](const std::string& option) {
+    return std::any_of(dialect.architecture_options.begin(), dialect.architecture_options.end(),
+                       [&](std::string_view start) { return option.starts_with(start); });
+  };
+  std::vector<std::string> options;
+  if (std::none_of(request.options().begin(), request.options().end(), chooses)) options.push_back(target.option);
+  return rtc.compile(request, options, target.kind == ImageKind::ptx ? Rtc::Output::text : Rtc::Output::code);
+}
+
+DeviceInfo describe(const Dialect& dialect, const Driver& driver, int device, std::string name) {
+  DeviceInfo info{.name = std::move(name),
+                  .identity = {.api = std::string(dialect.api), .vendor = std::string(dialect.vendor)},
+                  .label = read_name(driver, device),
+                  .language = dialect.language,
+                  .limits = read_limits(driver, device)};
+  const auto rtc = dialect.open_rtc(driver);
+  const Rtc* compiler = rtc ? rtc->get() : nullptr;
+  const auto target = dialect.target(driver, device, compiler);
+  if (target) info.identity = identity_of(dialect, *target, compiler);
+  if (!target) info.problem = target.error().message();
+  if (!rtc) info.problem = rtc.error().message();
+  return info;
+}
+
+Result<std::shared_ptr<Device>> CudaDevice::open(const Dialect& dialect, std::shared_ptr<Context> context,
+                                                 std::string name) {
+  const Driver& driver = context->driver();
+  const auto rtc = dialect.open_rtc(driver);
+  if (!rtc) return Error(rtc.error().code(), fmt::format("{}: {}", name, rtc.error().message()));
+  auto target = dialect.target(driver, context->device(), rtc->get());
+  if (!target) return Error(target.error().code(), fmt::format("{}: {}", name, target.error().message()));
+  DeviceInfo info = describe(dialect, driver, context->device(), std::move(name));
+  return std::shared_ptr<Device>(
+      std::make_shared<CudaDevice>(dialect, std::move(context), *rtc, std::move(*target), std::move(info)));
+}
+
+Result<Compiled> CudaDevice::compile(const Request& request) {
+  auto image = compile_image(dialect_, *rtc_, target_, request);
+  if (!image) return std::move(image).error();
+  auto kernel = Kernel::load(context_, {request.name(), request.entry(), *image});
+  if (!kernel) return std::move(kernel).error();
+  if (const auto function = (*kernel)->function(); !function)
+    return function.error().code() == ErrorCode::load_failed ? no_entry(request) : function.error();
+  return Compiled{dialect_.wrap(std::move(*kernel)), to_binary(target_.kind, *image, request)};
+}
+
+Result<std::unique_ptr<kiln::Module>> CudaDevice::load(const Binary& binary) {
+  const auto parts = parts_of(binary, target_.kind);
+  if (!parts) return parts.error();
+  auto kernel = Kernel::load(context_, *parts);
+  if (!kernel) return std::move(kernel).error();
+  return dialect_.wrap(std::move(*kernel));
+}
+
+Result<std::unique_ptr<Buffer>> CudaDevice::allocate(std::size_t bytes) {
+  return CudaBuffer::allocate(context_, bytes);
+}
+
+Result<void> CudaDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
+  const auto address = CudaBuffer::address_in(*context_, buffer, bytes.size(), offset);
+  if (!address) return address.error();
+  if (bytes.empty()) return {};
+  return run_on_lane(
+      *context_,
+      [&](Handle stream) {
+        return context_->driver()->copy_to_device(*address, bytes.data(), bytes.size(), stream);
+      },
+      [&] { return fmt::format("writing {} bytes", bytes.size()); });
+}
+
+Result<void> CudaDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
+  const auto address = CudaBuffer::address_in(*context_, buffer, bytes.size(), offset);
+  if (!address) return address.error();
+  if (bytes.empty()) return {};
+  return run_on_lane(
+      *context_,
+      [&](Handle stream) { return context_->driver()->copy_to_host(bytes.data(), *address, bytes.size(), stream); },
+      [&] { return fmt::format("reading {} bytes", bytes.size()); });
+}
+
+Result<void> CudaDevice::launch(kiln::Module& module, const Launch& launch) {
+  Kernel* kernel = dialect_.unwrap(module);
+  if (kernel == nullptr || &kernel->context() != context_.get())
+    return Error(ErrorCode::invalid_request, "the program belongs to another device");
+  const auto function = kernel->function();
+  if (!function) return function.error();
+  if (auto ok = check_launch(*kernel, **function, info_, launch); !ok) return ok;
+  auto addresses = buffer_addresses(*context_, launch);
+  if (!addresses) return std::move(addresses).error();
+  const auto& groups = launch.groups;
+  const auto& size = launch.group_size;
+  // Drivers refuse a launch of no groups, which has nothing to do.
+  if (std::find(groups.begin(), groups.end(), 0U) != groups.end()) return {};
+  std::vector<void*> arguments;
+  for (Address& address : *addresses) arguments.push_back(&address);
+  // The driver only reads them, whatever its signature says.
+  if (!launch.parameters.empty()) arguments.push_back(const_cast<std::byte*>(launch.parameters.data()));
+  return run_on_lane(
+      *context_,
+      [&](Handle stream) {
+        return context_->driver()->launch((*function)->native, groups[0], groups[1], groups[2], size[0], size[1],
+                                          size[2], 0, stream, arguments.data(), nullptr);
+      },
+      [&] { return fmt::format("running {}", kernel->name()); });
+}
+
+}  // namespace kiln::cuda

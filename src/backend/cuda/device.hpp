@@ -1,0 +1,90 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kiln/device.hpp>
+
+#include "backend/cuda/context.hpp"
+#include "backend/cuda/image.hpp"
+#include "backend/cuda/kernel.hpp"
+#include "backend/cuda/rtc.hpp"
+
+namespace kiln::cuda {
+
+/// What programs are compiled to on a device.
+struct Target {
+  /// As in "sm_90": binaries for it fit every device of that architecture.
+  std::string architecture;
+  ImageKind kind = ImageKind::cubin;
+  /// What tells the compiler.
+  std::string option;
+  /// As much of the driver's version as a binary depends on.
+  std::string driver;
+};
+
+/// Where CUDA and HIP differ beyond the names of functions.
+struct Dialect {
+  std::string_view api;
+  std::string_view vendor;
+  Language language;
+  /// What the options that choose an architecture begin with: a request's own takes the place of the target's.
+  std::span<const std::string_view> architecture_options;
+  const DriverNames* driver;
+  Result<std::shared_ptr<const Rtc>> (*open_rtc)(const Driver& driver);
+  /// `rtc` is null where there is no compiler.
+  Result<Target> (*target)(const Driver& driver, int device, const Rtc* rtc);
+  std::unique_ptr<kiln::Module> (*wrap)(std::unique_ptr<Kernel> kernel);
+  /// The kernel of a module of this dialect; null for others.
+  Kernel* (*unwrap)(kiln::Module& module);
+};
+
+/// A device of CUDA or HIP. Every call makes the context current for its duration.
+class CudaDevice final : public Device {
+ public:
+  /// `name` is what open_device() calls it.
+  static Result<std::shared_ptr<Device>> open(const Dialect& dialect, std::shared_ptr<Context> context,
+                                              std::string name);
+
+  CudaDevice(const Dialect& dialect, std::shared_ptr<Context> context, std::shared_ptr<const Rtc> rtc,
+             Target target, DeviceInfo info)
+      : dialect_(dialect),
+        context_(std::move(context)),
+        rtc_(std::move(rtc)),
+        target_(std::move(target)),
+        info_(std::move(info)) {}
+
+  const Identity& identity() const noexcept override { return info_.identity; }
+  const DeviceInfo& info() const noexcept override { return info_; }
+
+  Result<Compiled> compile(const Request& request) override;
+  Result<std::unique_ptr<kiln::Module>> load(const Binary& binary) override;
+  Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) override;
+  Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) override;
+  Result<void> read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) override;
+  Result<void> launch(kiln::Module& module, const Launch& launch) override;
+
+ private:
+  const Dialect& dialect_;
+  const std::shared_ptr<Context> context_;
+  const std::shared_ptr<const Rtc> rtc_;
+  const Target target_;
+  const DeviceInfo info_;
+};
+
+/// Compiles to an image, which needs no device.
+Result<std::vector<std::byte>> compile_image(const Dialect& dialect, const Rtc& rtc, const Target& target,
+                                             const Request& request);
+
+/// What can be said of a device without making a context on it; its problem where it has one.
+DeviceInfo describe(const Dialect& dialect, const Driver& driver, int device, std::string name);
+
+/// The devices of a dialect, and the one with a number.
+std::vector<DeviceInfo> list(const Dialect& dialect);
+Result<std::shared_ptr<Device>> open(const Dialect& dialect, std::size_t number);
+Result<std::shared_ptr<Device>> adopt(const Dialect& dialect, Handle context);
+
+}  // namespace kiln::cuda

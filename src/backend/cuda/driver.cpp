@@ -1,0 +1,158 @@
+#include "backend/cuda/driver.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace kiln::cuda {
+namespace {
+
+/// Looks functions up, and remembers the first that is missing.
+class Lookup {
+ public:
+  explicit Lookup(const base::DynamicLibrary& library) : library_(library) {}
+
+  template <class Function>
+  void operator()(Function*& function, const char* name) {
+    optional(function, name);
+    if (name != nullptr && function == nullptr && missing_ == nullptr) missing_ = name;
+  }
+  template <class Function>
+  void optional(Function*& function, const char* name) {
+    if (name != nullptr) function = library_.function<Function>(name);
+  }
+  const char* missing() const noexcept { return missing_; }
+
+ private:
+  const base::DynamicLibrary& library_;
+  const char* missing_ = nullptr;
+};
+
+/// The functions, and the name of the first that the library lacks.
+std::pair<Functions, const char*> find_functions(const base::DynamicLibrary& library, const Symbols& names) {
+  Functions found;
+  Lookup find(library);
+  find(found.init, names.init);
+  find(found.driver_version, names.driver_version);
+  find(found.device_count, names.device_count);
+  find(found.device_get, names.device_get);
+  find(found.device_name, names.device_name);
+  find(found.device_attribute, names.device_attribute);
+  find(found.device_pci_id, names.device_pci_id);
+  find(found.context_retain, names.context_retain);
+  find(found.context_release, names.context_release);
+  find(found.context_push, names.context_push);
+  find(found.context_pop, names.context_pop);
+  find(found.context_device, names.context_device);
+  find(found.module_load, names.module_load);
+  find(found.module_unload, names.module_unload);
+  find(found.module_function, names.module_function);
+  find(found.function_attribute, names.function_attribute);
+  find(found.memory_allocate, names.memory_allocate);
+  find(found.memory_free, names.memory_free);
+  find(found.copy_to_device, names.copy_to_device);
+  find(found.copy_to_host, names.copy_to_host);
+  find(found.stream_create, names.stream_create);
+  find(found.stream_wait, names.stream_wait);
+  find(found.stream_destroy, names.stream_destroy);
+  find(found.launch, names.launch);
+  find(found.error_name, names.error_name);
+  find(found.error_name_of, names.error_name_of);
+  find.optional(found.parameter_info, names.parameter_info);
+  return {found, find.missing()};
+}
+
+Result<base::DynamicLibrary> open_library(const DriverNames& names) {
+  for (const char* name : names.libraries)
+    if (auto library = base::DynamicLibrary::open_for_good(name)) return library;
+  return Error(ErrorCode::no_device, fmt::format("{} needs {}, which is not there: install {}", names.title,
+                                                 fmt::join(names.libraries, " or "), names.provider));
+}
+
+Error no_device_at_all(const DriverNames& names) {
+  return Error(ErrorCode::no_device,
+               fmt::format("{} is installed, but there is no {} device", names.provider, names.maker));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Driver>> Driver::open(const DriverNames& names) {
+  auto library = open_library(names);
+  if (!library) return std::move(library).error();
+  const auto [functions, missing] = find_functions(*library, names.symbols);
+  int version = 0;
+  if (functions.driver_version != nullptr) functions.driver_version(&version);
+  if (missing != nullptr)
+    return Error(ErrorCode::unsupported, fmt::format("{} is too old: version {} has no {}; install a newer one",
+                                                     names.provider, version, missing));
+  const Status started = functions.init(0);
+  // HIP calls the device invalid where there is none.
+  if (started == status::no_device || started == status::invalid_device) return no_device_at_all(names);
+  auto driver = std::make_shared<const Driver>(names, std::move(*library), functions, version);
+  if (started != status::success)
+    return Error(ErrorCode::no_device, fmt::format("{} does not start: {}; see that it fits the kernel's module",
+                                                   names.provider, driver->error_name(started)));
+  const auto count = driver->device_count();
+  if (!count) return count.error();
+  if (*count == 0) return no_device_at_all(names);
+  return driver;
+}
+
+Result<std::size_t> Driver::device_count() const {
+  int count = 0;
+  const Status status = functions_.device_count(&count);
+  if (status == status::no_device) return std::size_t{0};
+  if (status != status::success) return error(status, "counting devices");
+  return static_cast<std::size_t>(std::max(count, 0));
+}
+
+Result<int> Driver::device(std::size_t number) const {
+  const auto count = device_count();
+  if (!count) return count.error();
+  if (number >= *count)
+    return Error(ErrorCode::no_device, fmt::format("{} has {} device{} here, counted from 0", names_->title, *count,
+                                                   *count == 1 ? "" : "s"));
+  int device = 0;
+  if (const Status status = functions_.device_get(&device, static_cast<int>(number)); status != status::success)
+    return error(status, "opening a device");
+  return device;
+}
+
+int Driver::attribute(int device, int attribute) const {
+  int value = 0;
+  return functions_.device_attribute(&value, attribute, device) == status::success ? value : 0;
+}
+
+std::string Driver::error_name(Status status) const {
+  const char* name = nullptr;
+  if (functions_.error_name_of != nullptr) {
+    name = functions_.error_name_of(status);
+  } else if (functions_.error_name(status, &name) != status::success) {
+    name = nullptr;
+  }
+  return name != nullptr ? name : fmt::format("{} error {}", names_->title, status);
+}
+
+Error Driver::error(Status status, std::string_view doing) const {
+  if (status == status::out_of_memory)
+    return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory {}", doing));
+  if (is_lasting(status))
+    return Error(
+        ErrorCode::device_failed,
+        fmt::format("the device was lost {}: {}; only a new process can use it again", doing, error_name(status)));
+  if (status == status::out_of_resources)
+    return Error(
+        ErrorCode::invalid_request,
+        fmt::format("{} {}: the kernel needs more registers or shared memory than there is for such a group",
+                    error_name(status), doing));
+  return Error(ErrorCode::device_failed, fmt::format("{} {}", error_name(status), doing));
+}
+
+bool is_lasting(Status status) noexcept {
+  // ECC, illegal address, timeout, assert, stack, instruction, misaligned, address space, program counter, failure.
+  static constexpr std::array lasting = {214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719};
+  return std::find(lasting.begin(), lasting.end(), status) != lasting.end();
+}
+
+}  // namespace kiln::cuda

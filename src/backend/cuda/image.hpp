@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <kiln/backend.hpp>
+
+namespace kiln::cuda {
+
+/// What a compiler made; the number is the tag of the binary.
+enum class ImageKind : std::uint32_t {
+  cubin = 1,        ///< code of one NVIDIA architecture
+  ptx = 2,          ///< text that the NVIDIA driver compiles
+  code_object = 3,  ///< code of one AMD architecture, or a bundle of such
+};
+
+/// What a binary of these backends holds.
+struct Parts {
+  std::string_view name;
+  std::string entry;
+  std::span<const std::byte> image;
+};
+
+Binary to_binary(ImageKind kind, std::span<const std::byte> image, const Request& request);
+
+/// The parts of a binary of that kind, which live as long as it does; an error where the driver must not see it.
+Result<Parts> parts_of(const Binary& binary, ImageKind kind);
+
+/// Whether `image` is whole, as far as its tables tell. Drivers take images by their address alone, so that they
+/// would read past the end of one that is not.
+bool is_whole(std::span<const std::byte> image, ImageKind kind) noexcept;
+
+}  // namespace kiln::cuda

@@ -1,0 +1,85 @@
+#include "backend/cuda/kernel.hpp"
+
+#include <exception>
+
+#include <fmt/format.h>
+
+#include <kiln/cuda.hpp>
+
+namespace kiln::cuda {
+
+Result<std::unique_ptr<Kernel>> Kernel::load(std::shared_ptr<Context> context, const Parts& parts) {
+  const Driver& driver = context->driver();
+  const Context::Scope scope(*context);
+  Handle module = nullptr;
+  Status status = scope.status();
+  if (status == status::success) status = driver->module_load(&module, parts.image.data());
+  if (status == status::success) return std::make_unique<Kernel>(std::move(context), module, parts);
+  if (status == status::out_of_memory || is_lasting(status))
+    return driver.error(status, fmt::format("loading {}", parts.name));
+  return Error(ErrorCode::load_failed,
+               fmt::format("the driver refuses the binary of {}: {}", parts.name, driver.error_name(status)));
+}
+
+Kernel::Kernel(std::shared_ptr<Context> context, Handle module, const Parts& parts)
+    : context_(std::move(context)),
+      module_(module),
+      name_(parts.name),
+      entry_(parts.entry),
+      bytes_(parts.image.size()) {}
+
+Kernel::~Kernel() {
+  const Context::Scope scope(*context_);
+  if (scope.status() == status::success) context_->driver()->module_unload(module_);
+}
+
+Result<const Kernel::Function*> Kernel::function() {
+  if (const Function* found = found_.load(std::memory_order_acquire)) return found;
+  const base::MutexLock lock(lookup_);
+  if (const Function* found = found_.load(std::memory_order_relaxed)) return found;
+  auto function = find_function();
+  if (!function) return std::move(function).error();
+  function_ = std::move(*function);
+  found_.store(&function_, std::memory_order_release);
+  return &function_;
+}
+
+Handle Kernel::native_function() noexcept {
+  try {
+    const auto found = function();
+    return found ? (*found)->native : nullptr;
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+Result<Kernel::Function> Kernel::find_function() const {
+  const Driver& driver = context_->driver();
+  const Context::Scope scope(*context_);
+  Function function;
+  Status status = scope.status();
+  if (status == status::success) status = driver->module_function(&function.native, module_, entry_.c_str());
+  if (status == status::not_found)
+    return Error(ErrorCode::load_failed, fmt::format("{} has no kernel called {}", name_, entry_));
+  if (status != status::success) return driver.error(status, fmt::format("looking up {} in {}", entry_, name_));
+  // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, and HIP's.
+  constexpr int max_threads_per_block = 0;
+  int items = 0;
+  if (driver->function_attribute(&items, max_threads_per_block, function.native) == status::success && items > 0)
+    function.max_group_items = static_cast<std::uint32_t>(items);
+  if (driver->parameter_info == nullptr) return function;
+  std::vector<std::size_t>& sizes = function.arguments.emplace();
+  // The driver does not tell how many there are, but refuses the one behind the last.
+  for (std::size_t offset = 0, bytes = 0;
+       driver->parameter_info(function.native, sizes.size(), &offset, &bytes) == status::success;)
+    sizes.push_back(bytes);
+  return function;
+}
+
+Module::Module(std::unique_ptr<Kernel> kernel) noexcept : kernel_(std::move(kernel)) {}
+Module::~Module() = default;
+CUmodule Module::native() const noexcept { return static_cast<CUmodule>(kernel_->module()); }
+CUfunction Module::function() const noexcept { return static_cast<CUfunction>(kernel_->native_function()); }
+std::size_t Module::bytes() const noexcept { return kernel_->bytes(); }
+
+}  // namespace kiln::cuda

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <kiln/device.hpp>
+
+#include "backend/cuda/context.hpp"
+#include "backend/cuda/image.hpp"
+#include "base/mutex.hpp"
+
+namespace kiln::cuda {
+
+/// An image loaded into a context, and the one kernel of it that is the program.
+class Kernel {
+ public:
+  /// What is known of the function from its first use on.
+  struct Function {
+    Handle native = nullptr;
+    std::uint32_t max_group_items = 0;
+    /// How many bytes each argument takes; nothing where the driver does not tell.
+    std::optional<std::vector<std::size_t>> arguments = {};
+  };
+
+  /// Hands the image to the driver. The function is not looked up, for most of a load's time would go to that.
+  static Result<std::unique_ptr<Kernel>> load(std::shared_ptr<Context> context, const Parts& parts);
+
+  Kernel(std::shared_ptr<Context> context, Handle module, const Parts& parts);
+  ~Kernel();
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  const Context& context() const noexcept { return *context_; }
+  const std::string& name() const noexcept { return name_; }
+  const std::string& entry() const noexcept { return entry_; }
+  Handle module() const noexcept { return module_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  /// The function, looked up by whoever asks first; the pointer is good as long as the kernel is.
+  Result<const Function*> function();
+  /// The same for native code; null where the driver gives none.
+  Handle native_function() noexcept;
+
+ private:
+  Result<Function> find_function() const;
+
+  const std::shared_ptr<Context> context_;
+  const Handle module_;
+  const std::string name_;
+  const std::string entry_;
+  const std::size_t bytes_;
+  base::Mutex lookup_;
+  Function function_ KILN_GUARDED_BY(lookup_);
+  /// &function_ once it has been found and will not change any more.
+  std::atomic<const Function*> found_ = nullptr;
+};
+
+}  // namespace kiln::cuda

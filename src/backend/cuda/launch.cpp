@@ -1,0 +1,76 @@
+#include "backend/cuda/launch.hpp"
+
+#include <fmt/format.h>
+
+#include "backend/cuda/memory.hpp"
+
+namespace kiln::cuda {
+namespace {
+
+Error invalid(const Kernel& kernel, std::string what) {
+  return Error(ErrorCode::invalid_request, fmt::format("{}: {}", kernel.name(), what));
+}
+
+Result<void> check_sizes(const Kernel& kernel, const Kernel::Function& function, const DeviceLimits& limits,
+                         const Launch& launch) {
+  std::uint64_t items = 1;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (launch.groups[i] > limits.max_groups[i])
+      return invalid(kernel, fmt::format("{} work groups in dimension {}; the device has at most {}",
+                                         launch.groups[i], i, limits.max_groups[i]));
+    if (launch.group_size[i] == 0 || launch.group_size[i] > limits.max_group_size[i])
+      return invalid(kernel, fmt::format("{} work items in dimension {} of a group; the device takes 1 to {}",
+                                         launch.group_size[i], i, limits.max_group_size[i]));
+    items *= launch.group_size[i];
+  }
+  if (items > limits.max_group_items)
+    return invalid(kernel, fmt::format("{} work items in a group; the device takes at most {}", items,
+                                       limits.max_group_items));
+  // Fewer than the device takes, where the kernel needs many registers or says so in its source.
+  if (function.max_group_items != 0 && items > function.max_group_items)
+    return invalid(kernel, fmt::format("{} work items in a group; this kernel takes at most {}", items,
+                                       function.max_group_items));
+  return {};
+}
+
+Result<void> check_arguments(const Kernel& kernel, const std::vector<std::size_t>& taken, const Launch& launch) {
+  const std::size_t given = launch.buffers.size() + (launch.parameters.empty() ? 0 : 1);
+  for (std::size_t i = 0; i < std::min(given, taken.size()); ++i) {
+    const std::size_t bytes = i < launch.buffers.size() ? sizeof(Address) : launch.parameters.size();
+    if (bytes != taken[i])
+      return invalid(kernel, fmt::format("argument {} takes {} bytes; {} were given{}", i, taken[i], bytes,
+                                         i < launch.buffers.size() ? ", a buffer" : ""));
+  }
+  if (given != taken.size())
+    return invalid(kernel, fmt::format("{} takes {} argument{}; {} buffer{} and {} were given", kernel.entry(),
+                                       taken.size(), taken.size() == 1 ? "" : "s", launch.buffers.size(),
+                                       launch.buffers.size() == 1 ? "" : "s",
+                                       launch.parameters.empty() ? "no parameters" : "parameters"));
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_launch(const Kernel& kernel, const Kernel::Function& function, const DeviceInfo& info,
+                          const Launch& launch) {
+  if (launch.group_size == std::array<std::uint32_t, 3>{0, 0, 0})
+    return invalid(kernel, fmt::format("{} programs do not say their group's size; set Launch::group_size",
+                                       info.language == Language::cuda ? "CUDA" : "HIP"));
+  if (auto ok = check_sizes(kernel, function, info.limits, launch); !ok) return ok;
+  if (function.arguments) return check_arguments(kernel, *function.arguments, launch);
+  return {};
+}
+
+Result<std::vector<Address>> buffer_addresses(const Context& context, const Launch& launch) {
+  std::vector<Address> addresses;
+  for (const Buffer* buffer : launch.buffers) {
+    if (buffer == nullptr)
+      return Error(ErrorCode::invalid_request, fmt::format("buffer {} of the launch is missing", addresses.size()));
+    const auto address = CudaBuffer::address_in(context, *buffer, 0, 0);
+    if (!address) return address.error();
+    addresses.push_back(*address);
+  }
+  return addresses;
+}
+
+}  // namespace kiln::cuda

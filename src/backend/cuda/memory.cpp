@@ -1,0 +1,41 @@
+#include "backend/cuda/memory.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace kiln::cuda {
+
+Result<std::unique_ptr<Buffer>> CudaBuffer::allocate(std::shared_ptr<Context> context, std::size_t bytes) {
+  const Driver& driver = context->driver();
+  const Context::Scope scope(*context);
+  Address address = 0;
+  Status status = scope.status();
+  // Drivers refuse to allocate nothing.
+  if (status == status::success) status = driver->memory_allocate(&address, std::max<std::size_t>(bytes, 4));
+  if (status != status::success) {
+    // Sizes that no address space holds are refused as invalid.
+    constexpr Status invalid_value = 1;
+    return driver.error(status == invalid_value ? status::out_of_memory : status,
+                        fmt::format("allocating {} bytes", bytes));
+  }
+  return std::unique_ptr<Buffer>(std::make_unique<CudaBuffer>(std::move(context), address, bytes));
+}
+
+Result<Address> CudaBuffer::address_in(const Context& context, const Buffer& buffer, std::size_t bytes,
+                                       std::size_t offset) {
+  const auto* own = dynamic_cast<const CudaBuffer*>(&buffer);
+  if (own == nullptr || own->context_.get() != &context)
+    return Error(ErrorCode::invalid_request, "the buffer belongs to another device");
+  if (offset > buffer.size() || bytes > buffer.size() - offset)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} bytes at {} do not fit in a buffer of {}", bytes, offset, buffer.size()));
+  return own->address_ + offset;
+}
+
+CudaBuffer::~CudaBuffer() {
+  const Context::Scope scope(*context_);
+  if (scope.status() == status::success) context_->driver()->memory_free(address_);
+}
+
+}  // namespace kiln::cuda

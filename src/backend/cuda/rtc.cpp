@@ -1,0 +1,136 @@
+#include "backend/cuda/rtc.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "backend/source_text.hpp"
+
+namespace kiln::cuda {
+namespace {
+
+template <class Function>
+bool find(const base::DynamicLibrary& library, Function*& function, const char* name) {
+  if (name == nullptr) return true;
+  function = library.function<Function>(name);
+  return function != nullptr;
+}
+
+/// The first of the functions that the library lacks; null where it has all.
+const char* find_functions(const base::DynamicLibrary& library, const RtcSymbols& names, RtcFunctions& found) {
+  if (!find(library, found.version, names.version)) return names.version;
+  if (!find(library, found.create, names.create)) return names.create;
+  if (!find(library, found.destroy, names.destroy)) return names.destroy;
+  if (!find(library, found.compile, names.compile)) return names.compile;
+  if (!find(library, found.log_size, names.log_size)) return names.log_size;
+  if (!find(library, found.log, names.log)) return names.log;
+  if (!find(library, found.code_size, names.code_size)) return names.code_size;
+  if (!find(library, found.code, names.code)) return names.code;
+  if (!find(library, found.error, names.error)) return names.error;
+  if (!find(library, found.text_size, names.text_size)) return names.text_size;
+  if (!find(library, found.text, names.text)) return names.text;
+  if (!find(library, found.architecture_count, names.architecture_count)) return names.architecture_count;
+  if (!find(library, found.architectures, names.architectures)) return names.architectures;
+  return nullptr;
+}
+
+}  // namespace
+
+/// A program of the compiler's.
+class Rtc::Program {
+ public:
+  Program(const RtcFunctions& functions, const std::string& source, const std::string& name)
+      : functions_(functions) {
+    result_ = functions_.create(&native_, source.c_str(), name.c_str(), 0, nullptr, nullptr);
+  }
+  ~Program() {
+    if (native_ != nullptr) functions_.destroy(&native_);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  int result() const noexcept { return result_; }
+  RtcFunctions::Program native() const noexcept { return native_; }
+
+  std::string log() const {
+    std::size_t size = 0;
+    if (functions_.log_size(native_, &size) != 0) return {};
+    std::string text(size, '\0');
+    if (size == 0 || functions_.log(native_, text.data()) != 0) return {};
+    text.resize(text.find_last_not_of('\0') + 1);
+    return text;
+  }
+
+  std::vector<std::byte> take(Output output) const {
+    const auto get_size = output == Output::code ? functions_.code_size : functions_.text_size;
+    const auto get = output == Output::code ? functions_.code : functions_.text;
+    std::size_t size = 0;
+    if (get == nullptr || get_size(native_, &size) != 0) return {};
+    std::vector<std::byte> bytes(size);
+    if (size == 0 || get(native_, reinterpret_cast<char*>(bytes.data())) != 0) return {};
+    return bytes;
+  }
+
+ private:
+  const RtcFunctions& functions_;
+  RtcFunctions::Program native_ = nullptr;
+  int result_ = 0;
+};
+
+Result<std::shared_ptr<const Rtc>> Rtc::open(const RtcNames& names, const std::vector<std::string>& folders) {
+  for (const char* name : names.libraries)
+    if (auto library = base::DynamicLibrary::open_for_good(name)) return within(names, std::move(*library));
+  for (const std::string& folder : folders)
+    for (const char* name : names.libraries)
+      if (auto library = base::DynamicLibrary::open_for_good((std::filesystem::path(folder) / name).string()))
+        return within(names, std::move(*library));
+  return Error(ErrorCode::unsupported, fmt::format("{} is missing: install {}", names.title, names.provider));
+}
+
+Result<std::shared_ptr<const Rtc>> Rtc::within(const RtcNames& names, base::DynamicLibrary library) {
+  RtcFunctions functions;
+  if (const char* missing = find_functions(library, names.symbols, functions))
+    return Error(ErrorCode::unsupported,
+                 fmt::format("{} is too old: it has no {}; install {}", names.title, missing, names.provider));
+  return std::make_shared<const Rtc>(names, std::move(library), functions);
+}
+
+Rtc::Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions functions)
+    : library_(std::move(library)), functions_(functions) {
+  int major = 0;
+  int minor = 0;
+  functions_.version(&major, &minor);
+  version_ = fmt::format("{} {}.{}", names.title, major, minor);
+  int count = 0;
+  if (functions_.architectures == nullptr || functions_.architecture_count(&count) != 0 || count <= 0) return;
+  architectures_.resize(static_cast<std::size_t>(count));
+  if (functions_.architectures(architectures_.data()) != 0) architectures_.clear();
+  std::sort(architectures_.begin(), architectures_.end());
+}
+
+Result<std::vector<std::byte>> Rtc::compile(const Request& request, const std::vector<std::string>& options,
+                                            Output output) const {
+  const Program program(functions_, backend::with_defines(request), request.name());
+  std::vector<const char*> words;
+  for (const std::string& option : options) words.push_back(option.c_str());
+  for (const std::string& option : request.options()) words.push_back(option.c_str());
+  const int result = program.result() != 0
+                         ? program.result()
+                         : functions_.compile(program.native(), static_cast<int>(words.size()), words.data());
+  if (result != 0) {
+    std::string log = program.native() != nullptr ? program.log() : "";
+    // A refused option has no log.
+    if (log.empty()) log = fmt::format("error: {}", functions_.error(result));
+    return backend::compile_error(request, std::move(log));
+  }
+  auto bytes = program.take(output);
+  if (bytes.empty())
+    return Error(ErrorCode::compile_failed,
+                 fmt::format("{} gave out nothing for {}; do its options ask for another kind of output?", version_,
+                             request.name()),
+                 program.log());
+  return bytes;
+}
+
+}  // namespace kiln::cuda

@@ -1,0 +1,143 @@
+#include "backend/hip/hip.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "backend/hip/architecture.hpp"
+
+namespace kiln::hip {
+namespace {
+
+using cuda::Driver;
+using cuda::Kernel;
+using cuda::Rtc;
+using cuda::Target;
+
+constexpr std::array driver_libraries = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
+                                         "libamdhip64.so"};
+constexpr std::array rtc_libraries = {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so"};
+
+constexpr cuda::DriverNames driver_names{
+    .title = "HIP",
+    .maker = "AMD",
+    .libraries = driver_libraries,
+    .provider = "the HIP runtime (libamdhip64)",
+    .symbols = {.init = "hipInit",
+                .driver_version = "hipDriverGetVersion",
+                .device_count = "hipGetDeviceCount",
+                .device_get = "hipDeviceGet",
+                .device_name = "hipDeviceGetName",
+                .device_attribute = "hipDeviceGetAttribute",
+                .device_pci_id = "hipDeviceGetPCIBusId",
+                .context_retain = "hipDevicePrimaryCtxRetain",
+                .context_release = "hipDevicePrimaryCtxRelease",
+                .context_push = "hipCtxPushCurrent",
+                .context_pop = "hipCtxPopCurrent",
+                .context_device = "hipCtxGetDevice",
+                .module_load = "hipModuleLoadData",
+                .module_unload = "hipModuleUnload",
+                .module_function = "hipModuleGetFunction",
+                .function_attribute = "hipFuncGetAttribute",
+                .memory_allocate = "hipMalloc",
+                .memory_free = "hipFree",
+                .copy_to_device = "hipMemcpyHtoDAsync",
+                .copy_to_host = "hipMemcpyDtoHAsync",
+                .stream_create = "hipStreamCreateWithFlags",
+                .stream_wait = "hipStreamSynchronize",
+                .stream_destroy = "hipStreamDestroy",
+                .launch = "hipModuleLaunchKernel",
+                .parameter_info = nullptr,
+                .error_name = nullptr,
+                .error_name_of = "hipGetErrorName"},
+    .attributes = {.max_group_items = 56, .max_group_size_x = 26, .max_groups_x = 29, .shared_bytes = 74},
+};
+
+constexpr cuda::RtcNames rtc_names{
+    .title = "hipRTC",
+    .libraries = rtc_libraries,
+    .provider = "libhiprtc of ROCm 5 or later",
+    .symbols = {.version = "hiprtcVersion",
+                .create = "hiprtcCreateProgram",
+                .destroy = "hiprtcDestroyProgram",
+                .compile = "hiprtcCompileProgram",
+                .log_size = "hiprtcGetProgramLogSize",
+                .log = "hiprtcGetProgramLog",
+                .code_size = "hiprtcGetCodeSize",
+                .code = "hiprtcGetCode",
+                .error = "hiprtcGetErrorString",
+                .text_size = nullptr,
+                .text = nullptr,
+                .architecture_count = nullptr,
+                .architectures = nullptr},
+};
+
+/// Called for devices only: hipRTC crashes where there is none.
+Result<std::shared_ptr<const Rtc>> open_hiprtc(const Driver& driver) {
+  // Before ROCm 5.5 it was part of the runtime.
+  if (driver.library().function<int(int*, int*)>(rtc_names.symbols.version) != nullptr)
+    for (const char* name : driver_libraries)
+      if (auto same = base::DynamicLibrary::loaded(name)) return Rtc::within(rtc_names, std::move(same));
+  return Rtc::open(rtc_names, {"/opt/rocm/lib"});
+}
+
+Result<Target> target_of(const Driver& driver, int device, const Rtc* /*rtc*/) {
+  std::array<char, 32> pci_id = {};
+  if (const auto status = driver->device_pci_id(pci_id.data(), static_cast<int>(pci_id.size()) - 1, device);
+      status != cuda::status::success)
+    return driver.error(status, "asking for a device's PCI address");
+  const auto architecture = architecture_at(pci_id.data());
+  if (!architecture)
+    return Error(
+        ErrorCode::unsupported,
+        fmt::format("the kernel driver (amdgpu, with /sys/class/kfd) does not tell the architecture of the "
+                    "device at {}",
+                    pci_id.data()));
+  return Target{*architecture, cuda::ImageKind::code_object, "--offload-arch=" + *architecture,
+                fmt::format("HIP {}", driver.version())};
+}
+
+std::unique_ptr<kiln::Module> wrap(std::unique_ptr<Kernel> kernel) {
+  return std::make_unique<Module>(std::move(kernel));
+}
+
+Kernel* unwrap(kiln::Module& module) {
+  const auto* own = dynamic_cast<const Module*>(&module);
+  return own != nullptr ? &own->kernel() : nullptr;
+}
+
+constexpr std::array<std::string_view, 2> architecture_options = {"--offload-arch", "--gpu-architecture"};
+
+constexpr cuda::Dialect hip_dialect{
+    .api = "hip",
+    .vendor = "AMD",
+    .language = Language::hip,
+    .architecture_options = architecture_options,
+    .driver = &driver_names,
+    .open_rtc = open_hiprtc,
+    .target = target_of,
+    .wrap = wrap,
+    .unwrap = unwrap,
+};
+
+}  // namespace
+
+Module::Module(std::unique_ptr<cuda::Kernel> kernel) noexcept : kernel_(std::move(kernel)) {}
+Module::~Module() = default;
+hipModule_t Module::native() const noexcept { return static_cast<hipModule_t>(kernel_->module()); }
+hipFunction_t Module::function() const noexcept { return static_cast<hipFunction_t>(kernel_->native_function()); }
+std::size_t Module::bytes() const noexcept { return kernel_->bytes(); }
+
+const cuda::Dialect& dialect() noexcept { return hip_dialect; }
+
+std::vector<DeviceInfo> list_hip_devices(const Log& /*log*/) { return cuda::list(dialect()); }
+
+Result<std::shared_ptr<Device>> open_hip_device(std::size_t number, const Log& /*log*/) {
+  return cuda::open(dialect(), number);
+}
+
+Result<std::shared_ptr<Device>> adopt(hipCtx_t context, const Log& /*log*/) {
+  return cuda::adopt(dialect(), context);
+}
+
+}  // namespace kiln::hip

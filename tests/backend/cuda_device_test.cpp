@@ -1,0 +1,192 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include <kiln/cache.hpp>
+#include <kiln/cuda.hpp>
+
+#include "backend/cuda_samples.hpp"
+#include "base/dynamic_library.hpp"
+#include "fakes/temporary_folder.hpp"
+
+namespace kiln {
+namespace {
+
+using fakes::cuda_launch;
+using fakes::cuda_scale;
+using fakes::cuda_scales;
+
+/// A real NVIDIA GPU; the tests are left out where there is none.
+class CudaDevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto device = open_device("cuda");
+    if (!device) GTEST_SKIP() << device.error().message();
+    device_ = std::move(*device);
+  }
+
+  std::shared_ptr<Device> device_;
+};
+
+TEST_F(CudaDevice, KnowsWhatItIs) {
+  const Identity& identity = device_->identity();
+  EXPECT_EQ(identity.api, "cuda");
+  EXPECT_EQ(identity.vendor, "NVIDIA");
+  EXPECT_TRUE(identity.device.starts_with("sm_")) << identity.device;
+  EXPECT_TRUE(identity.driver.starts_with("CUDA ")) << identity.driver;
+  EXPECT_TRUE(identity.compiler.starts_with("NVRTC ")) << identity.compiler;
+  EXPECT_EQ(identity.formats.size(), 1U);
+  EXPECT_FALSE(device_->info().label.empty());
+  EXPECT_GE(device_->info().limits.max_group_items, 512U);
+  EXPECT_GE(device_->info().limits.shared_bytes, 32768U);
+  EXPECT_EQ(open_device("cuda").value()->identity(), identity);
+}
+
+TEST_F(CudaDevice, CompilesLaunchesAndReadsBack) {
+  const Compiled compiled = device_->compile(cuda_scale(3)).value();
+  EXPECT_TRUE(cuda_scales(*device_, *compiled.module, 3, 0.5F));
+}
+
+TEST_F(CudaDevice, ABinaryLoadsToTheSameProgram) {
+  const Compiled compiled = device_->compile(cuda_scale(3)).value();
+  const auto loaded = device_->load(compiled.binary.value()).value();
+  EXPECT_TRUE(cuda_scales(*device_, *loaded, 3, 1));
+}
+
+TEST_F(CudaDevice, RefusesDamagedBinaries) {
+  const Binary binary = device_->compile(cuda_scale(3)).value().binary.value();
+  Binary other = binary;
+  other.format += 7;
+  EXPECT_EQ(device_->load(other).error().code(), ErrorCode::load_failed);
+  other = binary;
+  other.bytes.resize(other.bytes.size() / 2);
+  EXPECT_EQ(device_->load(other).error().code(), ErrorCode::load_failed);
+  other.bytes.assign(binary.bytes.size(), std::byte{0});
+  EXPECT_EQ(device_->load(other).error().code(), ErrorCode::load_failed);
+  other.bytes.clear();
+  EXPECT_EQ(device_->load(other).error().code(), ErrorCode::load_failed);
+}
+
+TEST_F(CudaDevice, AnEntryThatIsNotThereIsACompileError) {
+  const auto result = device_->compile(Request({.name = "conv",
+                                                .source = "__global__ void conv(float* x) { *x = 1; }\n",
+                                                .entry = "conv",
+                                                .language = Language::cuda}));
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), ErrorCode::compile_failed);
+  EXPECT_NE(result.error().message().find("extern \"C\""), std::string::npos) << result.error().message();
+}
+
+TEST_F(CudaDevice, RunsFromSixteenThreadsAtOnce) {
+  const Compiled compiled = device_->compile(cuda_scale(2)).value();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 16; ++t)
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < 20; ++round)
+        if (!cuda_scales(*device_, *compiled.module, 2, static_cast<float>(t))) ++wrong;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(CudaDevice, AnAllocationThatCannotBeIsOutOfMemory) {
+  for (const int shift : {45, 50, 62}) {
+    const auto result = device_->allocate(std::size_t{1} << shift);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), ErrorCode::out_of_memory) << result.error().message();
+  }
+  const auto nothing = device_->allocate(0).value();
+  EXPECT_EQ(nothing->size(), 0U);
+  EXPECT_TRUE(device_->write(*nothing, {}));
+  EXPECT_TRUE(device_->read(*nothing, {}));
+}
+
+TEST_F(CudaDevice, LaunchesThatCannotBeAreErrors) {
+  const Compiled compiled = device_->compile(cuda_scale(1)).value();
+  const auto buffer = device_->allocate(1024).value();
+  const auto code = [&](auto change) {
+    Launch launch = cuda_launch(*buffer, 1);
+    change(launch);
+    const auto result = device_->launch(*compiled.module, launch);
+    EXPECT_FALSE(result);
+    return result ? ErrorCode::io : result.error().code();
+  };
+  EXPECT_EQ(code([](Launch& l) { l.group_size = {0, 0, 0}; }), ErrorCode::invalid_request);
+  EXPECT_EQ(code([](Launch& l) { l.group_size = {2048, 1, 1}; }), ErrorCode::invalid_request);
+  EXPECT_EQ(code([](Launch& l) { l.group_size = {1024, 2, 1}; }), ErrorCode::invalid_request);
+  EXPECT_EQ(code([](Launch& l) { l.groups = {1, 1, 1U << 20}; }), ErrorCode::invalid_request);
+  EXPECT_EQ(code([](Launch& l) { l.buffers = {nullptr}; }), ErrorCode::invalid_request);
+  const auto& function = dynamic_cast<cuda::Module&>(*compiled.module);
+  EXPECT_NE(function.native(), nullptr);
+  EXPECT_NE(function.function(), nullptr);
+  if (base::DynamicLibrary::open("libcuda.so.1").value().function<int()>("cuFuncGetParamInfo") == nullptr)
+    GTEST_SKIP() << "the driver does not tell what kernels take";
+  EXPECT_EQ(code([](Launch& l) { l.parameters.resize(8); }), ErrorCode::invalid_request);
+  EXPECT_EQ(code([](Launch& l) { l.parameters.clear(); }), ErrorCode::invalid_request);
+  EXPECT_EQ(code([](Launch& l) { l.buffers.push_back(l.buffers[0]); }), ErrorCode::invalid_request);
+  EXPECT_TRUE(cuda_scales(*device_, *compiled.module, 1, 2)) << "and the device is none the worse";
+}
+
+TEST_F(CudaDevice, OutlivedByItsProgramsAndMemory) {
+  auto compiled = device_->compile(cuda_scale(2)).value();
+  auto buffer = device_->allocate(16).value();
+  device_.reset();
+  std::thread([module = std::move(compiled.module), memory = std::move(buffer)]() mutable {
+    module.reset();
+    memory.reset();
+  }).join();
+}
+
+TEST_F(CudaDevice, GivesTheCacheWhatItKeeps) {
+  const fakes::TemporaryFolder folder;
+  CacheOptions options;
+  options.directory = folder.path() / "cache";
+  for (int round = 0; round < 2; ++round) {
+    Cache cache(device_, options);
+    const Program program = cache.get(cuda_scale(4)).value();
+    EXPECT_TRUE(cuda_scales(*device_, program.as<cuda::Module>(), 4, 1));
+    EXPECT_EQ(cache.stats().compiles, round == 0 ? 1U : 0U);
+  }
+}
+
+/// A context of the caller's own.
+class OwnContext {
+ public:
+  OwnContext() : library_(base::DynamicLibrary::open("libcuda.so.1").value()) {
+    library_.function<int(CUcontext*, int)>("cuDevicePrimaryCtxRetain")(&context_, 0);
+  }
+  ~OwnContext() { library_.function<int(int)>("cuDevicePrimaryCtxRelease_v2")(0); }
+  OwnContext(const OwnContext&) = delete;
+  OwnContext& operator=(const OwnContext&) = delete;
+
+  CUcontext get() const noexcept { return context_; }
+  CUcontext current() const {
+    CUcontext context = nullptr;
+    library_.function<int(CUcontext*)>("cuCtxGetCurrent")(&context);
+    return context;
+  }
+
+ private:
+  base::DynamicLibrary library_;
+  CUcontext context_ = nullptr;
+};
+
+TEST_F(CudaDevice, AdoptsAContextAndLeavesWhatIsCurrent) {
+  const OwnContext own;
+  ASSERT_NE(own.get(), nullptr);
+  const CUcontext before = own.current();
+  const auto adopted = cuda::adopt(own.get()).value();
+  EXPECT_EQ(adopted->info().name, "cuda:adopted");
+  EXPECT_EQ(adopted->identity(), device_->identity());
+  const Compiled compiled = adopted->compile(cuda_scale(5)).value();
+  EXPECT_TRUE(cuda_scales(*adopted, *compiled.module, 5, 1));
+  EXPECT_EQ(own.current(), before);
+  const auto buffer = device_->allocate(1024).value();
+  EXPECT_EQ(adopted->launch(*compiled.module, cuda_launch(*buffer, 1)).error().code(), ErrorCode::invalid_request);
+  EXPECT_EQ(cuda::adopt(nullptr).error().code(), ErrorCode::invalid_request);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,146 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+#include <sstream>
+
+#include <kiln/cuda.hpp>
+
+#include "backend/cuda/rtc.hpp"
+#include "backend/hip/child_process.hpp"
+#include "fakes/files.hpp"
+#include "fakes/temporary_folder.hpp"
+
+namespace kiln {
+namespace {
+
+/// What cuda_lines prints with a stand-in for the driver; `variant` "" is the machine's own.
+std::string lines(const std::string& variant, const std::string& what) {
+  const fakes::TemporaryFolder folder;
+  std::map<std::string, std::string> environment;
+  if (!variant.empty()) environment["LD_LIBRARY_PATH"] = std::string(KILN_FAKE_CUDA) + "/" + variant;
+  const auto status = hip::run_process({KILN_CUDA_LINES, what}, environment, folder.path() / "out");
+  std::string text = fakes::read_file(folder.path() / "out");
+  if (status.value() != 0) text += "it ended with " + std::to_string(*status);
+  return text;
+}
+
+/// The lines of `cuda_lines run` by their first words.
+class Report {
+ public:
+  explicit Report(std::string text) : text_(std::move(text)) {}
+  bool skipped() const { return text_.starts_with("unsupported: "); }
+  const std::string& text() const { return text_; }
+  /// What follows `start` on its line.
+  std::string operator[](const std::string& start) const {
+    std::istringstream stream(text_);
+    for (std::string line; std::getline(stream, line);)
+      if (line.starts_with(start + " ")) return line.substr(start.size() + 1);
+    return "no such line in:\n" + text_;
+  }
+
+ private:
+  std::string text_;
+};
+
+TEST(StandInDriver, IsListedDeviceByDevice) {
+  std::istringstream text(lines("two", "list"));
+  std::string first;
+  std::string second;
+  std::getline(text, first);
+  std::getline(text, second);
+  if (first.find("NVRTC") != std::string::npos) GTEST_SKIP() << first;
+  EXPECT_EQ(first, "cuda:0|Stand-in 0|sm_90|CUDA 13|1|");
+  EXPECT_EQ(second, "cuda:1|Stand-in 1|sm_990|CUDA 13.0|2|") << "which only the driver can compile for";
+}
+
+TEST(StandInDriver, WithoutACompilerIsListedWithWhatToInstall) {
+  const std::string text = lines("two", "list_without_compiler");
+  EXPECT_TRUE(text.starts_with("cuda:0|Stand-in 0|sm_90|CUDA 13|0|NVRTC is missing: install it\ncuda:1|")) << text;
+}
+
+TEST(StandInDriver, ThatIsTooOldIsNamedWithWhatItLacks) {
+  EXPECT_EQ(
+      lines("old", "list"),
+      "cuda||||0|the NVIDIA driver is too old: version 13000 has no cuDevicePrimaryCtxRetain; install a newer "
+      "one\n");
+}
+
+TEST(StandInDriver, WithoutADeviceSaysSo) {
+  EXPECT_EQ(lines("none", "list"), "cuda||||0|the NVIDIA driver is installed, but there is no NVIDIA device\n");
+}
+
+TEST(StandInDriver, RunsProgramsAndSaysWhatIsWrongWithLaunches) {
+  const Report report(lines("two", "run"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  EXPECT_EQ(report["compile"], "ok");
+  EXPECT_EQ(report["scales"], "1");
+  EXPECT_EQ(report["loaded scales"], "1");
+  EXPECT_EQ(report["no size"],
+            "invalid_request: scale_2: CUDA programs do not say their group's size; set Launch::group_size");
+  EXPECT_EQ(report["zero size"],
+            "invalid_request: scale_2: 0 work items in dimension 1 of a group; the device takes 1 to 1024");
+  EXPECT_EQ(report["big group"],
+            "invalid_request: scale_2: 1048576 work items in a group; the device takes at most 1024");
+  EXPECT_EQ(report["too big for it"],
+            "invalid_request: scale_2: 1024 work items in a group; this kernel takes at most 512");
+  EXPECT_EQ(report["many groups"],
+            "invalid_request: scale_2: 65536 work groups in dimension 1; the device has at most 65535");
+  EXPECT_EQ(report["no groups"], "ok");
+  EXPECT_EQ(report["long parameters"], "invalid_request: scale_2: argument 1 takes 4 bytes; 8 were given");
+  EXPECT_EQ(report["no parameters"],
+            "invalid_request: scale_2: scale takes 2 arguments; 1 buffer and no parameters were given");
+  EXPECT_EQ(report["two buffers"], "invalid_request: scale_2: argument 1 takes 4 bytes; 8 were given, a buffer");
+  EXPECT_EQ(report["no buffer"], "invalid_request: buffer 0 of the launch is missing");
+  EXPECT_EQ(report["write"], "invalid_request: 100 bytes at 1000 do not fit in a buffer of 1024");
+  EXPECT_EQ(report["read"], "ok");
+  EXPECT_TRUE(report["huge"].starts_with("out_of_memory: ")) << report["huge"];
+  EXPECT_EQ(report["nothing"], "ok");
+  EXPECT_EQ(report["foreign"], "invalid_request: the buffer belongs to another device");
+  EXPECT_EQ(report["foreign program"], "invalid_request: the program belongs to another device");
+  EXPECT_EQ(report["no entry"],
+            "compile_failed: conv has no kernel called conv: declare it extern \"C\" __global__, so that it keeps "
+            "its name");
+  EXPECT_TRUE(report.text().ends_with("end\n")) << report.text();
+}
+
+/// What a program does to the device that it loses.
+void expect_loss(const Report& report) {
+  EXPECT_TRUE(report["crash"].starts_with("device_failed: the device was lost running crash_1: ")) << report.text();
+  EXPECT_TRUE(report["after"].starts_with("device_failed: the device was lost allocating 4 bytes"))
+      << report.text();
+  EXPECT_TRUE(report.text().ends_with("end\n")) << report.text();
+}
+
+TEST(StandInDriver, LosesItsDeviceToAnIllegalAddress) {
+  const Report report(lines("two", "crash"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  expect_loss(report);
+}
+
+TEST(CudaDriver, LosesItsDeviceToAnIllegalAddress) {
+  const Report report(lines("", "crash"));
+  if (report.skipped() || report.text().starts_with("no_device: ")) GTEST_SKIP() << report.text();
+  expect_loss(report);
+}
+
+TEST(RunTimeCompiler, ThatIsMissingIsNamedWithWhatProvidesIt) {
+  static constexpr std::array nowhere = {"libkiln_nowhere.so"};
+  const cuda::RtcNames names{.title = "NVRTC", .libraries = nowhere, .provider = "libnvrtc", .symbols = {}};
+  const auto missing = cuda::Rtc::open(names, {"/nowhere"});
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), ErrorCode::unsupported);
+  EXPECT_EQ(missing.error().message(), "NVRTC is missing: install libnvrtc");
+}
+
+TEST(RunTimeCompiler, ThatLacksAFunctionIsTooOld) {
+  static constexpr std::array libc = {"libc.so.6"};
+  cuda::RtcNames names{.title = "NVRTC", .libraries = libc, .provider = "libnvrtc", .symbols = {}};
+  names.symbols.version = "nvrtcVersion";
+  const auto old = cuda::Rtc::open(names, {});
+  ASSERT_FALSE(old);
+  EXPECT_EQ(old.error().message(), "NVRTC is too old: it has no nvrtcVersion; install libnvrtc");
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,121 @@
+// Prints what the CUDA driver found by LD_LIBRARY_PATH leads to, a line each; what to do is the argument.
+
+#include <iostream>
+#include <thread>
+
+#include <kiln/device.hpp>
+
+#include "backend/cuda/cuda.hpp"
+#include "backend/cuda_samples.hpp"
+
+namespace kiln {
+namespace {
+
+using fakes::cuda_launch;
+using fakes::cuda_scale;
+using fakes::cuda_scales;
+
+template <class T>
+std::string told(const Result<T>& result) {
+  return result ? "ok" : std::string(to_string(result.error().code())) + ": " + result.error().message();
+}
+
+void print(const std::vector<DeviceInfo>& infos) {
+  for (const DeviceInfo& info : infos)
+    std::cout << info.name << '|' << info.label << '|' << info.identity.device << '|' << info.identity.driver << '|'
+              << (info.identity.formats.empty() ? 0U : info.identity.formats[0]) << '|' << info.problem << '\n';
+}
+
+void list_without_compiler() {
+  cuda::Dialect dialect = cuda::dialect();
+  dialect.open_rtc = [](const cuda::Driver&) -> Result<std::shared_ptr<const cuda::Rtc>> {
+    return Error(ErrorCode::unsupported, "NVRTC is missing: install it");
+  };
+  print(cuda::list(dialect));
+}
+
+void run(Device& device) {
+  auto compiled = device.compile(cuda_scale(2));
+  std::cout << "compile " << told(compiled) << '\n';
+  if (!compiled) return;
+  Module& module = *compiled->module;
+  std::cout << "scales " << cuda_scales(device, module, 2, 0.5F) << '\n';
+  const auto loaded = device.load(*compiled->binary).value();
+  std::cout << "loaded scales " << cuda_scales(device, *loaded, 2, 1) << '\n';
+
+  const auto buffer = device.allocate(1024).value();
+  Launch launch = cuda_launch(*buffer, 1);
+  const auto with = [&](auto change) {
+    Launch changed = launch;
+    change(changed);
+    return told(device.launch(module, changed));
+  };
+  std::cout << "no size " << with([](Launch& l) {
+    l.group_size = {0, 0, 0};
+  }) << '\n' << "zero size "
+            << with([](Launch& l) {
+                 l.group_size = {64, 0, 1};
+               })
+            << '\n'
+            << "big group " << with([](Launch& l) {
+                 l.group_size = {1024, 1024, 1};
+               })
+            << '\n'
+            << "too big for it " << with([](Launch& l) {
+                 l.group_size = {1024, 1, 1};
+               })
+            << '\n'
+            << "many groups " << with([](Launch& l) {
+                 l.groups = {1, 65536, 1};
+               })
+            << '\n'
+            << "no groups " << with([](Launch& l) {
+                 l.groups = {0, 1, 1};
+               })
+            << '\n'
+            << "long parameters " << with([](Launch& l) { l.parameters.resize(8); }) << '\n'
+            << "no parameters " << with([](Launch& l) { l.parameters.clear(); }) << '\n'
+            << "two buffers " << with([](Launch& l) { l.buffers.push_back(l.buffers[0]); }) << '\n'
+            << "no buffer " << with([](Launch& l) { l.buffers[0] = nullptr; }) << '\n';
+  std::vector<std::byte> bytes(100);
+  std::cout << "write " << told(device.write(*buffer, bytes, 1000)) << '\n'
+            << "read " << told(device.read(*buffer, bytes, 924)) << '\n'
+            << "huge " << told(device.allocate(std::size_t{1} << 62)) << '\n'
+            << "nothing " << told(device.allocate(0)) << '\n';
+  const auto other = open_device("cuda:0").value();
+  std::cout << "foreign " << told(other->write(*buffer, bytes)) << '\n'
+            << "foreign program " << told(other->launch(module, launch)) << '\n'
+            << "no entry "
+            << told(device.compile(Request({.name = "conv",
+                                            .source = "__global__ void conv(float* x) { *x = 1; }\n",
+                                            .entry = "conv",
+                                            .language = Language::cuda})))
+            << '\n';
+}
+
+void crash(Device& device) {
+  const auto compiled =
+      device.compile(Request({.name = "crash_1",
+                              .source = "extern \"C\" __global__ void crash() { *(volatile int*)16 = 1; }\n",
+                              .entry = "crash",
+                              .language = Language::cuda}));
+  std::cout << "crash " << told(device.launch(*compiled.value().module, {.group_size = {1, 1, 1}})) << '\n'
+            << "after " << told(device.allocate(4)) << '\n';
+}
+
+}  // namespace
+}  // namespace kiln
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "list";
+  if (what == "list") kiln::print(kiln::cuda::list_cuda_devices({}));
+  if (what == "list_without_compiler") kiln::list_without_compiler();
+  if (what != "run" && what != "crash") return 0;
+  const auto device = kiln::open_device("cuda");
+  if (!device) {
+    std::cout << kiln::told(device) << '\n';
+    return 0;
+  }
+  what == "run" ? kiln::run(**device) : kiln::crash(**device);
+  std::cout << "end\n";
+}

@@ -1,0 +1,177 @@
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <random>
+#include <thread>
+
+#include "backend/cuda/cuda.hpp"
+#include "backend/cuda_samples.hpp"
+#include "backend/sections.hpp"
+
+namespace kiln {
+namespace {
+
+using cuda::ImageKind;
+using fakes::cuda_scale;
+
+/// NVRTC, which compiles for GPUs that are not here.
+class Nvrtc : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto rtc = cuda::open_nvrtc(INT_MAX);
+    if (!rtc) GTEST_SKIP() << rtc.error().message();
+    rtc_ = std::move(*rtc);
+  }
+  Result<std::vector<std::byte>> compile(const Request& request, int capability = 90) const {
+    const auto target = cuda::target_for(capability, 13000, rtc_->architectures());
+    if (!target) return target.error();
+    return cuda::compile_image(cuda::dialect(), *rtc_, *target, request);
+  }
+  Error compile_error(Request::Fields fields) const {
+    fields.language = Language::cuda;
+    auto result = compile(Request(std::move(fields)));
+    EXPECT_FALSE(result);
+    return result ? Error(ErrorCode::io, "compiled") : std::move(result).error();
+  }
+
+  std::shared_ptr<const cuda::Rtc> rtc_;
+};
+
+TEST_F(Nvrtc, CompilesForTwoArchitectures) {
+  EXPECT_TRUE(rtc_->version().starts_with("NVRTC 1")) << rtc_->version();
+  const auto hopper = compile(cuda_scale(3), 90).value();
+  const auto ampere = compile(cuda_scale(3), 80).value();
+  EXPECT_TRUE(cuda::is_whole(hopper, ImageKind::cubin));
+  EXPECT_TRUE(cuda::is_whole(ampere, ImageKind::cubin));
+  EXPECT_NE(hopper, ampere);
+}
+
+TEST_F(Nvrtc, GivesTheSameImageEveryTime) {
+  EXPECT_EQ(compile(cuda_scale(3)).value(), compile(cuda_scale(3)).value());
+}
+
+TEST_F(Nvrtc, GivesPtxForAnArchitectureYetToCome) {
+  const auto text = compile(cuda_scale(3), 990).value();
+  EXPECT_TRUE(cuda::is_whole(text, ImageKind::ptx));
+  EXPECT_FALSE(cuda::is_whole(text, ImageKind::cubin));
+  EXPECT_FALSE(cuda::is_whole(std::span(text).first(text.size() - 1), ImageKind::ptx)) << "nothing ends it";
+  EXPECT_FALSE(cuda::is_whole(std::span(text).first(text.size() / 2), ImageKind::ptx));
+}
+
+TEST_F(Nvrtc, ErrorsNameTheLineAndCarryTheLog) {
+  const Error error = compile_error(
+      {.name = "conv", .source = "\nextern \"C\" __global__ void conv() { nonsense; }\n", .entry = "conv"});
+  EXPECT_EQ(error.code(), ErrorCode::compile_failed);
+  EXPECT_TRUE(error.message().starts_with("conv does not compile, line 2: error: ")) << error.message();
+  EXPECT_NE(error.log().find("nonsense"), std::string::npos) << error.log();
+}
+
+TEST_F(Nvrtc, ErrorsInAnIncludedFileNameThatFile) {
+  const Error error = compile_error({.name = "conv",
+                                     .source = "#include \"tile.h\"\nextern \"C\" __global__ void conv() {}\n",
+                                     .entry = "conv",
+                                     .defines = {{"A", "1"}, {"B", "2"}},
+                                     .headers = {{"tile.h", "\n\nint tile = nonsense;\n"}}});
+  EXPECT_NE(error.message().find("tile.h line 3"), std::string::npos) << error.message();
+}
+
+TEST_F(Nvrtc, AnOptionItDoesNotKnowIsACompileError) {
+  const Error error = compile_error({.name = "conv",
+                                     .source = "extern \"C\" __global__ void conv() {}\n",
+                                     .entry = "conv",
+                                     .options = {"--no-such-option"}});
+  EXPECT_EQ(error.code(), ErrorCode::compile_failed);
+  EXPECT_NE(error.describe().find("no-such-option"), std::string::npos) << error.describe();
+}
+
+TEST_F(Nvrtc, PassesOptionsOn) {
+  Request::Fields fields{.name = "conv",
+                         .source = "extern \"C\" __global__ void conv(float* x) { *x = sinf(*x); }\n",
+                         .entry = "conv",
+                         .language = Language::cuda};
+  const auto plain = compile(Request(fields)).value();
+  fields.options = {"--use_fast_math", "--std=c++17"};
+  EXPECT_NE(compile(Request(fields)).value(), plain);
+  fields.options = {"--gpu-architecture=sm_80"};
+  EXPECT_EQ(compile(Request(fields), 90).value(), compile(Request(fields), 80).value());
+  fields.options = {"--gpu-architecture=compute_80"};
+  EXPECT_EQ(compile(Request(fields)).error().code(), ErrorCode::compile_failed) << "that is no code";
+}
+
+TEST_F(Nvrtc, RefusesOtherLanguagesAndRequestsWithoutAnEntry) {
+  EXPECT_EQ(compile(cuda_scale(3, Language::hip)).error().code(), ErrorCode::invalid_request);
+  EXPECT_EQ(compile_error({.name = "conv", .source = "int x;"}).code(), ErrorCode::invalid_request);
+}
+
+TEST_F(Nvrtc, CompilesOnFourThreadsAtOnce) {
+  std::vector<std::vector<std::byte>> images(4);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < images.size(); ++t)
+    threads.emplace_back([&, t] { images[t] = compile(cuda_scale(static_cast<int>(t) + 2)).value(); });
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t t = 0; t < images.size(); ++t)
+    EXPECT_EQ(images[t], compile(cuda_scale(static_cast<int>(t) + 2)).value()) << t;
+}
+
+TEST_F(Nvrtc, NoTruncatedImageIsTakenForAWholeOne) {
+  const auto image = compile(cuda_scale(3)).value();
+  for (std::size_t size = 0; size < image.size(); size += 7) {
+    // A copy, so that a reader past its end is caught.
+    const std::vector<std::byte> part(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_FALSE(cuda::is_whole(part, ImageKind::cubin)) << size;
+  }
+}
+
+TEST_F(Nvrtc, ChangedBytesNeverCrashTheChecker) {
+  const auto image = compile(cuda_scale(3)).value();
+  const Binary binary = cuda::to_binary(ImageKind::cubin, image, cuda_scale(3));
+  std::mt19937 random(1);
+  std::size_t refused = 0;
+  for (int round = 0; round < 20000; ++round) {
+    Binary changed = binary;
+    for (int i = 0; i < 3; ++i) {
+      // Mostly in the header and the tables at the end, where the numbers are.
+      const std::size_t at = random() % 2 == 0 ? random() % 80 : random() % changed.bytes.size();
+      changed.bytes[at] = static_cast<std::byte>(random() & 0xff);
+    }
+    if (random() % 4 == 0) changed.bytes.resize(random() % changed.bytes.size());
+    const auto parts = cuda::parts_of(changed, ImageKind::cubin);
+    if (parts) continue;
+    ++refused;
+    ASSERT_EQ(parts.error().code(), ErrorCode::load_failed);
+  }
+  EXPECT_GT(refused, 5000U);
+}
+
+TEST_F(Nvrtc, ABinaryComesApartIntoWhatItWasMadeOf) {
+  const auto image = compile(cuda_scale(3)).value();
+  const Binary binary = cuda::to_binary(ImageKind::cubin, image, cuda_scale(3));
+  const auto parts = cuda::parts_of(binary, ImageKind::cubin).value();
+  EXPECT_EQ(parts.name, "scale_3");
+  EXPECT_EQ(parts.entry, "scale");
+  EXPECT_EQ(std::vector(parts.image.begin(), parts.image.end()), image);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parts.image.data()) % 8, 0U);
+  EXPECT_EQ(cuda::parts_of(binary, ImageKind::ptx).error().code(), ErrorCode::load_failed);
+}
+
+TEST(CudaTarget, IsCodeWhereTheCompilerKnowsTheArchitecture) {
+  const auto target = cuda::target_for(90, 13020, {75, 80, 90, 100}).value();
+  EXPECT_EQ(target.architecture, "sm_90");
+  EXPECT_EQ(target.kind, ImageKind::cubin);
+  EXPECT_EQ(target.option, "--gpu-architecture=sm_90");
+  EXPECT_EQ(target.driver, "CUDA 13");
+}
+
+TEST(CudaTarget, IsTextForTheDriverWhereItDoesNot) {
+  const auto target = cuda::target_for(95, 13020, {75, 80, 90, 100}).value();
+  EXPECT_EQ(target.architecture, "sm_95");
+  EXPECT_EQ(target.kind, ImageKind::ptx);
+  EXPECT_EQ(target.option, "--gpu-architecture=compute_90");
+  EXPECT_EQ(target.driver, "CUDA 13.2") << "the driver compiles it";
+  const auto old = cuda::target_for(50, 13020, {75, 80});
+  ASSERT_FALSE(old);
+  EXPECT_NE(old.error().message().find("sm_50"), std::string::npos) << old.error().message();
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,166 @@
+// A stand-in for the NVIDIA driver: FAKE_DEVICES devices whose memory is the host's, and which know two kernels,
+// whatever the image says: scale(float* data, float offset) and crash(). With FAKE_OLD it lacks what CUDA 7
+// brought.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+enum class Function : std::uintptr_t { scale = 1, crash = 2 };
+
+std::atomic<int> lost{0};
+std::atomic<int> objects{0};
+std::atomic<int> retained{0};
+thread_local std::vector<void*> current;
+int contexts[8];
+
+/// What every call in a context answers unless it has an answer of its own.
+int in_context() {
+  if (current.empty()) return 201;
+  return lost;
+}
+
+}  // namespace
+
+extern "C" {
+
+int cuInit(unsigned) { return FAKE_DEVICES > 0 ? 0 : 100; }
+// NVRTC asks for tables of the driver's own, and does without them where it gets an error.
+int cuGetExportTable(const void**, const void*) { return 500; }
+int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
+int cuDeviceGetCount(int* count) { return *count = FAKE_DEVICES, 0; }
+int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
+int cuDeviceGetName(char* name, int length, int device) {
+  std::strncpy(name, ("Stand-in " + std::to_string(device)).c_str(), static_cast<std::size_t>(length));
+  return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  switch (attribute) {
+    case 1:
+    case 2:
+    case 3: *value = 1024; return 0;
+    case 4: *value = 64; return 0;
+    case 5: *value = 2147483647; return 0;
+    case 6:
+    case 7: *value = 65535; return 0;
+    case 8: *value = 49152; return 0;
+    // The second is of a kind that no compiler knows yet.
+    case 75: *value = device == 0 ? 9 : 99; return 0;
+    case 76: *value = 0; return 0;
+    default: return 1;
+  }
+}
+int cuDeviceGetPCIBusId(char* id, int, int) { return *id = '\0', 0; }
+#ifndef FAKE_OLD
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  ++retained;
+  *context = &contexts[device];
+  return 0;
+}
+#endif
+int cuDevicePrimaryCtxRelease_v2(int) {
+  // Whatever lived in the context must have ended before it.
+  if (--retained == 0 && objects != 0) std::abort();
+  return 0;
+}
+int cuCtxPushCurrent_v2(void* context) { return current.push_back(context), 0; }
+int cuCtxPopCurrent_v2(void** context) {
+  if (current.empty()) return 201;
+  *context = current.back();
+  current.pop_back();
+  return 0;
+}
+int cuCtxGetDevice(int* device) {
+  if (current.empty()) return 201;
+  *device = static_cast<int>(static_cast<int*>(current.back()) - contexts);
+  return 0;
+}
+int cuModuleLoadData(void** module, const void*) {
+  if (const int status = in_context()) return status;
+  ++objects;
+  *module = std::malloc(1);
+  return 0;
+}
+int cuModuleUnload(void* module) {
+  if (current.empty()) std::abort();
+  --objects;
+  std::free(module);
+  return 0;
+}
+int cuModuleGetFunction(void** function, void*, const char* name) {
+  if (const int status = in_context()) return status;
+  if (std::strcmp(name, "scale") == 0) return *function = reinterpret_cast<void*>(Function::scale), 0;
+  if (std::strcmp(name, "crash") == 0) return *function = reinterpret_cast<void*>(Function::crash), 0;
+  return 500;
+}
+int cuFuncGetAttribute(int* value, int, void*) { return *value = 512, 0; }
+int cuFuncGetParamInfo(void* function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+  if (reinterpret_cast<std::uintptr_t>(function) != static_cast<std::uintptr_t>(Function::scale) || index > 1)
+    return 1;
+  *offset = 8 * index;
+  *bytes = index == 0 ? 8 : 4;
+  return 0;
+}
+int cuMemAlloc_v2(void** address, std::size_t bytes) {
+  if (const int status = in_context()) return status;
+  if (bytes == 0) return 1;
+  if (bytes > std::size_t{1} << 30) return 2;
+  ++objects;
+  *address = std::malloc(bytes);
+  return 0;
+}
+int cuMemFree_v2(void* address) {
+  if (current.empty()) std::abort();
+  --objects;
+  std::free(address);
+  return 0;
+}
+int cuMemcpyHtoDAsync_v2(void* to, const void* from, std::size_t bytes, void*) {
+  if (const int status = in_context()) return status;
+  std::memcpy(to, from, bytes);
+  return 0;
+}
+int cuMemcpyDtoHAsync_v2(void* to, const void* from, std::size_t bytes, void*) {
+  if (const int status = in_context()) return status;
+  std::memcpy(to, from, bytes);
+  return 0;
+}
+int cuStreamCreate(void** stream, unsigned) {
+  if (const int status = in_context()) return status;
+  ++objects;
+  *stream = std::malloc(1);
+  return 0;
+}
+int cuStreamSynchronize(void*) { return in_context(); }
+int cuStreamDestroy_v2(void* stream) {
+  if (current.empty()) std::abort();
+  --objects;
+  std::free(stream);
+  return 0;
+}
+int cuLaunchKernel(void* function, unsigned groups, unsigned, unsigned, unsigned size, unsigned, unsigned, unsigned,
+                   void*, void** arguments, void**) {
+  if (const int status = in_context()) return status;
+  if (reinterpret_cast<std::uintptr_t>(function) == static_cast<std::uintptr_t>(Function::crash)) {
+    lost = 700;
+    return 0;
+  }
+  float* data = *static_cast<float**>(arguments[0]);
+  const float offset = *static_cast<float*>(arguments[1]);
+  for (unsigned i = 0; i < groups * size; ++i) data[i] = 2 * data[i] + offset;
+  return 0;
+}
+int cuGetErrorName(int error, const char** name) {
+  switch (error) {
+    case 700: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; return 0;
+    default: *name = "CUDA_ERROR_OF_THE_STAND_IN"; return 0;
+  }
+}
+
+}  // extern "C"

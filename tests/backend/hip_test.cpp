@@ -1,0 +1,169 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include <unistd.h>
+
+#include <kiln/hip.hpp>
+
+#include "backend/cuda_samples.hpp"
+#include "backend/hip/architecture.hpp"
+#include "backend/hip/hip.hpp"
+#include "fakes/child.hpp"
+#include "fakes/files.hpp"
+#include "fakes/temporary_folder.hpp"
+
+namespace kiln {
+namespace {
+
+using fakes::cuda_scale;
+using fakes::cuda_scales;
+
+bool has_hipcc() {
+  std::string path = std::getenv("PATH");
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    if (access((path.substr(begin, end - begin) + "/hipcc").c_str(), X_OK) == 0) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+bool has_library() {
+  for (const char* name : {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"})
+    if (base::DynamicLibrary::open(name)) return true;
+  return false;
+}
+
+/// Compiles for AMD GPUs that are not here.
+class HipCompiler : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_hipcc()) GTEST_SKIP() << "there is no hipcc";
+  }
+};
+
+TEST_F(HipCompiler, MakesCodeObjectsForTwoArchitectures) {
+  const Binary vega = hip::compile_for(cuda_scale(3, Language::hip), "gfx906").value();
+  const Binary rdna = hip::compile_for(cuda_scale(3, Language::hip), "gfx1030").value();
+  EXPECT_NE(vega.bytes, rdna.bytes);
+  for (const Binary* binary : {&vega, &rdna}) {
+    const auto parts = cuda::parts_of(*binary, cuda::ImageKind::code_object).value();
+    EXPECT_EQ(parts.name, "scale_3");
+    EXPECT_EQ(parts.entry, "scale");
+  }
+  EXPECT_NE(fakes::text_of(vega.bytes).find("gfx906"), std::string::npos);
+}
+
+TEST_F(HipCompiler, ErrorsNameTheLineAndCarryTheLog) {
+  const auto result = hip::compile_for(Request({.name = "conv",
+                                                .source = "\n\nextern \"C\" __global__ void conv() { nonsense; }\n",
+                                                .entry = "conv",
+                                                .language = Language::hip,
+                                                .defines = {{"A", "1"}}}),
+                                       "gfx906");
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), ErrorCode::compile_failed);
+  EXPECT_TRUE(result.error().message().starts_with("conv does not compile, line 3: error: "))
+      << result.error().message();
+  EXPECT_NE(result.error().log().find("nonsense"), std::string::npos) << result.error().log();
+}
+
+TEST_F(HipCompiler, AKernelThatIsNotThereIsNamed) {
+  const auto result = hip::compile_for(Request({.name = "conv",
+                                                .source = "extern \"C\" __global__ void other() {}\n",
+                                                .entry = "conv_main",
+                                                .language = Language::hip}),
+                                       "gfx906");
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message().find("conv_main"), std::string::npos) << result.error().message();
+}
+
+TEST_F(HipCompiler, RefusesWhatIsNoArchitecture) {
+  for (const char* name : {"", "sm_90", "gfx906 -x", "gfx906;true"})
+    EXPECT_EQ(hip::compile_for(cuda_scale(3, Language::hip), name).error().code(), ErrorCode::invalid_request);
+  EXPECT_EQ(hip::compile_for(cuda_scale(3, Language::hip), "gfx1").error().code(), ErrorCode::compile_failed);
+  EXPECT_EQ(hip::compile_for(cuda_scale(3), "gfx906").error().code(), ErrorCode::invalid_request);
+}
+
+TEST_F(HipCompiler, LeavesNothingBehind) {
+  const fakes::TemporaryFolder folder;
+  const std::string told = fakes::in_child([&folder]() -> std::string {
+    setenv("TMPDIR", folder.path().c_str(), 1);
+    return hip::compile_for(cuda_scale(3, Language::hip), "gfx906") ? "compiled" : "failed";
+  });
+  EXPECT_EQ(told, "compiled");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(MissingHipCompiler, IsNamedWithWhatProvidesIt) {
+  if (access("/opt/rocm/bin/hipcc", X_OK) == 0) GTEST_SKIP() << "ROCm has its own";
+  const std::string told = fakes::in_child([]() -> std::string {
+    setenv("PATH", "/nowhere", 1);
+    const auto result = hip::compile_for(cuda_scale(3, Language::hip), "gfx906");
+    return result ? "compiled" : std::string(to_string(result.error().code())) + ": " + result.error().message();
+  });
+  EXPECT_TRUE(told.starts_with("unsupported: hipcc is missing: install ")) << told;
+}
+
+TEST(CodeObject, NoTruncatedOneIsTakenForAWholeOne) {
+  if (!has_hipcc()) GTEST_SKIP() << "there is no hipcc";
+  const Binary binary = hip::compile_for(cuda_scale(3, Language::hip), "gfx906").value();
+  const auto image = cuda::parts_of(binary, cuda::ImageKind::code_object).value().image;
+  for (std::size_t size = 0; size < image.size(); size += size < 8192 ? 61 : 40009) {
+    const std::vector<std::byte> part(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_FALSE(cuda::is_whole(part, cuda::ImageKind::code_object)) << size;
+  }
+}
+
+TEST(HipLibrary, HasEveryFunctionAndSaysThatThereIsNoDevice) {
+  if (!has_library()) GTEST_SKIP() << "libamdhip64 is not installed";
+  const auto devices = hip::list_hip_devices({});
+  ASSERT_FALSE(devices.empty());
+  if (devices[0].name == "hip:0") GTEST_SKIP() << "there is a device";
+  EXPECT_EQ(devices[0].name, "hip");
+  EXPECT_EQ(devices[0].problem, "the HIP runtime (libamdhip64) is installed, but there is no AMD device");
+  const auto opened = open_device("hip:0");
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code(), ErrorCode::no_device);
+  EXPECT_EQ(hip::adopt(nullptr).error().code(), ErrorCode::no_device);
+}
+
+TEST(HipArchitecture, IsNamedAsTheCompilerNamesIt) {
+  EXPECT_EQ(hip::architecture_name(90006), "gfx906");
+  EXPECT_EQ(hip::architecture_name(90010), "gfx90a");
+  EXPECT_EQ(hip::architecture_name(90402), "gfx942");
+  EXPECT_EQ(hip::architecture_name(100300), "gfx1030");
+  EXPECT_EQ(hip::architecture_name(110001), "gfx1101");
+  EXPECT_EQ(hip::architecture_name(0), std::nullopt);
+}
+
+TEST(HipArchitecture, IsFoundByThePlaceOfTheDevice) {
+  const fakes::TemporaryFolder folder;
+  fakes::write_file(folder.path() / "0/properties", "cpu_cores_count 16\ngfx_target_version 0\nlocation_id 0\n");
+  fakes::write_file(folder.path() / "1/properties",
+                    "simd_count 240\ngfx_target_version 90006\nlocation_id 768\ndomain 0\n");
+  fakes::write_file(folder.path() / "2/properties",
+                    "simd_count 144\ngfx_target_version 100300\nlocation_id 768\ndomain 1\nunique_id "
+                    "16727424123456789012\nnum_xcc 1\n");
+  EXPECT_EQ(hip::architecture_at("0000:03:00.0", folder.path()), "gfx906");
+  EXPECT_EQ(hip::architecture_at("0001:03:00.0", folder.path()), "gfx1030");
+  EXPECT_EQ(hip::architecture_at("0000:04:00.0", folder.path()), std::nullopt);
+  EXPECT_EQ(hip::architecture_at("0000:00:00.0", folder.path()), std::nullopt) << "a CPU";
+  EXPECT_EQ(hip::architecture_at("nonsense", folder.path()), std::nullopt);
+  EXPECT_EQ(hip::architecture_at("0000:03:00.0", folder.path() / "nowhere"), std::nullopt);
+}
+
+TEST(HipDevice, CompilesLaunchesAndLoads) {
+  const auto device = open_device("hip");
+  if (!device) GTEST_SKIP() << device.error().message();
+  const Compiled compiled = (*device)->compile(cuda_scale(3, Language::hip)).value();
+  EXPECT_TRUE(cuda_scales(**device, *compiled.module, 3, 0.5F));
+  const auto loaded = (*device)->load(compiled.binary.value()).value();
+  EXPECT_TRUE(cuda_scales(**device, *loaded, 3, 1));
+}
+
+}  // namespace
+}  // namespace kiln
