@@ -17,6 +17,12 @@ Json device_json(const DeviceInfo& device) {
   return object;
 }
 
+/// "NVIDIA H200 (sm_90)": what people call it, and what binaries are kept for.
+std::string title_of(const DeviceInfo& device) {
+  if (device.label.empty()) return device.identity.device;
+  return device.identity.device.empty() ? device.label : device.label + " (" + device.identity.device + ")";
+}
+
 Table table_of(const std::vector<DeviceInfo>& devices) {
   Table table({{"NAME"}, {"DEVICE"}, {"DRIVER"}, {"BINARIES"}, {"RUNS ON"}, {"PROBLEM"}});
   for (const auto& device : devices) {
@@ -25,7 +31,7 @@ Table table_of(const std::vector<DeviceInfo>& devices) {
     const auto known = [](const std::string& text) { return text.empty() ? "-" : text; };
     table.add(
         {{device.name, usable ? Ink::good : Ink::bad},
-         known(device.label.empty() ? device.identity.device : device.label),
+         known(title_of(device)),
          known(device.identity.driver),
          !usable ? Table::Cell("-") : Table::Cell(binaries ? "yes" : "no", binaries ? Ink::plain : Ink::warning),
          !usable           ? "-"
