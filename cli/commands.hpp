@@ -6,6 +6,7 @@
 namespace kiln::cli {
 
 void add_devices(CLI::App& app, Context& context);
+void add_emit(CLI::App& app, Context& context);
 void add_ls(CLI::App& app, Context& context);
 void add_show(CLI::App& app, Context& context);
 void add_stats(CLI::App& app, Context& context);

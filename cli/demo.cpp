@@ -69,10 +69,12 @@ Runs run_processes(const Context& context, unsigned warm_runs) {
     // A driver's own cache would let a cold process find what an earlier one compiled. Mesa's is not turned off but
     // moved: without it, Mesa gives no binaries out.
     const TemporaryFolder driver_cache;
-    ProcessOptions options{
-        .title = i == 0 ? "the cold process" : "a warm process",
-        .arguments = {"demo", "--dir=" + directory.string()},
-        .environment = {{"MESA_SHADER_CACHE_DIR", driver_cache.path().string()}, {"__GL_SHADER_DISK_CACHE", "0"}}};
+    ProcessOptions options{.title = i == 0 ? "the cold process" : "a warm process",
+                           .arguments = {"demo", "--dir=" + directory.string()},
+                           .environment = {{"MESA_SHADER_CACHE_DIR", driver_cache.path().string()},
+                                           {"__GL_SHADER_DISK_CACHE", "0"},
+                                           {"POCL_KERNEL_CACHE", "0"},
+                                           {"CUDA_CACHE_DISABLE", "1"}}};
     if (!context.device.empty()) options.arguments.push_back("--device=" + context.device);
     if (context.verbose) options.arguments.push_back("--verbose");
 
@@ -198,12 +200,13 @@ void add_demo(CLI::App& app, Context& context) {
   // What this command starts itself with, for every process.
   command->add_option("--child", options->child)->group("");
   command->footer(
-      "Gets compute shaders in a fresh process with an empty cache, which compiles them, then in further fresh\n"
+      "Gets compute kernels in a fresh process with an empty cache, which compiles them, then in further fresh\n"
       "processes, which find them on disk. Every program runs, and its result is compared with the CPU's. The\n"
       "cache is a temporary one unless --dir names a directory to keep.\n"
       "Exits with 1 where a result is wrong or a warm process had to compile.\n\n"
       "Examples:\n"
       "  kiln demo\n"
+      "  kiln demo --device opencl\n"
       "  kiln demo --dir ./demo_cache && kiln ls --dir ./demo_cache\n"
       "  kiln demo --json --runs 5");
   command->callback([&context, options] {

@@ -11,6 +11,7 @@ namespace {
 void add_subcommands(CLI::App& app, Context& context) {
   add_demo(app, context);
   add_devices(app, context);
+  add_emit(app, context);
   add_ls(app, context);
   add_show(app, context);
   add_stats(app, context);

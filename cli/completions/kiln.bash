@@ -8,7 +8,7 @@ _kiln_lines() {
 
 _kiln() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-  local commands="demo devices ls show stats why verify warm prune clear completions"
+  local commands="demo devices emit ls show stats why verify warm prune clear completions"
   local common="--dir --json --color --verbose --help"
   local command="" directory=() i
   for ((i = 1; i < COMP_CWORD; i++)); do
@@ -37,7 +37,11 @@ _kiln() {
       return
       ;;
     --device)
-      _kiln_lines < <(compgen -W "opengl" -- "$word")
+      _kiln_lines < <(compgen -W "opengl opencl vulkan cuda hip" -- "$word")
+      return
+      ;;
+    --language)
+      _kiln_lines < <(compgen -W "glsl opencl cuda hip vulkan" -- "$word")
       return
       ;;
     --max-age)
@@ -60,6 +64,13 @@ _kiln() {
       return
       ;;
     demo) options="--device --runs" ;;
+    emit)
+      if [[ $word != -* ]]; then
+        _kiln_lines < <(compgen -W "$(kiln emit 2>/dev/null)" -- "$word")
+        return
+      fi
+      options="--language"
+      ;;
     ls) options="--device-folder --sort" ;;
     show)
       if [[ $word != -* ]]; then

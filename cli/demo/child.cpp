@@ -4,16 +4,15 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
-#include <optional>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <kiln/cache.hpp>
-#include <kiln/opengl.hpp>
 
-#include "kernel.hpp"
+#include "case.hpp"
 #include "report.hpp"
 
 namespace kiln::cli::demo {
@@ -49,25 +48,25 @@ std::string difference(const std::vector<T>& result, const std::vector<T>& expec
 }
 
 /// Runs the program and compares what it computed; throws Failure where it cannot run.
-std::string run_and_check(Device& device, const Kernel& kernel, Module& module) {
+std::string run_and_check(Device& device, const Case& one, Module& module) {
   std::vector<std::unique_ptr<Buffer>> buffers;
-  for (const Values& input : kernel.inputs)
+  for (const Values& input : one.inputs)
     buffers.push_back(std::visit([&](const auto& values) { return upload(device, values).value(); }, input));
   return std::visit(
       [&]<class T>(const std::vector<T>& expected) {
         buffers.push_back(upload(device, std::vector<T>(expected.size())).value());
-        Launch launch{.groups = kernel.groups, .parameters = kernel.parameters};
-        for (const auto& buffer : buffers) launch.buffers.push_back(buffer.get());
-        device.launch(module, launch).value();
-        return difference(download<T>(device, *buffers.back()).value(), expected, kernel.tolerance);
+        std::vector<const Buffer*> arguments;
+        for (const auto& buffer : buffers) arguments.push_back(buffer.get());
+        device.launch(module, one.kernel.launch(one.groups, arguments, one.scalars).value()).value();
+        return difference(download<T>(device, *buffers.back()).value(), expected, one.tolerance);
       },
-      kernel.expected);
+      one.expected);
 }
 
 /// What is wrong with a program or its result, as a sentence; empty where all is right.
-std::string check(Device& device, const Kernel& kernel, const Result<Program>& program) {
+std::string check(Device& device, const Case& one, const Result<Program>& program) {
   try {
-    return run_and_check(device, kernel, program.value().module());
+    return run_and_check(device, one, program.value().module());
   } catch (const Failure& failure) {
     return failure.what();
   }
@@ -79,15 +78,17 @@ struct Got {
   Clock::duration time;
 };
 
-Got timed_get(Cache& cache, const Request& request) {
+Got timed_get(Cache& cache, const Result<Request>& request) {
+  // The device cannot run such a program.
+  if (!request) return {request.error(), {}};
   const auto start = Clock::now();
-  Result<Program> program = cache.get(request);
+  Result<Program> program = cache.get(*request);
   const auto end = Clock::now();
   return {std::move(program), end - start};
 }
 
-ProgramReport report_of(const Request& request, const Got& got) {
-  ProgramReport report{.name = request.name(), .get_ms = Milliseconds(got.time).count()};
+ProgramReport report_of(const Case& one, const Got& got) {
+  ProgramReport report{.name = one.kernel.name, .get_ms = Milliseconds(got.time).count()};
   if (got.program)
     report.origin = to_string(got.program->origin());
   else
@@ -120,21 +121,24 @@ void run_all(const Context& context, int descriptor) {
   const bool logging = context.verbose || std::getenv("KILN_LOG") != nullptr;
   const Log log = logging ? context.log() : warnings.log();
   const std::shared_ptr<Device> device = open_device(context.device, log).value();
-  const std::vector<Kernel> all = kernels();
+  const std::vector<Case> all = cases();
   Cache cache(device, {.directory = context.directory(), .log = log});
 
   const Identity& identity = device->identity();
   ProcessReport report{.device = identity.device, .driver = identity.driver, .binaries = !identity.formats.empty()};
-  for (const Kernel& kernel : all) report.names.push_back(kernel.request.name());
+  std::vector<Result<Request>> requests;
+  for (const Case& one : all) {
+    report.names.push_back(one.kernel.name);
+    requests.push_back(one.kernel.request(*device));
+  }
   send(descriptor, hello_message(report));
 
-  // A program that draws or computes has a context current too, so switching to one is not part of a get.
-  std::optional<opengl::Current> current;
-  if (device->info().name.starts_with("opengl")) current.emplace(opengl::make_current(*device).value());
+  // A program that computes has used its device before: what a driver does at the first use is not part of a get.
+  upload(*device, std::vector<float>(1)).value();
   std::vector<Got> programs;
-  for (const Kernel& kernel : all) {
-    programs.push_back(timed_get(cache, kernel.request));
-    send(descriptor, program_message(report_of(kernel.request, programs.back())));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    programs.push_back(timed_get(cache, requests[i]));
+    send(descriptor, program_message(report_of(all[i], programs.back())));
   }
   // All are got before the first one runs, as by an application that starts: a driver that translates a program at
   // its first launch would else leave no processor cache as it was, and so slow down the next get.

@@ -1,50 +1,37 @@
 #include <algorithm>
 
-#include "kernel.hpp"
+#include "case.hpp"
 
 namespace kiln::cli::demo {
 namespace {
 
-// A group of TILE x TILE threads holds its part of the image and the weights of BLOCK filters in shared memory;
-// each thread computes STRIP pixels side by side with all of these filters, so that a pixel is loaded once for many
-// uses.
-constexpr const char* direct = R"(#version 430
-layout(local_size_x = TILE, local_size_y = TILE) in;
-layout(std430, binding = 0) readonly buffer Input { float image[]; };
-layout(std430, binding = 1) readonly buffer Weights { float weights[]; };
-layout(std430, binding = 2) readonly buffer Bias { float bias[]; };
-layout(std430, binding = 3) writeonly buffer Output { float result[]; };
-layout(std140, binding = 0) uniform Parameters { int width; int height; };
-
-const int RADIUS = SIZE / 2;
-const ivec2 HALO = ivec2(TILE * STRIP, TILE) + 2 * RADIUS;
-const int PATCH = CHANNELS * SIZE * SIZE;
-shared float tile[CHANNELS][HALO.y][HALO.x];
-shared float block[PATCH * BLOCK];
-
-void main() {
-  ivec2 here = ivec2(gl_LocalInvocationID.xy);
-  ivec2 origin = ivec2(gl_WorkGroupID.xy) * ivec2(TILE * STRIP, TILE);
-  int first = int(gl_WorkGroupID.z) * BLOCK;
+// A group of TILE x TILE work items holds its part of the image and the weights of BLOCK filters in shared memory;
+// each work item computes STRIP pixels side by side with all of these filters, so that a pixel is loaded once for
+// many uses.
+constexpr const char* direct_source = R"(KERNEL {
+  int left = group_id_x * TILE * STRIP;
+  int top = group_id_y * TILE;
+  int first = group_id_z * BLOCK;
 
   for (int c = 0; c < CHANNELS; ++c)
-    for (int y = here.y; y < HALO.y; y += TILE)
-      for (int x = here.x; x < HALO.x; x += TILE) {
-        ivec2 p = origin - RADIUS + ivec2(x, y);
-        bool inside = p.x >= 0 && p.y >= 0 && p.x < width && p.y < height;
-        tile[c][y][x] = inside ? image[(c * height + p.y) * width + p.x] : 0.0;
+    for (int y = local_id_y; y < HALO_Y; y += TILE)
+      for (int x = local_id_x; x < HALO_X; x += TILE) {
+        int px = left + x - SIZE / 2;
+        int py = top + y - SIZE / 2;
+        bool inside = px >= 0 && py >= 0 && px < width && py < height;
+        tile[c * HALO_Y + y][x] = inside ? image[(c * height + py) * width + px] : 0.0f;
       }
-  for (int i = int(gl_LocalInvocationIndex); i < PATCH * BLOCK; i += TILE * TILE)
-    block[i] = weights[first * PATCH + i];
-  barrier();
+  for (int i = local_index; i < PATCH * BLOCK; i += TILE * TILE) block[i] = weights[first * PATCH + i];
+  group_barrier();
 
   float sum[BLOCK][STRIP];
   for (int b = 0; b < BLOCK; ++b)
-    for (int s = 0; s < STRIP; ++s) sum[b][s] = FUSE_BIAS != 0 ? bias[first + b] : 0.0;
+    for (int s = 0; s < STRIP; ++s) sum[b][s] = FUSE_BIAS != 0 ? bias[first + b] : 0.0f;
   for (int c = 0; c < CHANNELS; ++c)
     for (int ky = 0; ky < SIZE; ++ky) {
       float row[STRIP + SIZE - 1];
-      for (int i = 0; i < STRIP + SIZE - 1; ++i) row[i] = tile[c][here.y + ky][here.x * STRIP + i];
+      for (int i = 0; i < STRIP + SIZE - 1; ++i)
+        row[i] = tile[c * HALO_Y + local_id_y + ky][local_id_x * STRIP + i];
       for (int b = 0; b < BLOCK; ++b)
         for (int kx = 0; kx < SIZE; ++kx) {
           float weight = block[((b * CHANNELS + c) * SIZE + ky) * SIZE + kx];
@@ -52,63 +39,71 @@ void main() {
         }
     }
 
-  ivec2 at = origin + here * ivec2(STRIP, 1);
-  if (at.y >= height) return;
+  int x = left + local_id_x * STRIP;
+  int y = top + local_id_y;
   for (int b = 0; b < BLOCK; ++b)
     for (int s = 0; s < STRIP; ++s)
-      if (at.x + s < width)
-        result[((first + b) * height + at.y) * width + at.x + s] = FUSE_RELU != 0 ? max(sum[b][s], 0.0) : sum[b][s];
+      if (x + s < width && y < height)
+        result[((first + b) * height + y) * width + x + s] = FUSE_RELU != 0 ? fmax(sum[b][s], 0.0f) : sum[b][s];
 }
 )";
 
 // F(2x2, 3x3): 16 multiplications for four outputs instead of 36.
-constexpr const char* winograd = R"(#version 430
-layout(local_size_x = 8, local_size_y = 8) in;
-layout(std430, binding = 0) readonly buffer Input { float image[]; };
-layout(std430, binding = 1) readonly buffer Weights { float weights[]; };
-layout(std430, binding = 2) readonly buffer Bias { float bias[]; };
-layout(std430, binding = 3) writeonly buffer Output { float result[]; };
-layout(std140, binding = 0) uniform Parameters { int width; int height; };
-
-float pixel(int c, ivec2 p) {
-  bool inside = p.x >= 0 && p.y >= 0 && p.x < width && p.y < height;
-  return inside ? image[(c * height + p.y) * width + p.x] : 0.0;
-}
-
-mat4 transformed_tile(int c, ivec2 corner) {
-  mat4 d;
+constexpr const char* winograd_source = R"(KERNEL {
+  int left = global_id_x * 2;
+  int top = global_id_y * 2;
+  int k = group_id_z;
+  float m[4][4];
   for (int y = 0; y < 4; ++y)
-    for (int x = 0; x < 4; ++x) d[y][x] = pixel(c, corner + ivec2(x, y));
-  mat4 rows = mat4(d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]);
-  mat4 t = transpose(rows);
-  return transpose(mat4(t[0] - t[2], t[1] + t[2], t[2] - t[1], t[1] - t[3]));
-}
+    for (int x = 0; x < 4; ++x) m[y][x] = 0.0f;
 
-mat4 transformed_weights(int filter_index, int c) {
-  int base = (filter_index * CHANNELS + c) * 9;
-  mat3 g;
-  for (int y = 0; y < 3; ++y)
-    for (int x = 0; x < 3; ++x) g[y][x] = weights[base + y * 3 + x];
-  mat4x3 rows = mat4x3(g[0], 0.5 * (g[0] + g[1] + g[2]), 0.5 * (g[0] - g[1] + g[2]), g[2]);
-  mat3x4 t = transpose(rows);
-  return transpose(mat4(t[0], 0.5 * (t[0] + t[1] + t[2]), 0.5 * (t[0] - t[1] + t[2]), t[2]));
-}
-
-void main() {
-  ivec2 at = ivec2(gl_GlobalInvocationID.xy) * 2;
-  int k = int(gl_WorkGroupID.z);
-  mat4 m = mat4(0.0);
-  for (int c = 0; c < CHANNELS; ++c)
-    m += matrixCompMult(transformed_tile(c, at - 1), transformed_weights(k, c));
-
-  mat2x4 rows = mat2x4(m[0] + m[1] + m[2], m[1] - m[2] - m[3]);
-  for (int y = 0; y < 2; ++y) {
-    vec4 r = rows[y];
-    vec2 pair = vec2(r.x + r.y + r.z, r.y - r.z - r.w) + bias[k];
-    for (int x = 0; x < 2; ++x)
-      if (at.x + x < width && at.y + y < height)
-        result[(k * height + at.y + y) * width + at.x + x] = max(pair[x], 0.0);
+  for (int c = 0; c < CHANNELS; ++c) {
+    float d[4][4];
+    for (int y = 0; y < 4; ++y)
+      for (int x = 0; x < 4; ++x) {
+        int px = left + x - 1;
+        int py = top + y - 1;
+        bool inside = px >= 0 && py >= 0 && px < width && py < height;
+        d[y][x] = inside ? image[(c * height + py) * width + px] : 0.0f;
+      }
+    // Both transforms go down the columns first; the rows follow below.
+    float t[4][4];
+    for (int x = 0; x < 4; ++x) {
+      t[0][x] = d[0][x] - d[2][x];
+      t[1][x] = d[1][x] + d[2][x];
+      t[2][x] = d[2][x] - d[1][x];
+      t[3][x] = d[1][x] - d[3][x];
+    }
+    float g[4][3];
+    for (int x = 0; x < 3; ++x) {
+      int at = (k * CHANNELS + c) * 9 + x;
+      float above = weights[at];
+      float here = weights[at + 3];
+      float below = weights[at + 6];
+      g[0][x] = above;
+      g[1][x] = 0.5f * (above + here + below);
+      g[2][x] = 0.5f * (above - here + below);
+      g[3][x] = below;
+    }
+    for (int y = 0; y < 4; ++y) {
+      m[y][0] += (t[y][0] - t[y][2]) * g[y][0];
+      m[y][1] += (t[y][1] + t[y][2]) * (0.5f * (g[y][0] + g[y][1] + g[y][2]));
+      m[y][2] += (t[y][2] - t[y][1]) * (0.5f * (g[y][0] - g[y][1] + g[y][2]));
+      m[y][3] += (t[y][1] - t[y][3]) * g[y][2];
+    }
   }
+
+  float r[2][4];
+  for (int x = 0; x < 4; ++x) {
+    r[0][x] = m[0][x] + m[1][x] + m[2][x];
+    r[1][x] = m[1][x] - m[2][x] - m[3][x];
+  }
+  for (int y = 0; y < 2; ++y)
+    for (int x = 0; x < 2; ++x) {
+      float value = bias[k] + (x == 0 ? r[y][0] + r[y][1] + r[y][2] : r[y][1] - r[y][2] - r[y][3]);
+      if (left + x < width && top + y < height)
+        result[(k * height + top + y) * width + left + x] = fmax(value, 0.0f);
+    }
 }
 )";
 
@@ -152,8 +147,42 @@ struct Variant {
   bool relu = false;
 };
 
-Kernel conv(const char* source, const Variant& variant) {
-  const Shape shape{.width = 30, .height = 22, .channels = 3, .filters = 4, .size = variant.size};
+constexpr int channels = 3;
+
+Kernel conv_kernel(const std::string& name) {
+  return {.name = name,
+          .buffers = {{"image"}, {"weights"}, {"bias"}, {"result", Type::f32, Access::write}},
+          .scalars = {{"width"}, {"height"}},
+          .parameters = {{"CHANNELS", std::to_string(channels)}}};
+}
+
+Kernel direct(const Variant& variant) {
+  Kernel kernel = conv_kernel(variant.name);
+  const auto tile = static_cast<std::uint32_t>(variant.tile);
+  kernel.group_size = {tile, tile, 1};
+  kernel.shared = {{"tile", Type::f32, {"CHANNELS * HALO_Y", "HALO_X"}}, {"block", Type::f32, {"PATCH * BLOCK"}}};
+  kernel.parameters.insert({{"SIZE", std::to_string(variant.size)},
+                            {"TILE", std::to_string(variant.tile)},
+                            {"BLOCK", std::to_string(variant.block)},
+                            {"STRIP", std::to_string(variant.strip)},
+                            {"FUSE_BIAS", variant.bias ? "1" : "0"},
+                            {"FUSE_RELU", variant.relu ? "1" : "0"},
+                            {"HALO_X", "(TILE * STRIP + SIZE - 1)"},
+                            {"HALO_Y", "(TILE + SIZE - 1)"},
+                            {"PATCH", "(CHANNELS * SIZE * SIZE)"}});
+  kernel.source = direct_source;
+  return kernel;
+}
+
+Kernel winograd(const Variant& variant) {
+  Kernel kernel = conv_kernel(variant.name);
+  kernel.group_size = {8, 8, 1};
+  kernel.source = winograd_source;
+  return kernel;
+}
+
+Case conv(Kernel kernel, const Variant& variant) {
+  const Shape shape{.width = 30, .height = 22, .channels = channels, .filters = 4, .size = variant.size};
   const auto count = [](int n) { return static_cast<std::size_t>(n); };
   std::vector<float> image = noise(count(shape.width * shape.height * shape.channels), 1);
   std::vector<float> weights = noise(count(shape.filters * shape.channels * shape.size * shape.size), 2);
@@ -167,26 +196,18 @@ Kernel conv(const char* source, const Variant& variant) {
   }
 
   const auto groups = [](int n, int each) { return static_cast<std::uint32_t>((n + each - 1) / each); };
-  return {.request = Request({.name = variant.name,
-                              .source = source,
-                              .defines = {{"SIZE", std::to_string(variant.size)},
-                                          {"TILE", std::to_string(variant.tile)},
-                                          {"BLOCK", std::to_string(variant.block)},
-                                          {"STRIP", std::to_string(variant.strip)},
-                                          {"CHANNELS", std::to_string(shape.channels)},
-                                          {"FUSE_BIAS", variant.bias ? "1" : "0"},
-                                          {"FUSE_RELU", variant.relu ? "1" : "0"}}}),
+  return {.kernel = std::move(kernel),
           .groups = {groups(shape.width, variant.tile * variant.strip), groups(shape.height, variant.tile),
                      groups(shape.filters, variant.block)},
-          .parameters = bytes_of(std::array{shape.width, shape.height}),
+          .scalars = {shape.width, shape.height},
           .inputs = {std::move(image), std::move(weights), std::move(bias)},
           .expected = std::move(expected)};
 }
 
 }  // namespace
 
-std::vector<Kernel> conv_kernels() {
-  std::vector<Kernel> kernels;
+std::vector<Case> conv_cases() {
+  std::vector<Case> cases;
   for (const Variant& variant : {
            Variant{.name = "conv2d_3x3_t8", .size = 3, .tile = 8, .strip = 2},
            Variant{.name = "conv2d_3x3_t8_relu", .size = 3, .tile = 8, .block = 2, .strip = 2, .relu = true},
@@ -205,9 +226,10 @@ std::vector<Kernel> conv_kernels() {
            .bias = true,
            .relu = true},
        })
-    kernels.push_back(conv(direct, variant));
-  kernels.push_back(conv(winograd, {.name = "conv2d_3x3_winograd", .tile = 16, .bias = true, .relu = true}));
-  return kernels;
+    cases.push_back(conv(direct(variant), variant));
+  const Variant tiles{.name = "conv2d_3x3_winograd", .tile = 16, .bias = true, .relu = true};
+  cases.push_back(conv(winograd(tiles), tiles));
+  return cases;
 }
 
 }  // namespace kiln::cli::demo

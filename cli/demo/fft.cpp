@@ -1,80 +1,51 @@
 #include <complex>
 #include <numbers>
 
-#include "kernel.hpp"
+#include "case.hpp"
 
 namespace kiln::cli::demo {
 namespace {
 
-// Stockham's FFT of 8^STAGES points, a group each, a thread for every eight points, which it has in registers.
-constexpr const char* source = R"(#version 430
-layout(local_size_x = THREADS) in;
-layout(std430, binding = 0) readonly buffer Input { vec2 signal[]; };
-layout(std430, binding = 1) writeonly buffer Output { vec2 spectrum[]; };
-layout(std140, binding = 0) uniform Parameters { float direction; float scale; };
-
-const float PI = 3.14159265358979;
-const int RADIX = 8;
-const int POINTS = THREADS * RADIX;
-shared vec2 line[POINTS];
-
-vec2 product(vec2 a, vec2 b) { return vec2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
-vec2 unit(float angle) { return vec2(cos(angle), direction * sin(angle)); }
-
-int reversed(int i) {
-  int r = 0;
-  for (int bit = 1; bit < RADIX; bit <<= 1) {
-    r = r << 1 | i & 1;
-    i >>= 1;
-  }
-  return r;
+// Stockham's FFT of 8^STAGES points, a group each, a work item for every eight points, which it has in registers.
+constexpr const char* source = R"(FUNCTION float2 product(float2 a, float2 b) {
+  return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-void butterfly(inout vec2 v[RADIX]) {
-  vec2 t[RADIX];
-  for (int i = 0; i < RADIX; ++i) t[i] = v[reversed(i)];
-  for (int i = 0; i < RADIX; i += 2) {
-    vec2 a = t[i];
-    vec2 b = t[i + 1];
-    t[i] = a + b;
-    t[i + 1] = a - b;
-  }
-  for (int i = 0; i < RADIX; i += 4)
-    for (int k = 0; k < 2; ++k) {
-      vec2 a = t[i + k];
-      vec2 b = product(t[i + k + 2], unit(-PI * float(k) / 2.0));
-      t[i + k] = a + b;
-      t[i + k + 2] = a - b;
-    }
-  for (int k = 0; k < 4; ++k) {
-    vec2 a = t[k];
-    vec2 b = product(t[k + 4], unit(-PI * float(k) / 4.0));
-    t[k] = a + b;
-    t[k + 4] = a - b;
-  }
-  v = t;
-}
+FUNCTION float2 unit(float angle, float turn) { return make_float2(cos(angle), turn * sin(angle)); }
 
-void main() {
-  int thread = int(gl_LocalInvocationID.x);
-  int base = int(gl_WorkGroupID.x) * POINTS;
+FUNCTION int reversed(int i) { return ((i & 1) << 2) | (i & 2) | (i >> 2); }
 
-  vec2 v[RADIX];
-  for (int r = 0; r < RADIX; ++r) v[r] = signal[base + thread + r * THREADS];
+KERNEL {
+  int thread = local_id_x;
+  int base = group_id_x * POINTS;
+
+  float2 v[RADIX];
+  float2 t[RADIX];
+  for (int r = 0; r < RADIX; ++r) v[r] = signal[base + thread + r * GROUP_X];
   int span = 1;
   for (int stage = 0; stage < STAGES; ++stage) {
     int phase = thread % span;
-    float angle = -2.0 * PI * float(phase) / float(span * RADIX);
-    for (int r = 1; r < RADIX; ++r) v[r] = product(v[r], unit(angle * float(r)));
-    butterfly(v);
+    float angle = -2.0f * PI * to_float(phase) / to_float(span * RADIX);
+    for (int r = 0; r < RADIX; ++r) {
+      int from = reversed(r);
+      t[r] = product(v[from], unit(angle * to_float(from), direction));
+    }
+    for (int apart = 1; apart < RADIX; apart <<= 1)
+      for (int i = 0; i < RADIX; i += 2 * apart)
+        for (int k = 0; k < apart; ++k) {
+          float2 a = t[i + k];
+          float2 b = product(t[i + k + apart], unit(-PI * to_float(k) / to_float(apart), direction));
+          t[i + k] = a + b;
+          t[i + k + apart] = a - b;
+        }
     int to = (thread - phase) * RADIX + phase;
-    for (int r = 0; r < RADIX; ++r) line[to + r * span] = v[r];
-    barrier();
-    for (int r = 0; r < RADIX; ++r) v[r] = line[thread + r * THREADS];
-    barrier();
+    for (int r = 0; r < RADIX; ++r) line[to + r * span] = t[r];
+    group_barrier();
+    for (int r = 0; r < RADIX; ++r) v[r] = line[thread + r * GROUP_X];
+    group_barrier();
     span *= RADIX;
   }
-  for (int r = 0; r < RADIX; ++r) spectrum[base + thread + r * THREADS] = scale * v[r];
+  for (int r = 0; r < RADIX; ++r) spectrum[base + thread + r * GROUP_X] = v[r] * scale;
 }
 )";
 
@@ -97,27 +68,31 @@ std::vector<float> transform(const std::vector<float>& signal, std::size_t point
   return spectrum;
 }
 
-Kernel fft(std::string name, int stages) {
+Case fft(std::string name, int stages) {
   constexpr std::uint32_t batch = 2;
-  const struct {
-    float direction = 1.0F;
-    float scale = 1.0F;
-  } parameters;
+  constexpr float direction = 1.0F;
+  constexpr float scale = 1.0F;
   const std::size_t points = std::size_t{1} << 3 * stages;
   std::vector<float> signal = noise(2 * batch * points, 1);
-  std::vector<float> expected = transform(signal, points, double{parameters.direction}, double{parameters.scale});
-  return {.request =
-              Request({.name = std::move(name),
-                       .source = source,
-                       .defines = {{"STAGES", std::to_string(stages)}, {"THREADS", std::to_string(points / 8)}}}),
+  std::vector<float> expected = transform(signal, points, double{direction}, double{scale});
+  return {.kernel = {.name = std::move(name),
+                     .buffers = {{"signal", Type::f32x2}, {"spectrum", Type::f32x2, Access::write}},
+                     .scalars = {{"direction", Type::f32}, {"scale", Type::f32}},
+                     .shared = {{"line", Type::f32x2, {"POINTS"}}},
+                     .group_size = {static_cast<std::uint32_t>(points / 8), 1, 1},
+                     .parameters = {{"STAGES", std::to_string(stages)},
+                                    {"RADIX", "8"},
+                                    {"POINTS", "(GROUP_X * RADIX)"},
+                                    {"PI", "3.14159265f"}},
+                     .source = source},
           .groups = {batch, 1, 1},
-          .parameters = bytes_of(parameters),
+          .scalars = {direction, scale},
           .inputs = {std::move(signal)},
           .expected = std::move(expected)};
 }
 
 }  // namespace
 
-std::vector<Kernel> fft_kernels() { return {fft("fft_512_radix8", 3)}; }
+std::vector<Case> fft_cases() { return {fft("fft_512_radix8", 3)}; }
 
 }  // namespace kiln::cli::demo

@@ -2,187 +2,154 @@
 #include <cmath>
 #include <span>
 
-#include "kernel.hpp"
+#include "case.hpp"
 
 namespace kiln::cli::demo {
 namespace {
 
-// A group takes a row of WIDTH elements, which its threads hold in registers; the sums and maxima they need of
-// each other go through shared memory.
-constexpr const char* row_start = R"(#version 430
-layout(local_size_x = THREADS) in;
-layout(std430, binding = 0) readonly buffer Input { float values[]; };
-layout(std430, binding = 1) readonly buffer Scale { float scale[]; };
-layout(std430, binding = 2) readonly buffer Shift { float shift[]; };
-layout(std430, binding = 3) writeonly buffer Output { float result[]; };
-layout(std140, binding = 0) uniform Parameters { float temperature; float epsilon; };
-
-const int EACH = WIDTH / THREADS;
-shared float partial[THREADS];
-
-float sum_of_all(float value) {
-  int thread = int(gl_LocalInvocationID.x);
-  barrier();
-  partial[thread] = value;
-  for (int other = THREADS / 2; other > 0; other >>= 1) {
-    barrier();
-    if (thread < other) partial[thread] += partial[thread + other];
-  }
-  barrier();
-  return partial[0];
-}
-
-float largest_of_all(float value) {
-  int thread = int(gl_LocalInvocationID.x);
-  barrier();
-  partial[thread] = value;
-  for (int other = THREADS / 2; other > 0; other >>= 1) {
-    barrier();
-    if (thread < other) partial[thread] = max(partial[thread], partial[thread + other]);
-  }
-  barrier();
-  return partial[0];
-}
+// A group takes a row of WIDTH elements, which its work items hold in registers; the sums and maxima they need of
+// each other go through shared memory: FOLD makes of every work item's value that of all.
+constexpr const char* row_start = R"(#define SUM(a, b) ((a) + (b))
+#define FOLD(value, of_two)                                                                 \
+  group_barrier();                                                                          \
+  partial[local_id_x] = value;                                                              \
+  for (int other = GROUP_X / 2; other > 0; other >>= 1) {                                   \
+    group_barrier();                                                                        \
+    if (local_id_x < other)                                                                 \
+      partial[local_id_x] = of_two(partial[local_id_x], partial[local_id_x + other]);       \
+  }                                                                                         \
+  group_barrier();                                                                          \
+  value = partial[0];
 )";
 
 constexpr const char* softmax_main = R"(
-void main() {
-  int thread = int(gl_LocalInvocationID.x);
-  int base = int(gl_WorkGroupID.x) * WIDTH;
+KERNEL {
+  int base = group_id_x * WIDTH + local_id_x;
   float v[EACH];
-  for (int i = 0; i < EACH; ++i) v[i] = values[base + thread + i * THREADS] / temperature;
+  for (int i = 0; i < EACH; ++i) v[i] = values[base + i * GROUP_X] / temperature;
 
   float most = v[0];
-  for (int i = 1; i < EACH; ++i) most = max(most, v[i]);
-  most = largest_of_all(most);
-  float sum = 0.0;
+  for (int i = 1; i < EACH; ++i) most = fmax(most, v[i]);
+  FOLD(most, fmax)
+  float sum = 0.0f;
   for (int i = 0; i < EACH; ++i) {
     v[i] = exp(v[i] - most);
     sum += v[i];
   }
-  sum = sum_of_all(sum);
-  for (int i = 0; i < EACH; ++i) result[base + thread + i * THREADS] = v[i] / sum;
+  FOLD(sum, SUM)
+  for (int i = 0; i < EACH; ++i) result[base + i * GROUP_X] = v[i] / sum;
 }
 )";
 
 constexpr const char* layernorm_gelu_main = R"(
-float gelu(float x) { return 0.5 * x * (1.0 + tanh(0.7978845608 * (x + 0.044715 * x * x * x))); }
+FUNCTION float gelu(float x) {
+  return 0.5f * x * (1.0f + tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
+}
 
-void main() {
-  int thread = int(gl_LocalInvocationID.x);
-  int base = int(gl_WorkGroupID.x) * WIDTH;
+KERNEL {
+  int base = group_id_x * WIDTH;
   float v[EACH];
-  float sum = 0.0;
+  float sum = 0.0f;
   for (int i = 0; i < EACH; ++i) {
-    v[i] = values[base + thread + i * THREADS];
+    v[i] = values[base + local_id_x + i * GROUP_X];
     sum += v[i];
   }
-  float mean = sum_of_all(sum) / float(WIDTH);
-  float squares = 0.0;
+  FOLD(sum, SUM)
+  float mean = sum / to_float(WIDTH);
+  float squares = 0.0f;
   for (int i = 0; i < EACH; ++i) squares += (v[i] - mean) * (v[i] - mean);
-  float inverse = inversesqrt(sum_of_all(squares) / float(WIDTH) + epsilon);
+  FOLD(squares, SUM)
+  float inverse = rsqrt(squares / to_float(WIDTH) + epsilon);
   for (int i = 0; i < EACH; ++i) {
-    int column = thread + i * THREADS;
-    float value = (v[i] - mean) * inverse * scale[column] + shift[column];
-    result[base + column] = gelu(value);
+    int column = local_id_x + i * GROUP_X;
+    result[base + column] = gelu((v[i] - mean) * inverse * scale[column] + shift[column]);
   }
 }
 )";
 
-// softmax(q k^T / sqrt(DIM)) v for a query a thread, no key later than the query, one block of keys and values
+// softmax(q k^T / sqrt(DIM)) v for a query a work item, no key later than the query, one block of keys and values
 // after the other: the running maximum and sum are corrected as larger scores turn up, so that the scores are never
 // stored.
-constexpr const char* attention_source = R"(#version 430
-layout(local_size_x = BLOCK) in;
-layout(std430, binding = 0) readonly buffer Queries { vec4 queries[]; };
-layout(std430, binding = 1) readonly buffer Keys { vec4 keys[]; };
-layout(std430, binding = 2) readonly buffer Content { vec4 content[]; };
-layout(std430, binding = 3) writeonly buffer Output { vec4 result[]; };
-layout(std140, binding = 0) uniform Parameters { int tokens; float scale; };
-
-const int QUADS = DIM / 4;
-shared vec4 key_block[BLOCK][QUADS];
-shared vec4 content_block[BLOCK][QUADS];
-
-void main() {
-  int thread = int(gl_LocalInvocationID.x);
-  int row = int(gl_GlobalInvocationID.x);
-  vec4 query[QUADS];
-  vec4 sum[QUADS];
+constexpr const char* attention_source = R"(KERNEL {
+  int row = global_id_x;
+  float4 query[QUADS];
+  float4 sum[QUADS];
   for (int i = 0; i < QUADS; ++i) {
-    query[i] = row < tokens ? scale * queries[row * QUADS + i] : vec4(0.0);
-    sum[i] = vec4(0.0);
+    query[i] = queries[min(row, tokens - 1) * QUADS + i] * scale;
+    sum[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   }
-  float most = -1e30;
-  float total = 0.0;
+  float most = -1e30f;
+  float total = 0.0f;
 
-  for (int start = 0; start < tokens; start += BLOCK) {
+  for (int start = 0; start < tokens; start += GROUP_X) {
     for (int i = 0; i < QUADS; ++i) {
-      int from = min(start + thread, tokens - 1) * QUADS + i;
-      key_block[thread][i] = keys[from];
-      content_block[thread][i] = content[from];
+      int from = min(start + local_id_x, tokens - 1) * QUADS + i;
+      key_block[local_id_x][i] = keys[from];
+      content_block[local_id_x][i] = content[from];
     }
-    barrier();
-    int last = min(min(BLOCK, tokens - start), row - start + 1);
+    group_barrier();
+    int last = min(min(GROUP_X, tokens - start), row - start + 1);
     for (int j = 0; j < last; ++j) {
-      float score = 0.0;
+      float score = 0.0f;
       for (int i = 0; i < QUADS; ++i) score += dot(query[i], key_block[j][i]);
-      float larger = max(most, score);
+      float larger = fmax(most, score);
       float keep = exp(most - larger);
       float weight = exp(score - larger);
-      for (int i = 0; i < QUADS; ++i) sum[i] = keep * sum[i] + weight * content_block[j][i];
+      for (int i = 0; i < QUADS; ++i) sum[i] = sum[i] * keep + content_block[j][i] * weight;
       total = keep * total + weight;
       most = larger;
     }
-    barrier();
+    group_barrier();
   }
   if (row < tokens)
-    for (int i = 0; i < QUADS; ++i) result[row * QUADS + i] = sum[i] / total;
+    for (int i = 0; i < QUADS; ++i) result[row * QUADS + i] = sum[i] * (1.0f / total);
 }
 )";
 
-struct Parameters {
-  float temperature = 0.5F;
-  float epsilon = 1e-5F;
-};
+constexpr float temperature = 0.5F;
+constexpr float epsilon = 1e-5F;
 constexpr std::size_t rows = 5;
 
 float gelu(double x) {
   return static_cast<float>(0.5 * x * (1.0 + std::tanh(0.7978845608 * (x + 0.044715 * x * x * x))));
 }
 
-Kernel row_kernel(std::string name, const char* main, std::size_t width, std::size_t threads) {
-  return {.request = Request({.name = std::move(name),
-                              .source = std::string(row_start) + main,
-                              .defines = {{"WIDTH", std::to_string(width)}, {"THREADS", std::to_string(threads)}}}),
+Case row_case(std::string name, const char* main, std::size_t width, std::uint32_t threads) {
+  return {.kernel = {.name = std::move(name),
+                     .buffers = {{"values"}, {"scale"}, {"shift"}, {"result", Type::f32, Access::write}},
+                     .scalars = {{"temperature", Type::f32}, {"epsilon", Type::f32}},
+                     .shared = {{"partial", Type::f32, {"GROUP_X"}}},
+                     .group_size = {threads, 1, 1},
+                     .parameters = {{"WIDTH", std::to_string(width)}, {"EACH", "(WIDTH / GROUP_X)"}},
+                     .source = std::string(row_start) + main},
           .groups = {rows, 1, 1},
-          .parameters = bytes_of(Parameters{}),
+          .scalars = {temperature, epsilon},
           .inputs = {noise(rows * width, 1, -3.0F, 3.0F), noise(width, 2), noise(width, 3)}};
 }
 
-Kernel softmax(std::string name, std::size_t width, std::size_t threads) {
-  Kernel kernel = row_kernel(std::move(name), softmax_main, width, threads);
-  std::vector<float> result = std::get<std::vector<float>>(kernel.inputs[0]);
+Case softmax(std::string name, std::size_t width, std::uint32_t threads) {
+  Case one = row_case(std::move(name), softmax_main, width, threads);
+  std::vector<float> result = std::get<std::vector<float>>(one.inputs[0]);
   for (std::size_t row = 0; row < rows; ++row) {
     const auto values = std::span(result).subspan(row * width, width);
     double sum = 0;
     for (float& value : values) {
-      value = std::exp(value / Parameters{}.temperature);
+      value = std::exp(value / temperature);
       sum += double{value};
     }
     for (float& value : values) value = static_cast<float>(double{value} / sum);
   }
-  kernel.expected = std::move(result);
+  one.expected = std::move(result);
   // The results are small numbers: far smaller an error than elsewhere would be a wrong result.
-  kernel.tolerance = 1e-6;
-  return kernel;
+  one.tolerance = 1e-6;
+  return one;
 }
 
-Kernel layernorm_gelu(std::string name, std::size_t width, std::size_t threads) {
-  Kernel kernel = row_kernel(std::move(name), layernorm_gelu_main, width, threads);
-  const auto& values = std::get<std::vector<float>>(kernel.inputs[0]);
-  const auto& scale = std::get<std::vector<float>>(kernel.inputs[1]);
-  const auto& shift = std::get<std::vector<float>>(kernel.inputs[2]);
+Case layernorm_gelu(std::string name, std::size_t width, std::uint32_t threads) {
+  Case one = row_case(std::move(name), layernorm_gelu_main, width, threads);
+  const auto& values = std::get<std::vector<float>>(one.inputs[0]);
+  const auto& scale = std::get<std::vector<float>>(one.inputs[1]);
+  const auto& shift = std::get<std::vector<float>>(one.inputs[2]);
   std::vector<float> result;
   for (std::size_t row = 0; row < rows; ++row) {
     double mean = 0;
@@ -191,18 +158,18 @@ Kernel layernorm_gelu(std::string name, std::size_t width, std::size_t threads) 
     for (std::size_t i = 0; i < width; ++i)
       variance += std::pow(double{values[row * width + i]} - mean, 2.0) / static_cast<double>(width);
     for (std::size_t i = 0; i < width; ++i) {
-      const double value = (double{values[row * width + i]} - mean) /
-                               std::sqrt(variance + double{Parameters{}.epsilon}) * double{scale[i]} +
-                           double{shift[i]};
+      const double value =
+          (double{values[row * width + i]} - mean) / std::sqrt(variance + double{epsilon}) * double{scale[i]} +
+          double{shift[i]};
       result.push_back(gelu(value));
     }
   }
-  kernel.expected = std::move(result);
-  return kernel;
+  one.expected = std::move(result);
+  return one;
 }
 
-Kernel attention(std::string name) {
-  constexpr std::size_t tokens = 50;
+Case attention(std::string name) {
+  constexpr std::int32_t tokens = 50;
   constexpr std::size_t dim = 16;
   constexpr float scale = 0.25F;
   std::vector<float> queries = noise(tokens * dim, 1);
@@ -223,21 +190,26 @@ Kernel attention(std::string name) {
     for (const double value : sum) result.push_back(static_cast<float>(value / total));
   }
 
-  struct {
-    std::int32_t tokens;
-    float scale;
-  } const parameters{tokens, scale};
-  return {.request = Request(
-              {.name = std::move(name), .source = attention_source, .defines = {{"BLOCK", "16"}, {"DIM", "16"}}}),
+  return {.kernel = {.name = std::move(name),
+                     .buffers = {{"queries", Type::f32x4},
+                                 {"keys", Type::f32x4},
+                                 {"content", Type::f32x4},
+                                 {"result", Type::f32x4, Access::write}},
+                     .scalars = {{"tokens"}, {"scale", Type::f32}},
+                     .shared = {{"key_block", Type::f32x4, {"GROUP_X", "QUADS"}},
+                                {"content_block", Type::f32x4, {"GROUP_X", "QUADS"}}},
+                     .group_size = {16, 1, 1},
+                     .parameters = {{"QUADS", std::to_string(dim / 4)}},
+                     .source = attention_source},
           .groups = {(tokens + 15) / 16, 1, 1},
-          .parameters = bytes_of(parameters),
+          .scalars = {tokens, scale},
           .inputs = {std::move(queries), std::move(keys), std::move(content)},
           .expected = std::move(result)};
 }
 
 }  // namespace
 
-std::vector<Kernel> rows_kernels() {
+std::vector<Case> rows_cases() {
   return {softmax("softmax_w256", 256, 16), softmax("softmax_w1024", 1024, 32),
           layernorm_gelu("layernorm_w512_gelu", 512, 32), attention("attention_d16_causal")};
 }

@@ -1,36 +1,28 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernel.hpp"
+#include "case.hpp"
 
 namespace kiln::cli::demo {
 namespace {
 
-// A group scans THREADS * EACH elements: every thread its own, then all of them the threads' sums.
-constexpr const char* scan_source = R"(#version 430
-layout(local_size_x = THREADS) in;
-layout(std430, binding = 0) readonly buffer Input { uint values[]; };
-layout(std430, binding = 1) writeonly buffer Output { uint result[]; };
-layout(std140, binding = 0) uniform Parameters { int count; };
-
-shared uint sums[THREADS];
-
-void main() {
-  int thread = int(gl_LocalInvocationID.x);
-  int base = (int(gl_WorkGroupID.x) * THREADS + thread) * EACH;
+// A group scans GROUP_X * EACH elements: every work item its own, then all of them the work items' sums.
+constexpr const char* scan_source = R"(KERNEL {
+  int thread = local_id_x;
+  int base = global_id_x * EACH;
   uint v[EACH];
   for (int i = 0; i < EACH; ++i) v[i] = base + i < count ? values[base + i] : 0u;
   for (int i = 1; i < EACH; ++i) v[i] += v[i - 1];
 
   uint sum = v[EACH - 1];
   sums[thread] = sum;
-  barrier();
-  for (int step = 1; step < THREADS; step <<= 1) {
-    uint before = thread >= step ? sums[thread - step] : 0u;
-    barrier();
+  group_barrier();
+  for (int apart = 1; apart < GROUP_X; apart <<= 1) {
+    uint before = thread >= apart ? sums[thread - apart] : 0u;
+    group_barrier();
     sum += before;
     sums[thread] = sum;
-    barrier();
+    group_barrier();
   }
   uint carry = sum - v[EACH - 1];
 
@@ -45,84 +37,79 @@ void main() {
 }
 )";
 
-// One group folds everything: its threads stride over the input EACH elements at a time, then fold in pairs.
-constexpr const char* reduce_source = R"(#version 430
-layout(local_size_x = THREADS) in;
-layout(std430, binding = 0) readonly buffer Input { float values[]; };
-layout(std430, binding = 1) writeonly buffer Output { float result[]; };
-layout(std140, binding = 0) uniform Parameters { int count; };
-
-struct Item {
-  float value;
-  int at;
-};
-shared Item items[THREADS];
-
-#if ARGMAX
-Item fold(Item a, Item b) {
-  bool first = a.value > b.value || a.value == b.value && a.at < b.at;
-  return Item(first ? a.value : b.value, first ? a.at : b.at);
+// One group folds everything: its work items stride over the input EACH elements at a time, then fold in pairs.
+constexpr const char* sum_source = R"(KERNEL {
+  int thread = local_id_x;
+  float mine = 0.0f;
+  for (int start = thread; start < count; start += GROUP_X * EACH) {
+    float some[EACH];
+    for (int i = 0; i < EACH; ++i) some[i] = start + i * GROUP_X < count ? values[start + i * GROUP_X] : 0.0f;
+    for (int i = 0; i < EACH; ++i) mine += some[i];
+  }
+  sums[thread] = mine;
+  for (int other = GROUP_X / 2; other > 0; other >>= 1) {
+    group_barrier();
+    if (thread < other) sums[thread] += sums[thread + other];
+  }
+  if (thread == 0) result[0] = sums[0];
 }
-const Item NEUTRAL = Item(-1e38, 0x7fffffff);
-#else
-Item fold(Item a, Item b) { return Item(a.value + b.value, 0); }
-const Item NEUTRAL = Item(0.0, 0);
-#endif
+)";
 
-void main() {
-  int thread = int(gl_LocalInvocationID.x);
-  Item mine = NEUTRAL;
-  for (int start = thread; start < count; start += THREADS * EACH) {
-    Item some[EACH];
+// Of equal values the first counts.
+constexpr const char* argmax_source = R"(FUNCTION bool beats(float a, int a_at, float b, int b_at) {
+  return a > b || (a == b && a_at < b_at);
+}
+
+KERNEL {
+  int thread = local_id_x;
+  float mine = -INFINITY;
+  int mine_at = 0x7fffffff;
+  for (int start = thread; start < count; start += GROUP_X * EACH) {
+    float some[EACH];
+    for (int i = 0; i < EACH; ++i) some[i] = start + i * GROUP_X < count ? values[start + i * GROUP_X] : -INFINITY;
     for (int i = 0; i < EACH; ++i) {
-      int at = start + i * THREADS;
-      some[i] = NEUTRAL;
-      if (at < count) some[i] = Item(values[at], at);
+      bool better = beats(some[i], start + i * GROUP_X, mine, mine_at);
+      mine = better ? some[i] : mine;
+      mine_at = better ? start + i * GROUP_X : mine_at;
     }
-    for (int i = 0; i < EACH; ++i) mine = fold(mine, some[i]);
   }
-  items[thread] = mine;
-  for (int other = THREADS / 2; other > 0; other >>= 1) {
-    barrier();
-    if (thread < other) items[thread] = fold(items[thread], items[thread + other]);
+  most[thread] = mine;
+  most_at[thread] = mine_at;
+  for (int other = GROUP_X / 2; other > 0; other >>= 1) {
+    group_barrier();
+    if (thread < other && beats(most[thread + other], most_at[thread + other], most[thread], most_at[thread])) {
+      most[thread] = most[thread + other];
+      most_at[thread] = most_at[thread + other];
+    }
   }
-  if (thread == 0) result[0] = ARGMAX != 0 ? float(items[0].at) : items[0].value;
+  if (thread == 0) result[0] = to_float(most_at[0]);
 }
 )";
 
 // Counts in shared memory first, so that few of the atomics go to global memory.
-constexpr const char* histogram_source = R"(#version 430
-layout(local_size_x = THREADS) in;
-layout(std430, binding = 0) readonly buffer Input { uint pixels[]; };
-layout(std430, binding = 1) buffer Output { uint histogram[]; };
-layout(std140, binding = 0) uniform Parameters { int count; };
-
-shared uint bins[3 * BINS];
-
-void main() {
-  int thread = int(gl_LocalInvocationID.x);
-  for (int i = thread; i < 3 * BINS; i += THREADS) bins[i] = 0u;
-  barrier();
-  int stride = int(gl_NumWorkGroups.x) * THREADS;
-  for (int start = int(gl_GlobalInvocationID.x); start < count; start += stride * EACH)
+constexpr const char* histogram_source = R"(KERNEL {
+  for (int i = local_id_x; i < 3 * BINS; i += GROUP_X) bins[i] = 0u;
+  group_barrier();
+  int stride = group_count_x * GROUP_X;
+  for (int start = global_id_x; start < count; start += stride * EACH)
     for (int i = 0; i < EACH; ++i) {
       int at = start + i * stride;
       if (at >= count) break;
       uint pixel = pixels[at];
       for (int channel = 0; channel < 3; ++channel) {
-        uint level = bitfieldExtract(pixel, channel * 8, 8);
-        atomicAdd(bins[channel * BINS + int(level) * BINS / 256], 1u);
+        int level = to_int((pixel >> (8 * channel)) & 0xffu);
+        atomicAdd(bins[channel * BINS + level * BINS / 256], 1u);
       }
     }
-  barrier();
-  for (int i = thread; i < 3 * BINS; i += THREADS)
+  group_barrier();
+  for (int i = local_id_x; i < 3 * BINS; i += GROUP_X)
     if (bins[i] != 0u) atomicAdd(histogram[i], bins[i]);
 }
 )";
 
-Kernel scan(std::string name, bool inclusive) {
+Case scan(std::string name, bool inclusive) {
   constexpr std::size_t block = 32 * 16;
-  const int count = 3 * block - 5;
+  const std::int32_t count = 3 * block - 5;
   std::vector<std::uint32_t> values = noise_bits(static_cast<std::size_t>(count), 1);
   std::vector<std::uint32_t> expected(values.size());
   for (std::size_t start = 0; start < values.size(); start += block) {
@@ -134,53 +121,66 @@ Kernel scan(std::string name, bool inclusive) {
     else
       std::exclusive_scan(first, last, to, 0U);
   }
-  return {
-      .request = Request({.name = std::move(name),
-                          .source = scan_source,
-                          .defines = {{"THREADS", "32"}, {"EACH", "16"}, {"INCLUSIVE", inclusive ? "1" : "0"}}}),
-      .groups = {3, 1, 1},
-      .parameters = bytes_of(count),
-      .inputs = {std::move(values)},
-      .expected = std::move(expected)};
-}
-
-Kernel reduce(std::string name, bool argmax, float (*fold)(const std::vector<float>&)) {
-  const int count = 4000;
-  std::vector<float> values = noise(count, 1, -1.0F, 1.5F);
-  std::vector<float> expected = {fold(values)};
-  return {.request = Request({.name = std::move(name),
-                              .source = reduce_source,
-                              .defines = {{"ARGMAX", argmax ? "1" : "0"}, {"THREADS", "64"}, {"EACH", "16"}}}),
-          .parameters = bytes_of(count),
+  return {.kernel = {.name = std::move(name),
+                     .buffers = {{"values", Type::u32}, {"result", Type::u32, Access::write}},
+                     .scalars = {{"count"}},
+                     .shared = {{"sums", Type::u32, {"GROUP_X"}}},
+                     .group_size = {32, 1, 1},
+                     .parameters = {{"EACH", "16"}, {"INCLUSIVE", inclusive ? "1" : "0"}},
+                     .source = scan_source},
+          .groups = {3, 1, 1},
+          .scalars = {count},
           .inputs = {std::move(values)},
           .expected = std::move(expected)};
 }
 
-Kernel histogram(std::string name, std::uint32_t bins) {
-  const int count = 5000;
+Case reduce(std::string name, const char* source, std::vector<SharedArray> shared,
+            float (*fold)(const std::vector<float>&)) {
+  const std::int32_t count = 4000;
+  std::vector<float> values = noise(count, 1, -1.0F, 1.5F);
+  std::vector<float> expected = {fold(values)};
+  return {.kernel = {.name = std::move(name),
+                     .buffers = {{"values"}, {"result", Type::f32, Access::write}},
+                     .scalars = {{"count"}},
+                     .shared = std::move(shared),
+                     .group_size = {64, 1, 1},
+                     .parameters = {{"EACH", "16"}},
+                     .source = source},
+          .scalars = {count},
+          .inputs = {std::move(values)},
+          .expected = std::move(expected)};
+}
+
+Case histogram(std::string name, std::uint32_t bins) {
+  const std::int32_t count = 5000;
   std::vector<std::uint32_t> pixels = noise_bits(count, 1);
   std::vector<std::uint32_t> expected(std::size_t{3} * bins);
   for (const std::uint32_t pixel : pixels)
     for (std::uint32_t channel = 0; channel < 3; ++channel)
       ++expected[channel * bins + (pixel >> channel * 8 & 0xff) * bins / 256];
-  return {.request = Request({.name = std::move(name),
-                              .source = histogram_source,
-                              .defines = {{"THREADS", "64"}, {"EACH", "4"}, {"BINS", std::to_string(bins)}}}),
+  return {.kernel = {.name = std::move(name),
+                     .buffers = {{"pixels", Type::u32}, {"histogram", Type::u32, Access::read_write}},
+                     .scalars = {{"count"}},
+                     .shared = {{"bins", Type::u32, {"3 * BINS"}}},
+                     .group_size = {64, 1, 1},
+                     .parameters = {{"EACH", "4"}, {"BINS", std::to_string(bins)}},
+                     .source = histogram_source},
           .groups = {4, 1, 1},
-          .parameters = bytes_of(count),
+          .scalars = {count},
           .inputs = {std::move(pixels)},
           .expected = std::move(expected)};
 }
 
 }  // namespace
 
-std::vector<Kernel> scan_kernels() {
+std::vector<Case> scan_cases() {
   return {scan("scan_inclusive", true), scan("scan_exclusive", false),
-          reduce("reduce_sum", false,
+          reduce("reduce_sum", sum_source, {{"sums", Type::f32, {"GROUP_X"}}},
                  [](const std::vector<float>& v) {
                    return static_cast<float>(std::accumulate(v.begin(), v.end(), 0.0));
                  }),
-          reduce("reduce_argmax", true,
+          reduce("reduce_argmax", argmax_source,
+                 {{"most", Type::f32, {"GROUP_X"}}, {"most_at", Type::i32, {"GROUP_X"}}},
                  [](const std::vector<float>& v) {
                    return static_cast<float>(std::max_element(v.begin(), v.end()) - v.begin());
                  }),

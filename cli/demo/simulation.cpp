@@ -1,52 +1,45 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernel.hpp"
+#include "case.hpp"
 
 namespace kiln::cli::demo {
 namespace {
 
-constexpr const char* nbody_source = R"(#version 430
-layout(local_size_x = BLOCK) in;
-layout(std430, binding = 0) readonly buffer Bodies { vec4 body[]; };
-layout(std430, binding = 1) readonly buffer Velocities { vec4 velocity[]; };
-layout(std430, binding = 2) writeonly buffer Output { vec4 result[]; };
-layout(std140, binding = 0) uniform Parameters { int count; float step; float softening; };
-
-shared vec4 block[BLOCK];
-
-vec3 pull(vec3 at, vec4 other) {
-  vec3 to = other.xyz - at;
-  float inverse = inversesqrt(dot(to, to) + softening * softening);
-  return to * (other.w * inverse * inverse * inverse);
+constexpr const char* nbody_source = R"(FUNCTION float4 pull(float4 at, float4 other, float softness) {
+  float4 to = other - at;
+  float mass = other.w;
+  to.w = 0.0f;
+  float inverse = rsqrt(dot(to, to) + softness * softness);
+  return to * (mass * inverse * inverse * inverse);
 }
 
-void main() {
-  int i = int(gl_GlobalInvocationID.x);
-  vec4 own = body[min(i, count - 1)];
-  vec3 acceleration = vec3(0.0);
-  for (int start = 0; start < count; start += BLOCK) {
-    int other = start + int(gl_LocalInvocationID.x);
-    block[gl_LocalInvocationID.x] = other < count ? body[other] : vec4(0.0);
-    barrier();
-    for (int j = 0; j < BLOCK; j += UNROLL)
-      for (int u = 0; u < UNROLL; ++u) acceleration += pull(own.xyz, block[j + u]);
-    barrier();
+KERNEL {
+  int i = global_id_x;
+  float4 own = body[min(i, count - 1)];
+  float4 acceleration = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  for (int start = 0; start < count; start += GROUP_X) {
+    int other = start + local_id_x;
+    float4 loaded = body[min(other, count - 1)];
+    if (other >= count) loaded.w = 0.0f;
+    block[local_id_x] = loaded;
+    group_barrier();
+    for (int j = 0; j < GROUP_X; ++j) acceleration += pull(own, block[j], softening);
+    group_barrier();
   }
-  if (i >= count) return;
-  vec3 speed = velocity[i].xyz + step * acceleration;
-  result[2 * i] = vec4(own.xyz + step * speed, own.w);
-  result[2 * i + 1] = vec4(speed, 0.0);
+  if (i < count) {
+    float4 speed = velocity[i] + acceleration * time_step;
+    speed.w = 0.0f;
+    result[2 * i] = own + speed * time_step;
+    result[2 * i + 1] = speed;
+  }
 }
 )";
 
-Kernel nbody() {
-  struct {
-    std::int32_t count = 150;
-    float step = 0.01F;
-    float softening = 0.1F;
-  } const parameters;
-  const std::size_t count = 150;
+Case nbody() {
+  constexpr std::int32_t count = 150;
+  constexpr float time_step = 0.01F;
+  constexpr float softening = 0.1F;
   std::vector<float> bodies = noise(4 * count, 1);
   for (std::size_t i = 0; i < count; ++i) bodies[4 * i + 3] = std::abs(bodies[4 * i + 3]) + 0.1F;
   std::vector<float> velocities = noise(4 * count, 2);
@@ -56,7 +49,7 @@ Kernel nbody() {
     std::array<double, 3> acceleration = {};
     for (std::size_t j = 0; j < count; ++j) {
       std::array<double, 3> to;
-      double square = std::pow(double{parameters.softening}, 2.0);
+      double square = std::pow(double{softening}, 2.0);
       for (std::size_t axis = 0; axis < 3; ++axis) {
         to[axis] = double{bodies[4 * j + axis]} - double{bodies[4 * i + axis]};
         square += to[axis] * to[axis];
@@ -65,22 +58,28 @@ Kernel nbody() {
         acceleration[axis] += to[axis] * double{bodies[4 * j + 3]} / std::pow(square, 1.5);
     }
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      const double speed = double{velocities[4 * i + axis]} + double{parameters.step} * acceleration[axis];
-      expected[8 * i + axis] = static_cast<float>(double{bodies[4 * i + axis]} + double{parameters.step} * speed);
+      const double speed = double{velocities[4 * i + axis]} + double{time_step} * acceleration[axis];
+      expected[8 * i + axis] = static_cast<float>(double{bodies[4 * i + axis]} + double{time_step} * speed);
       expected[8 * i + 4 + axis] = static_cast<float>(speed);
     }
     expected[8 * i + 3] = bodies[4 * i + 3];
   }
-  return {.request = Request(
-              {.name = "nbody_step", .source = nbody_source, .defines = {{"BLOCK", "32"}, {"UNROLL", "16"}}}),
-          .groups = {(150 + 31) / 32, 1, 1},
-          .parameters = bytes_of(parameters),
+  return {.kernel = {.name = "nbody_step",
+                     .buffers = {{"body", Type::f32x4},
+                                 {"velocity", Type::f32x4},
+                                 {"result", Type::f32x4, Access::write}},
+                     .scalars = {{"count"}, {"time_step", Type::f32}, {"softening", Type::f32}},
+                     .shared = {{"block", Type::f32x4, {"GROUP_X"}}},
+                     .group_size = {32, 1, 1},
+                     .source = nbody_source},
+          .groups = {(count + 31) / 32, 1, 1},
+          .scalars = {count, time_step, softening},
           .inputs = {std::move(bodies), std::move(velocities)},
           .expected = std::move(expected)};
 }
 
 }  // namespace
 
-std::vector<Kernel> simulation_kernels() { return {nbody()}; }
+std::vector<Case> simulation_cases() { return {nbody()}; }
 
 }  // namespace kiln::cli::demo

@@ -1,24 +1,20 @@
 #include <algorithm>
 
-#include "kernel.hpp"
+#include "case.hpp"
 
 namespace kiln::cli::demo {
 namespace {
 
-// A group sorts THREADS * 16 numbers: first every thread its own in registers, by Green's network of 60
+// A group sorts GROUP_X * 16 numbers: first every work item its own in registers, by Green's network of 60
 // comparisons, then bitonic merges of ever longer runs in shared memory.
-constexpr const char* source = R"(#version 430
-layout(local_size_x = THREADS) in;
-layout(std430, binding = 0) readonly buffer Input { uint values[]; };
-layout(std430, binding = 1) writeonly buffer Output { uint result[]; };
+constexpr const char* source =
+    R"(#define ORDER(i, j) { uint low = min(v[i], v[j]); v[j] = max(v[i], v[j]); v[i] = low; }
 
-const int EACH = 16;
-const int COUNT = THREADS * EACH;
-shared uint line[COUNT];
-
-#define ORDER(i, j) { uint low = min(v[i], v[j]); v[j] = max(v[i], v[j]); v[i] = low; }
-
-void sort_own(inout uint v[EACH]) {
+KERNEL {
+  int thread = local_id_x;
+  int base = group_id_x * COUNT;
+  uint v[EACH];
+  for (int i = 0; i < EACH; ++i) v[i] = values[base + thread * EACH + i];
   ORDER(0, 1) ORDER(2, 3) ORDER(4, 5) ORDER(6, 7) ORDER(8, 9) ORDER(10, 11) ORDER(12, 13) ORDER(14, 15)
   ORDER(0, 2) ORDER(4, 6) ORDER(8, 10) ORDER(12, 14) ORDER(1, 3) ORDER(5, 7) ORDER(9, 11) ORDER(13, 15)
   ORDER(0, 4) ORDER(8, 12) ORDER(1, 5) ORDER(9, 13) ORDER(2, 6) ORDER(10, 14) ORDER(3, 7) ORDER(11, 15)
@@ -29,22 +25,15 @@ void sort_own(inout uint v[EACH]) {
   ORDER(6, 8) ORDER(10, 12) ORDER(3, 5) ORDER(7, 9)
   ORDER(3, 4) ORDER(5, 6) ORDER(7, 8) ORDER(9, 10) ORDER(11, 12)
   ORDER(6, 7) ORDER(8, 9)
-}
 
-void main() {
-  int thread = int(gl_LocalInvocationID.x);
-  int base = int(gl_WorkGroupID.x) * COUNT;
-  uint v[EACH];
-  for (int i = 0; i < EACH; ++i) v[i] = values[base + thread * EACH + i];
-  sort_own(v);
   // Every other run is turned round, so that two neighbours make a bitonic one.
   bool turned = (thread & 1) != 0;
   for (int i = 0; i < EACH; ++i) line[thread * EACH + i] = turned ? v[EACH - 1 - i] : v[i];
-  barrier();
+  group_barrier();
 
   for (int run = 2 * EACH; run <= COUNT; run <<= 1)
     for (int apart = run >> 1; apart > 0; apart >>= 1) {
-      for (int pair = thread; pair < COUNT / 2; pair += THREADS) {
+      for (int pair = thread; pair < COUNT / 2; pair += GROUP_X) {
         int i = 2 * pair - (pair & (apart - 1));
         int j = i + apart;
         bool rising = (i & run) == 0;
@@ -55,13 +44,13 @@ void main() {
           line[j] = a;
         }
       }
-      barrier();
+      group_barrier();
     }
-  for (int i = thread; i < COUNT; i += THREADS) result[base + i] = line[i];
+  for (int i = thread; i < COUNT; i += GROUP_X) result[base + i] = line[i];
 }
 )";
 
-Kernel bitonic(std::string name, std::uint32_t threads) {
+Case bitonic(std::string name, std::uint32_t threads) {
   const std::uint32_t groups = 2;
   std::vector<std::uint32_t> values = noise_bits(std::size_t{groups} * threads * 16, 1);
   std::vector<std::uint32_t> expected = values;
@@ -69,8 +58,12 @@ Kernel bitonic(std::string name, std::uint32_t threads) {
     const auto first = expected.begin() + group * threads * 16;
     std::sort(first, first + threads * 16);
   }
-  return {.request = Request(
-              {.name = std::move(name), .source = source, .defines = {{"THREADS", std::to_string(threads)}}}),
+  return {.kernel = {.name = std::move(name),
+                     .buffers = {{"values", Type::u32}, {"result", Type::u32, Access::write}},
+                     .shared = {{"line", Type::u32, {"COUNT"}}},
+                     .group_size = {threads, 1, 1},
+                     .parameters = {{"EACH", "16"}, {"COUNT", "(GROUP_X * EACH)"}},
+                     .source = source},
           .groups = {groups, 1, 1},
           .inputs = {std::move(values)},
           .expected = std::move(expected)};
@@ -78,6 +71,6 @@ Kernel bitonic(std::string name, std::uint32_t threads) {
 
 }  // namespace
 
-std::vector<Kernel> sort_kernels() { return {bitonic("bitonic_sort_1024", 64)}; }
+std::vector<Case> sort_cases() { return {bitonic("bitonic_sort_1024", 64)}; }
 
 }  // namespace kiln::cli::demo

@@ -233,7 +233,9 @@ TEST_F(Cli, CommandLinesThatMakeNoSenseExitWithTwo) {
   for (const Words& words :
        {Words{"prune"}, Words{"prune", "--max-age", "30"}, Words{"prune", "--max-size", "much"},
         Words{"ls", "--sort", "colour"}, Words{"ls", "--nonsense"}, Words{"show"}, Words{"bake"},
-        Words{"why", "x.comp", "--define", "=1"}, Words{"completions", "cmd"}}) {
+        Words{"why", "x.comp", "--define", "=1"}, Words{"completions", "cmd"},
+        Words{"emit", "abacus", "--language", "glsl"}, Words{"emit", "nbody_step", "--language", "fortran"},
+        Words{"emit", "nbody_step"}}) {
     const auto outcome = command_.run(words);
     EXPECT_EQ(outcome.status, 2) << words[0];
     EXPECT_EQ(outcome.out, "") << words[0];
@@ -247,6 +249,7 @@ TEST_F(Cli, CommandLinesThatMakeNoSenseExitWithTwo) {
 TEST_F(Cli, CompletionScriptsKnowEverySubcommandAndOption) {
   const std::map<std::string, Words> commands = {{"demo", {}},
                                                  {"devices", {}},
+                                                 {"emit", {"language"}},
                                                  {"ls", {"device-folder", "sort"}},
                                                  {"show", {}},
                                                  {"stats", {}},

@@ -1,14 +1,14 @@
-#include "kernel.hpp"
+#include "case.hpp"
 
 #include <iterator>
 
 namespace kiln::cli::demo {
 
-std::vector<Kernel> kernels() {
-  std::vector<Kernel> all;
-  for (auto* family : {conv_kernels, gemm_kernels, rows_kernels, scan_kernels, sort_kernels, image_kernels,
-                       solve_kernels, fft_kernels, simulation_kernels, hash_kernels}) {
-    std::vector<Kernel> some = family();
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (auto* family : {conv_cases, gemm_cases, rows_cases, scan_cases, sort_cases, image_cases, solve_cases,
+                       fft_cases, simulation_cases, hash_cases}) {
+    std::vector<Case> some = family();
     std::move(some.begin(), some.end(), std::back_inserter(all));
   }
   return all;

@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include <kiln/kernel.hpp>
+
+#include "backend/source_text.hpp"
+#include "commands.hpp"
+#include "demo/case.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Options {
+  std::string kernel = {};
+  std::string language = {};
+};
+
+void list(const Context& context, const std::vector<demo::Case>& cases) {
+  Json names = Json::array();
+  std::string lines;
+  for (const demo::Case& one : cases) {
+    names.push_back(one.kernel.name);
+    lines += one.kernel.name + "\n";
+  }
+  if (context.json)
+    print_json(names);
+  else
+    print(lines);
+}
+
+void run(const Context& context, const Options& options) {
+  const std::vector<demo::Case> cases = demo::cases();
+  if (options.kernel.empty()) return list(context, cases);
+  const auto found = std::find_if(cases.begin(), cases.end(),
+                                  [&](const demo::Case& one) { return one.kernel.name == options.kernel; });
+  if (found == cases.end())
+    throw UsageError(
+        fmt::format("the demo has no kernel \"{}\"; `kiln emit` lists those it has", printable(options.kernel)));
+  const auto language = language_of(options.language);
+  if (!language) throw UsageError("--language is missing: glsl, opencl, cuda, hip or vulkan");
+
+  const Request request = found->kernel.request(*language).value();
+  const std::string source = backend::with_defines(request);
+  if (context.json)
+    print_json({{"kernel", found->kernel.name},
+                {"language", options.language},
+                {"entry", request.entry()},
+                {"group_size", found->kernel.group_size},
+                {"source", source}});
+  else
+    print(source);
+}
+
+}  // namespace
+
+void add_emit(CLI::App& app, Context& context) {
+  auto* command = app.add_subcommand("emit", "Print what a kernel of the demo becomes in a language");
+  const auto options = std::make_shared<Options>();
+  command->add_option("KERNEL", options->kernel, "Its name; without it, the names are listed");
+  command->add_option("--language", options->language, "glsl, opencl, cuda, hip or vulkan")
+      ->check(CLI::IsMember({"glsl", "opencl", "cuda", "hip", "vulkan"}).description(""))
+      ->type_name("NAME");
+  command->footer(
+      "The demo's kernels are each written once; this is the text that a compiler of the language gets, which\n"
+      "compiles as it is. Needs no device.\n\n"
+      "Examples:\n"
+      "  kiln emit\n"
+      "  kiln emit nbody_step --language cuda > nbody_step.cu\n"
+      "  kiln emit nbody_step --language opencl --json | jq -r .entry");
+  command->callback([&context, options] { run(context, *options); });
+}
+
+}  // namespace kiln::cli
