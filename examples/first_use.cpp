@@ -1,5 +1,5 @@
-// Doubles four numbers on the best device here, whatever its API. Run it twice: the second process finds the program
-// on disk.
+// Doubles four numbers on the best device here, whatever its API. Run it twice: the second process finds the
+// program on disk.
 #include <iostream>
 #include <vector>
 

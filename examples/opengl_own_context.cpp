@@ -1,5 +1,5 @@
-// An application with an OpenGL context of its own: Kiln adopts it, and only where the application compiled shaders, it
-// now asks the cache.
+// An application with an OpenGL context of its own: Kiln adopts it, and only where the application compiled
+// shaders, it now asks the cache.
 #include <array>
 #include <iostream>
 
