@@ -67,12 +67,13 @@ Runs run_processes(const Context& context, unsigned warm_runs) {
   Display display(terminal);
   for (std::size_t i = 0; i < runs.planned; ++i) {
     // A driver's own cache would let a cold process find what an earlier one compiled. Mesa's is not turned off but
-    // moved: without it, Mesa gives no binaries out.
+    // moved: without it, Mesa gives no binaries out. PoCL's is both: what it does not keep it still writes.
     const TemporaryFolder driver_cache;
     ProcessOptions options{.title = i == 0 ? "the cold process" : "a warm process",
                            .arguments = {"demo", "--dir=" + directory.string()},
                            .environment = {{"MESA_SHADER_CACHE_DIR", driver_cache.path().string()},
                                            {"__GL_SHADER_DISK_CACHE", "0"},
+                                           {"POCL_CACHE_DIR", driver_cache.path().string()},
                                            {"POCL_KERNEL_CACHE", "0"},
                                            {"CUDA_CACHE_DISABLE", "1"}}};
     if (!context.device.empty()) options.arguments.push_back("--device=" + context.device);
