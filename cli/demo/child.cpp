@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <kiln/cache.hpp>
+#include <kiln/opengl.hpp>
 
 #include "case.hpp"
 #include "report.hpp"
@@ -135,6 +136,9 @@ void run_all(const Context& context, int descriptor) {
 
   // A program that computes has used its device before: what a driver does at the first use is not part of a get.
   upload(*device, std::vector<float>(1)).value();
+  // An OpenGL application has its context current all along.
+  std::optional<opengl::Current> current;
+  if (identity.api == "opengl") current.emplace(opengl::make_current(*device).value());
   std::vector<Got> programs;
   for (std::size_t i = 0; i < all.size(); ++i) {
     programs.push_back(timed_get(cache, requests[i]));

@@ -34,7 +34,7 @@ struct KernelScalar {
   Type type = Type::i32;
 };
 
-/// An array that the work items of a group share: `name[i]`, or `name[i][j]` with two extents.
+/// An array that the work items of a group share: `name[i]`, `name[i][j]` with two extents, and so on.
 struct SharedArray {
   std::string name = {};
   Type type = Type::f32;

@@ -94,7 +94,7 @@ constexpr std::string_view opencl = R"(#define KILN_OPENCL 1
 
 // CUDA and HIP.
 constexpr std::string_view cuda_like = R"(#define UNROLL _Pragma("unroll")
-#define FUNCTION static __device__ __forceinline__
+#define FUNCTION [[maybe_unused]] static __device__ __forceinline__
 typedef unsigned int uint;
 #define group_id_x ((int)blockIdx.x)
 #define group_id_y ((int)blockIdx.y)

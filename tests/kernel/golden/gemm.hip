@@ -2,7 +2,7 @@
 #undef INFINITY
 #define INFINITY __builtin_inff()
 #define UNROLL _Pragma("unroll")
-#define FUNCTION static __device__ __forceinline__
+#define FUNCTION [[maybe_unused]] static __device__ __forceinline__
 typedef unsigned int uint;
 #define group_id_x ((int)blockIdx.x)
 #define group_id_y ((int)blockIdx.y)

@@ -1,0 +1,78 @@
+#include "backend/probe.hpp"
+
+#include <csignal>
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "fakes/files.hpp"
+#include "fakes/temporary_folder.hpp"
+
+namespace kiln {
+namespace {
+
+std::vector<DeviceInfo> list_one(const Log&) {
+  return {{.name = "fake:0",
+           .identity = {"fake", "Kiln \xff", "nothing", "1.0", "2.0", {1, 7}},
+           .label = "Nothing 9000",
+           .language = Language::hip,
+           .limits = {{1, 2, 3}, {4, 5, 6}, 7, 8},
+           .software = true}};
+}
+std::vector<DeviceInfo> crash(const Log&) {
+  raise(SIGSEGV);
+  return {};
+}
+std::vector<DeviceInfo> end(const Log&) { _exit(0); }
+
+TEST(Probe, TellsWhatTheChildWasTold) {
+  const auto devices = backend::list_in_child("fake", list_one);
+  ASSERT_EQ(devices.size(), 1U);
+  const DeviceInfo& info = devices[0];
+  EXPECT_EQ(info.name, "fake:0");
+  EXPECT_EQ(info.label, "Nothing 9000");
+  EXPECT_EQ(info.identity.device, "nothing");
+  EXPECT_EQ(info.identity.formats, (std::vector<std::uint32_t>{1, 7}));
+  EXPECT_EQ(info.language, Language::hip);
+  EXPECT_EQ(info.limits.max_group_size[2], 6U);
+  EXPECT_EQ(info.limits.shared_bytes, 8U);
+  EXPECT_TRUE(info.software);
+  EXPECT_TRUE(info.problem.empty());
+}
+
+TEST(Probe, ADriverThatCrashesOrEndsTheProcessIsAProblemOfItsOwn) {
+  const auto crashed = backend::list_in_child("fake", crash);
+  ASSERT_EQ(crashed.size(), 1U);
+  EXPECT_NE(crashed[0].problem.find("crashed when it was loaded"), std::string::npos) << crashed[0].problem;
+  const auto ended = backend::list_in_child("fake", end);
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_NE(ended[0].problem.find("ended the process"), std::string::npos) << ended[0].problem;
+}
+
+/// What the machine lists where the drivers of OpenCL and Vulkan are ones that crash.
+int list_with_crashing_drivers() {
+  const fakes::TemporaryFolder folder;
+  fakes::write_file(folder.path() / "crash.icd", KILN_CRASHING_DRIVER "\n");
+  fakes::write_file(folder.path() / "crash.json",
+                    R"({"file_format_version": "1.0.0", "ICD": {"library_path": ")" KILN_CRASHING_DRIVER
+                    R"(", "api_version": "1.3.0"}})");
+  setenv("OCL_ICD_VENDORS", (folder.path() / "crash.icd").c_str(), 1);
+  setenv("VK_ICD_FILENAMES", (folder.path() / "crash.json").c_str(), 1);
+  setenv("VK_DRIVER_FILES", (folder.path() / "crash.json").c_str(), 1);
+  int crashed = 0;
+  for (const DeviceInfo& info : list_devices())
+    if (info.problem.find("crashed when it was loaded") != std::string::npos) ++crashed;
+  if (crashed != 2) return 2;
+  const auto best = open_device();
+  return best && (*best)->identity().api == "opengl" ? 0 : 3;
+}
+
+TEST(Probe, DriversThatCrashWhenLoadedLeaveTheOthersUsable) {
+  // In a process of its own, into which no driver has been loaded yet.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(_exit(list_with_crashing_drivers()), testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace kiln
