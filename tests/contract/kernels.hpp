@@ -117,7 +117,7 @@ KERNEL {
     uint last = atomicExchange(counts[7], u);
     out_values[17] = to_float(last);
     out_values[18] = to_float(to_int(2.75f) + local_id_x + 10 * local_id_y + 100 * local_id_z + global_id_z);
-    UNROLL for (int n = 0; n < 2; ++n) out_values[19 + n] = to_float(n);
+    UNROLL for (int n = 0; n < 2; ++n) out_values[local_index + 10 + n] = to_float(n);
   }
 }
 )"};

@@ -114,6 +114,11 @@ Result<ClDevice::QueueLoan> ClDevice::borrow_queue() {
 }
 
 Result<std::unique_ptr<Buffer>> ClDevice::allocate(std::size_t bytes) {
+  // Some drivers promise more than there is, and fail when it is used.
+  const auto largest = context_->cl().number<cl_ulong>(context_->device(), CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  if (bytes > largest)
+    return Error(ErrorCode::out_of_memory,
+                 fmt::format("{} bytes are more than the device gives at once ({})", bytes, largest));
   cl_int error = CL_SUCCESS;
   // There are no buffers of no size.
   cl_mem memory = context_->cl().create_buffer(context_->context(), CL_MEM_READ_WRITE,

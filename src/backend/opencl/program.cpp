@@ -1,6 +1,7 @@
 #include "backend/opencl/program.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,6 +16,38 @@ namespace kiln::opencl {
 namespace {
 
 constexpr std::uint32_t binary_format = 1;
+
+/// Where a line of the text that was compiled comes from, as "file:line": what its last #line directive says.
+std::string origin_of(std::string_view text, std::size_t line) {
+  std::string file = "<kernel>";
+  std::size_t number = 0;
+  for (std::size_t begin = 0, at = 1; begin < text.size() && at <= line; ++at) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view words = text.substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (!words.starts_with("#line ")) continue;
+    number = std::strtoul(words.data() + 6, nullptr, 10) - 1;
+    const std::size_t quote = words.find('"');
+    if (quote != std::string_view::npos) file = words.substr(quote + 1, words.rfind('"') - quote - 1);
+  }
+  return fmt::format("{}:{}", file, number);
+}
+
+/// NVIDIA's compiler does not heed #line, and calls every file "<kernel>".
+std::string with_origins(const std::string& log, std::string_view text) {
+  constexpr std::string_view mark = "<kernel>:";
+  std::string mapped;
+  std::size_t begin = 0;
+  for (std::size_t at = log.find(mark); at != std::string::npos; at = log.find(mark, begin)) {
+    std::size_t end = at + mark.size();
+    const std::size_t line = std::strtoul(log.c_str() + end, nullptr, 10);
+    while (end < log.size() && log[end] >= '0' && log[end] <= '9') ++end;
+    mapped += log.substr(begin, at - begin) + origin_of(text, line);
+    begin = end;
+  }
+  return mapped + log.substr(begin);
+}
 
 }  // namespace
 
@@ -44,8 +77,9 @@ Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context,
   if (made == nullptr) return cl_error(error, fmt::format("compiling {}", request.name()));
   auto program = std::make_unique<Program>(context, made, request.name(), request.entry());
   if (auto built = program->build(fmt::format("{}", fmt::join(request.options(), " "))); !built)
-    return built.error().code() == ErrorCode::compile_failed ? backend::compile_error(request, program->build_log())
-                                                             : std::move(built).error();
+    return built.error().code() == ErrorCode::compile_failed
+               ? backend::compile_error(request, with_origins(program->build_log(), source))
+               : std::move(built).error();
   if (auto opened = program->open_kernel(); !opened) return std::move(opened).error();
 
   auto image = program->image();

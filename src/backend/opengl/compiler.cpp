@@ -57,6 +57,9 @@ bool ran_out_of_memory() {
   return out;
 }
 
+/// Other contexts see an object as it is when the commands that changed it are complete.
+void finish_for_others() { glFinish(); }
+
 Error refused(const Request& request, std::string log) {
   if (ran_out_of_memory())
     return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory compiling {}", request.name()),
@@ -112,6 +115,7 @@ Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const
   glGetProgramiv(program.id(), GL_LINK_STATUS, &ok);
   if (ok != GL_TRUE) return refused(request, info_log(program.id(), glGetProgramiv, glGetProgramInfoLog));
   glDetachShader(program.id(), shader.id());
+  finish_for_others();
 
   std::optional<Binary> binary;
   GLint size = 0;
@@ -142,6 +146,7 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGr
     return Error(ErrorCode::load_failed,
                  "the driver refuses the binary: " + info_log(program.id(), glGetProgramiv, glGetProgramInfoLog));
   }
+  finish_for_others();
   return std::unique_ptr<kiln::Module>(std::make_unique<Module>(group, program.release(), binary.bytes.size()));
 }
 

@@ -215,6 +215,7 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   if (!current) return std::move(current).error();
   if (auto ok = check_arguments(*program, launch); !ok) return ok;
 
+  const LaunchGate::Launching launching(group_->gate());
   std::optional<LaunchBindings> callers;
   if (group_->in_callers_context()) callers.emplace(static_cast<GLuint>(ids.size()));
   for (GLuint i = 0; i < ids.size(); ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, ids[i]);
@@ -228,6 +229,7 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
     glBufferSubData(GL_UNIFORM_BUFFER, 0, static_cast<GLsizeiptr>(launch.parameters.size()),
                     launch.parameters.data());
   }
+  group_->prepare_launch(program->id());
   glUseProgram(program->id());
   glDispatchCompute(launch.groups[0], launch.groups[1], launch.groups[2]);
   glMemoryBarrier(GL_ALL_BARRIER_BITS);

@@ -1,5 +1,6 @@
 #include "backend/opengl/share_group.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -30,6 +31,12 @@ void GLAPIENTRY on_debug_message(GLenum source, GLenum type, GLuint id, GLenum s
   const std::string_view message(
       text, length < 0 ? std::char_traits<char>::length(text) : static_cast<std::size_t>(length));
   log.write(level, fmt::format("OpenGL {}: {}", id, message));
+}
+
+/// A program that does nothing.
+GLuint make_idle_program() {
+  const char* source = "#version 430\nlayout(local_size_x = 1) in;\nvoid main() {}\n";
+  return glCreateShaderProgramv(GL_COMPUTE_SHADER, 1, &source);
 }
 
 /// Binds OpenGL as this thread's API, which EGL keeps for each thread, and then what was bound before.
@@ -149,12 +156,11 @@ Result<Current> ShareGroup::acquire() {
 }
 
 void ShareGroup::delete_program(GLuint id) noexcept {
-  if (auto current = acquire()) {
-    glDeleteProgram(id);
-    return;
+  {
+    const base::MutexLock lock(pool_mutex_);
+    doomed_.programs.push_back(id);
   }
-  const base::MutexLock lock(pool_mutex_);
-  doomed_.programs.push_back(id);
+  static_cast<void>(acquire());
 }
 
 void ShareGroup::delete_buffer(GLuint id) noexcept {
@@ -224,14 +230,50 @@ bool ShareGroup::is_member(void* context) const {
   return members_.contains(static_cast<EGLContext>(context));
 }
 
+void ShareGroup::prepare_launch(GLuint program) {
+  const base::MutexLock lock(pool_mutex_);
+  Last& last = launched_last_[current()];
+  if (last.deletions != deletions_) {
+    glFinish();
+    launch_idle_program();
+  }
+  last = {program, deletions_};
+}
+
+void ShareGroup::launch_idle_program() {
+  if (idle_program_ == 0) idle_program_ = make_idle_program();
+  glUseProgram(idle_program_);
+  glDispatchCompute(1, 1, 1);
+  glUseProgram(0);
+}
+
 void ShareGroup::delete_doomed() {
   Doomed doomed;
+  void* here = current();
   {
     const base::MutexLock lock(pool_mutex_);
-    std::swap(doomed, doomed_);
+    if (doomed_.programs.empty() && doomed_.buffers.empty()) return;
+    const auto last_elsewhere = [&](GLuint program) KILN_REQUIRES(pool_mutex_) {
+      return std::any_of(launched_last_.begin(), launched_last_.end(), [&](const auto& launched) {
+        return launched.first != here && launched.second.program == program;
+      });
+    };
+    const auto ripe = std::partition(doomed_.programs.begin(), doomed_.programs.end(), last_elsewhere);
+    doomed.programs.assign(ripe, doomed_.programs.end());
+    doomed_.programs.erase(ripe, doomed_.programs.end());
+    std::swap(doomed.buffers, doomed_.buffers);
+  }
+  if (!doomed.buffers.empty()) glDeleteBuffers(static_cast<GLsizei>(doomed.buffers.size()), doomed.buffers.data());
+  if (doomed.programs.empty()) return;
+  const LaunchGate::Deleting deleting(gate_);
+  const base::MutexLock lock(pool_mutex_);
+  Last& last = launched_last_[here];
+  if (std::find(doomed.programs.begin(), doomed.programs.end(), last.program) != doomed.programs.end()) {
+    launch_idle_program();
+    last.program = 0;
   }
   for (const GLuint program : doomed.programs) glDeleteProgram(program);
-  if (!doomed.buffers.empty()) glDeleteBuffers(static_cast<GLsizei>(doomed.buffers.size()), doomed.buffers.data());
+  deletions_ += doomed.programs.size();
 }
 
 void ShareGroup::watch_debug_output() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <kiln/opengl.hpp>
 #include <kiln/result.hpp>
 
+#include "backend/opengl/launch_gate.hpp"
 #include "base/mutex.hpp"
 
 namespace kiln::opengl {
@@ -34,7 +36,7 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   /// that one is used.
   Result<Current> acquire();
 
-  /// Deletes a program or a buffer; at the next acquire() where no context can be had now.
+  /// Deletes a program or a buffer; at a later acquire() where that cannot be done now.
   void delete_program(GLuint id) noexcept;
   void delete_buffer(GLuint id) noexcept;
 
@@ -43,6 +45,15 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   /// Whether the context current on this thread is the caller's own, whose bindings are not Kiln's to change.
   bool in_callers_context() const noexcept;
   const Log& log() const noexcept { return log_; }
+  /// Every launch in a context of the group goes through it.
+  LaunchGate& gate() noexcept { return gate_; }
+  /// Makes the context that is current ready to launch `program`; within the gate.
+  ///
+  /// When a program is deleted in one context, Mesa 22.3 cleans up in the others at their next flush, unbinds what
+  /// they launched last, and does not remember that: launched again, it is no program at all, and crashes. So after
+  /// a deletion a context is flushed and launches something else first. And a context holds on to what it launched
+  /// last: a program goes only when every context has launched another.
+  void prepare_launch(GLuint program);
 
  private:
   friend class Current;
@@ -60,6 +71,7 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   /// The context current on this thread, as far as it can be one of this group.
   void* current() const noexcept;
   void delete_doomed();
+  void launch_idle_program() KILN_REQUIRES(pool_mutex_);
   void watch_debug_output();
 
   // Where new contexts come from; EGL_NO_DISPLAY for a lone adopted context.
@@ -72,10 +84,21 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   // What new contexts are made with: EGL_NO_CONFIG_KHR, or the adopted context's own.
   EGLConfig config_ = nullptr;
 
+  LaunchGate gate_;
   mutable base::Mutex pool_mutex_;
   std::set<EGLContext> members_ KILN_GUARDED_BY(pool_mutex_);
   std::vector<EGLContext> idle_ KILN_GUARDED_BY(pool_mutex_);
   Doomed doomed_ KILN_GUARDED_BY(pool_mutex_);
+  // How many programs were deleted in all; and in each context, the program launched last, and how many were
+  // deleted before that.
+  std::uint64_t deletions_ KILN_GUARDED_BY(pool_mutex_) = 0;
+  struct Last {
+    GLuint program = 0;
+    std::uint64_t deletions = 0;
+  };
+  std::map<void*, Last> launched_last_ KILN_GUARDED_BY(pool_mutex_);
+  // A program that does nothing; made when first needed.
+  GLuint idle_program_ KILN_GUARDED_BY(pool_mutex_) = 0;
 };
 
 }  // namespace kiln::opengl
