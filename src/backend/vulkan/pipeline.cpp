@@ -83,7 +83,7 @@ Result<void> check_cache_header(const Physical& physical, std::span<const std::b
   static_assert(sizeof header == 32);
   if (data.size() < sizeof header) return refuse("is too short");
   std::memcpy(&header, data.data(), sizeof header);
-  if (header.headerSize < sizeof header || header.headerSize > data.size()) return refuse("has a wrong header");
+  if (header.headerSize != sizeof header) return refuse("has a wrong header");
   if (header.headerVersion != VK_PIPELINE_CACHE_HEADER_VERSION_ONE) return refuse("is of an unknown version");
   if (header.vendorID != physical.properties.vendorID || header.deviceID != physical.properties.deviceID)
     return refuse("was made on another device");
