@@ -98,7 +98,8 @@ TEST_P(BackendContract, AProgramComesFromDiskInAnotherProcessAndComputesTheSame)
     EXPECT_EQ(program.origin(), Origin::compiled);
     EXPECT_TRUE(scales(*device_, program.module(), 5, 0.25F));
   }
-  // This very test, in a process that finds the folder in its environment.
+  // This very test, in a process that finds the folder in its environment, and has the device to itself.
+  device_.reset();
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const auto* test = testing::UnitTest::GetInstance()->current_test_info();
   const std::string command =
