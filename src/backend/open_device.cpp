@@ -53,9 +53,15 @@ const Api* find_api(std::string_view name) {
   return found != apis.end() ? found : nullptr;
 }
 
-/// The devices of an API whose driver nobody in this process has vouched for yet.
+/// Whether this process uses a GPU already. Then it is not forked: a driver's memory is shared with the GPU, and
+/// with the child, and NVIDIA's was seen to compute wrong results after that.
+bool uses_a_driver() {
+  return std::any_of(apis.begin(), apis.end(),
+                     [](const Api& api) { return static_cast<bool>(base::DynamicLibrary::loaded(api.library)); });
+}
+
 std::vector<DeviceInfo> list_safely(const Api& api, const Log& log) {
-  return base::DynamicLibrary::loaded(api.library) ? api.list(log) : backend::list_in_child(api.name, api.list);
+  return uses_a_driver() ? api.list(log) : backend::list_in_child(api.name, api.list);
 }
 
 /// The number in a device's name; nothing in one that stands for all of its API.
