@@ -14,6 +14,7 @@
 #include "backend/opengl/device.hpp"
 #include "backend/probe.hpp"
 #include "backend/vulkan/device.hpp"
+#include "base/asymmetric_fence.hpp"
 #include "base/dynamic_library.hpp"
 
 namespace kiln {
@@ -110,6 +111,7 @@ Result<std::shared_ptr<Device>> open_best(const Log& log) {
 }  // namespace
 
 Result<std::shared_ptr<Device>> open_device(std::string_view name, const Log& log) {
+  base::AsymmetricFence::prepare();
   if (name.empty())
     if (const char* wanted = std::getenv("KILN_DEVICE"); wanted != nullptr) name = wanted;
   if (name.empty()) return open_best(log);

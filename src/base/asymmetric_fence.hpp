@@ -12,6 +12,9 @@ class AsymmetricFence {
  public:
   /// Whether the kernel offers this (membarrier); decided for good by the first call, which prepares it.
   static bool available() noexcept;
+  /// Prepares it: at once in a process of one thread, else after the kernel has waited for all of them, which takes
+  /// some 10 ms. So it is done early, before drivers start threads of theirs.
+  static void prepare() noexcept { static_cast<void>(available()); }
 
   static void light() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
   /// False where the kernel refuses, as it may from one day to the next under a sandbox's filter: then no thread

@@ -6,6 +6,8 @@
 namespace kiln::memory {
 
 ProgramTable::ProgramTable(Bounds bounds) : bounds_(bounds) {
+  // Here, and not in somebody's first get().
+  base::AsymmetricFence::prepare();
   indexes_.push_back(std::make_unique<Index>(256));
   index_.store(indexes_.back().get(), std::memory_order_release);
 }
