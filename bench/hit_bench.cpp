@@ -27,7 +27,6 @@
 #include "fixtures.hpp"
 #include "report.hpp"
 #include "rivals.hpp"
-#include "shaders.hpp"
 
 namespace kiln::bench {
 namespace {
@@ -87,8 +86,10 @@ double launch_batch(AnyCache& cache, const Request& request) {
 /// of times a hit, and its own noise is more than what is looked for.
 void get_and_launch(benchmark::State& state, const std::shared_ptr<Device>& device) {
   const auto current = opengl::make_current(*device).value();
-  const Shader shader = tiny_shader();
-  const Request request({.name = shader.name, .source = shader.source});
+  const Request request({.name = "add_one",
+                         .source = "#version 430\nlayout(local_size_x = 1) in;\n"
+                                   "layout(std430, binding = 0) buffer A { uint a[]; };\n"
+                                   "void main() { a[0] += 1u; }\n"});
   Cache cache(device, {.disk = false});
   Unsynchronized unsynchronized(*device);
   GLuint buffer = 0;

@@ -1,9 +1,11 @@
-// What it costs to get a program that is not in memory but was compiled before, on OpenGL:
+// What it costs to get a program that is not in memory but was compiled before, with every API there is here:
 //
 // `kiln`: Cache::get of a program that was evicted from memory, so that the disk level answers.
-// `bare`: reading a file with the driver's binary and nothing else, and glProgramBinary.
-// `driver_cache`: compiling and linking from source where the driver has kept the result in a shader cache of its
-// own, which is what a second start costs without Kiln.
+// `bare`: reading a file with the driver's binary and nothing else, and the driver's calls that load it:
+// glProgramBinary; clCreateProgramWithBinary, clBuildProgram and clCreateKernel; cuModuleLoadData;
+// vkCreatePipelineCache, vkCreateShaderModule and vkCreateComputePipelines.
+// `driver_cache`: on OpenGL, compiling and linking from source where the driver has kept the result in a shader
+// cache of its own, which is what a second start costs without Kiln.
 //
 // `Time` is wall time for one program, the mean of many; `median_us` their median, with which the ratios are
 // computed. Dropping the program again is not part of it.
@@ -12,17 +14,16 @@
 #include <fstream>
 
 #include <epoxy/gl.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <kiln/cache.hpp>
 #include <kiln/opengl.hpp>
 
+#include "backend/source_text.hpp"
+#include "bare.hpp"
 #include "fixtures.hpp"
+#include "programs.hpp"
 #include "report.hpp"
-#include "shaders.hpp"
 
 namespace kiln::bench {
 namespace {
@@ -31,30 +32,57 @@ using Clock = IterationTimes::Clock;
 
 constexpr std::size_t program_count = 8;
 
-/// A program that Kiln has on disk, whose binary also lies in a file of its own.
-struct Subject {
+/// An API with a device of this machine, and a cache for it.
+struct Api {
   std::string name;
-  Request request;
-  std::filesystem::path file;
-  GLenum format;
-  std::chrono::nanoseconds compile_time;
+  /// The driver's calls of `bare`, for people.
+  std::string calls;
+  std::shared_ptr<Device> device;
+  std::unique_ptr<Cache> cache;
+  /// OpenGL's context, in which all of this happens.
+  std::optional<opengl::Current> current = {};
 };
 
-Subject prepare(Cache& cache, const std::filesystem::path& folder, const Shader& shader) {
-  Request request({.name = shader.name, .source = shader.source});
-  const kiln::Program program = cache.get(request).value();
-  const GLuint id = program.as<opengl::Module>().id();
-  GLint length = 0;
-  glGetProgramiv(id, GL_PROGRAM_BINARY_LENGTH, &length);
-  std::vector<char> bytes(static_cast<std::size_t>(length));
-  GLenum format = 0;
-  glGetProgramBinary(id, length, nullptr, &format, bytes.data());
-  std::filesystem::path file = folder / shader.name;
-  std::ofstream(file, std::ios::binary).write(bytes.data(), length);
-  return {shader.name, std::move(request), std::move(file), format, program.compile_time()};
+/// A program that Kiln has on disk, whose binary also lies in a file of its own.
+struct Subject {
+  Api* api;
+  std::string name;
+  Request request;
+  std::unique_ptr<Bare> bare;
+  std::filesystem::path file;
+  std::chrono::nanoseconds compile_time;
+
+  std::string label() const { return fmt::format("{}/{}", api->name, name); }
+};
+
+std::optional<Api> open_api(const std::string& name, const std::string& calls,
+                            const std::filesystem::path& folder) {
+  auto device = open_device(name);
+  if (!device || (*device)->identity().formats.empty()) {
+    fmt::print(stderr, "load_bench leaves out {}: {}\n", name,
+               device ? "its driver gives out no binaries" : device.error().message());
+    return {};
+  }
+  benchmark::AddCustomContext(name, (*device)->identity().device);
+  Api api{name, calls, *device, std::make_unique<Cache>(*device, CacheOptions{.directory = folder / "kiln"})};
+  if (name == "opengl") api.current.emplace(opengl::make_current(**device).value());
+  return api;
 }
 
-void load_with_kiln(benchmark::State& state, Cache& cache, const Subject& subject) {
+Subject prepare(Api& api, const std::filesystem::path& folder, const Kernel& kernel) {
+  Request request = kernel.request(*api.device).value();
+  const auto compile_time = api.cache->get(request).value().compile_time();
+  Compiled compiled = api.device->compile(request).value();
+  auto bare = Bare::make(api.name, std::move(compiled.module), compiled.binary.value());
+  std::filesystem::path file = folder / (api.name + "." + kernel.name);
+  const auto image = bare->image();
+  std::ofstream(file, std::ios::binary)
+      .write(reinterpret_cast<const char*>(image.data()), static_cast<std::streamsize>(image.size()));
+  return {&api, kernel.name, std::move(request), std::move(bare), std::move(file), compile_time};
+}
+
+void load_with_kiln(benchmark::State& state, const Subject& subject) {
+  Cache& cache = *subject.api->cache;
   IterationTimes times(state);
   for (auto _ : state) {
     cache.evict(subject.request);
@@ -68,41 +96,27 @@ void load_with_kiln(benchmark::State& state, Cache& cache, const Subject& subjec
   }
 }
 
-std::vector<char> read_whole(const std::filesystem::path& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status = {};
-  if (file < 0 || fstat(file, &status) != 0) return {};
-  std::vector<char> bytes(static_cast<std::size_t>(status.st_size));
-  const ssize_t got = read(file, bytes.data(), bytes.size());
-  close(file);
-  bytes.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
-  return bytes;
-}
-
 void load_bare(benchmark::State& state, const Subject& subject) {
   IterationTimes times(state);
   for (auto _ : state) {
     const auto start = Clock::now();
-    const std::vector<char> bytes = read_whole(subject.file);
-    const GLuint id = glCreateProgram();
-    glProgramBinary(id, subject.format, bytes.data(), static_cast<GLsizei>(bytes.size()));
-    GLint linked = 0;
-    glGetProgramiv(id, GL_LINK_STATUS, &linked);
+    const bool loaded = subject.bare->load(read_whole(subject.file));
     times.add_since(start);
-    glDeleteProgram(id);
-    if (linked == 0) {
+    if (!loaded) {
       state.SkipWithError("the driver refused its own binary");
       break;
     }
+    subject.bare->unload();
   }
 }
 
 void load_from_driver_cache(benchmark::State& state, const Subject& subject) {
+  const std::string source = backend::with_defines(subject.request);
   IterationTimes times(state);
   for (auto _ : state) {
     const auto start = Clock::now();
     const GLuint shader = glCreateShader(GL_COMPUTE_SHADER);
-    const char* text = subject.request.source().c_str();
+    const char* text = source.c_str();
     glShaderSource(shader, 1, &text, nullptr);
     glCompileShader(shader);
     const GLuint id = glCreateProgram();
@@ -120,32 +134,34 @@ void load_from_driver_cache(benchmark::State& state, const Subject& subject) {
   }
 }
 
-void conclude(const std::vector<Subject>& subjects, const Measured& measured, Figures& figures) {
+void conclude(const Api& api, const std::vector<Subject>& subjects, const Measured& measured, Figures& figures) {
   std::vector<double> over_bare;
   std::vector<double> under_driver;
   std::vector<double> under_compiling;
-  figures.section("Kiln's disk hit / (reading the file + glProgramBinary), wall time");
+  figures.section(fmt::format("{}: Kiln's disk hit / (reading the file + {}), wall time", api.name, api.calls));
   for (const Subject& subject : subjects) {
+    if (subject.api != &api) continue;
     const auto real = [&](std::string_view name) {
-      return measured.counter(fmt::format("{}/{}", name, subject.name), "median_us");
+      return measured.counter(fmt::format("{}/{}", name, subject.label()), "median_us");
     };
     const auto kiln = real("kiln");
     const auto bare = real("bare");
     const auto to_bare = ratio(kiln, bare);
-    figures.add(fmt::format("{}.ratio", subject.name),
+    figures.add(fmt::format("{}.{}.ratio", api.name, subject.name),
                 kiln && bare ? fmt::format("{}: {:.1f} us / {:.1f} us", subject.name, *kiln, *bare) : subject.name,
                 to_bare, "x");
     if (to_bare) over_bare.push_back(*to_bare);
     if (const auto to_driver = ratio(real("driver_cache"), kiln)) under_driver.push_back(*to_driver);
     if (kiln) under_compiling.push_back(static_cast<double>(subject.compile_time.count()) / 1000 / *kiln);
   }
-  const auto of = [](const std::vector<double>& values) {
-    return values.empty() ? std::nullopt : std::optional(median(values));
+  const auto add = [&](std::string_view name, std::string text, const std::vector<double>& values,
+                       std::optional<Target> target = {}) {
+    if (!values.empty())
+      figures.add(fmt::format("{}.median.{}", api.name, name), std::move(text), median(values), "x", target);
   };
-  figures.add("median.ratio", "median of the programs", of(over_bare), "x", at_most(1.5));
-  figures.section("The same against what an application has without Kiln");
-  figures.add("median.driver_cache_ratio", "the driver's own shader cache / kiln, median", of(under_driver), "x");
-  figures.add("median.compile_ratio", "compiling it once / kiln, median", of(under_compiling), "x");
+  add("ratio", "median of the programs", over_bare, at_most(1.5));
+  add("driver_cache_ratio", "without Kiln: the driver's own shader cache / kiln, median", under_driver);
+  add("compile_ratio", "without Kiln: compiling it once / kiln, median", under_compiling);
 }
 
 int run(int argc, char** argv) {
@@ -154,34 +170,35 @@ int run(int argc, char** argv) {
   // This process starts with an empty cache of the driver's, and fills it.
   use_driver_cache(folder.path() / "driver");
 
-  const auto device = open_device("opengl");
-  if (!device) {
-    fmt::print(stderr, "load_bench measures OpenGL: {}\n", device.error().message());
-    return 0;
-  }
-  if ((*device)->identity().formats.empty()) {
-    fmt::print(stderr, "load_bench measures binaries, and this driver gives out none\n");
-    return 0;
-  }
-  benchmark::AddCustomContext("OpenGL", (*device)->identity().device);
-  const auto current = opengl::make_current(**device).value();
-  Cache cache(*device, {.directory = folder.path() / "kiln"});
+  std::vector<std::unique_ptr<Api>> apis;
+  const auto open = [&](const std::string& name, const std::string& calls) {
+    if (auto api = open_api(name, calls, folder.path())) apis.push_back(std::make_unique<Api>(std::move(*api)));
+  };
+  open("opengl", "glProgramBinary");
+  open("opencl", "clCreateProgramWithBinary, clBuildProgram, clCreateKernel");
+  open("vulkan", "vkCreatePipelineCache, vkCreateShaderModule, vkCreateComputePipelines");
+  open("cuda", "cuModuleLoadData");
+  open("hip", "hipModuleLoadData");
   std::vector<Subject> subjects;
-  for (const Shader& shader : shaders(program_count)) subjects.push_back(prepare(cache, folder.path(), shader));
-  cache.flush();
+  for (const auto& api : apis) {
+    for (const Kernel& kernel : programs(program_count)) subjects.push_back(prepare(*api, folder.path(), kernel));
+    api->cache->flush();
+  }
 
   for (const Subject& subject : subjects) {
     const auto add = [&](std::string_view name, auto function) {
-      benchmark::RegisterBenchmark(fmt::format("{}/{}", name, subject.name).c_str(), function)
+      benchmark::RegisterBenchmark(fmt::format("{}/{}", name, subject.label()).c_str(), function)
           ->UseManualTime()
           ->Unit(benchmark::kMicrosecond);
     };
-    add("kiln", [&](benchmark::State& state) { load_with_kiln(state, cache, subject); });
+    add("kiln", [&](benchmark::State& state) { load_with_kiln(state, subject); });
     add("bare", [&](benchmark::State& state) { load_bare(state, subject); });
-    add("driver_cache", [&](benchmark::State& state) { load_from_driver_cache(state, subject); });
+    if (subject.api->name == "opengl")
+      add("driver_cache", [&](benchmark::State& state) { load_from_driver_cache(state, subject); });
   }
-  return command_line.run(
-      [&](const Measured& measured, Figures& figures) { conclude(subjects, measured, figures); });
+  return command_line.run([&](const Measured& measured, Figures& figures) {
+    for (const auto& api : apis) conclude(*api, subjects, measured, figures);
+  });
 }
 
 }  // namespace

@@ -1,20 +1,17 @@
 #include "resident.hpp"
 
-#include <array>
 #include <cstdio>
 #include <fstream>
 #include <stdexcept>
 
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <kiln/cache.hpp>
 #include <kiln/device.hpp>
 
+#include "child.hpp"
 #include "fixtures.hpp"
-#include "shaders.hpp"
+#include "programs.hpp"
 #include "store/disk_store.hpp"
 
 namespace kiln::bench {
@@ -69,8 +66,7 @@ Resident measure_here(const ResidentCase& which) {
   use_driver_cache(which.directory.string() + ".driver");
   const auto device = open_device("opengl").value();
   std::vector<Request> requests;
-  for (const Shader& shader : shaders(which.count))
-    requests.emplace_back(Request::Fields{.name = shader.name, .source = shader.source});
+  for (const Kernel& kernel : programs(which.count)) requests.push_back(kernel.request(*device).value());
   if (which.kind == "bare") return measure([&] { return load_bare(*device, requests, which.directory); });
   return measure([&] {
     auto cache = load_into_cache(device, requests, which.directory);
@@ -83,34 +79,12 @@ Resident measure_here(const ResidentCase& which) {
 }  // namespace
 
 Result<Resident> measure_resident(const ResidentCase& which) {
-  std::array<int, 2> ends = {};
-  if (pipe(ends.data()) != 0) return Error(ErrorCode::io, "cannot make a pipe");
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addclose(&actions, ends[0]);
-  posix_spawn_file_actions_addclose(&actions, ends[1]);
-  std::string flag(child_flag);
-  std::string kind = which.kind;
-  std::string count = std::to_string(which.count);
-  std::string directory = which.directory.string();
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::array<char*, 6> arguments = {flag.data(), flag.data(), kind.data(), count.data(), directory.data(), nullptr};
-  pid_t child = 0;
-  const int spawned = posix_spawn(&child, self.c_str(), &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  std::string output;
-  std::array<char, 256> part = {};
-  for (ssize_t got = 0; (got = read(ends[0], part.data(), part.size())) > 0;)
-    output.append(part.data(), static_cast<std::size_t>(got));
-  close(ends[0]);
-  if (spawned != 0) return Error(ErrorCode::io, "cannot start " + self);
-  int status = 0;
-  waitpid(child, &status, 0);
+  const auto output = run_child(
+      {this_program(), std::string(child_flag), which.kind, std::to_string(which.count), which.directory.string()});
+  if (!output) return output.error();
   Resident resident;
-  if (status != 0 || std::sscanf(output.c_str(), "%lf %lf", &resident.growth, &resident.total) != 2)
-    return Error(ErrorCode::device_failed, output.empty() ? "the process failed" : output);
+  if (std::sscanf(output->c_str(), "%lf %lf", &resident.growth, &resident.total) != 2)
+    return Error(ErrorCode::device_failed, *output);
   return resident;
 }
 

@@ -30,7 +30,9 @@ Log Context::log() const {
 }
 
 void Context::add_device_option(CLI::App& command) {
-  command.add_option("--device", device, "The device: opengl, or one of `kiln devices` such as opengl:0")
+  command
+      .add_option("--device", device,
+                  "The device: opengl, opencl, cuda, hip or vulkan, or one of `kiln devices` such as opencl:1")
       ->type_name("NAME");
 }
 
