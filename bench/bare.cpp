@@ -26,10 +26,12 @@ std::vector<std::byte> section(const Binary& binary, std::size_t count, std::siz
   return {bytes.begin(), bytes.end()};
 }
 
+std::string text(const std::vector<std::byte>& bytes) { return std::string(backend::as_text(bytes)); }
+
 /// A context of the device is current.
 class BareOpenGl final : public Bare {
  public:
-  BareOpenGl(std::unique_ptr<Module> module, const Binary& binary)
+  BareOpenGl(std::shared_ptr<Module> module, const Binary& binary)
       : Bare(std::move(module), binary.bytes), format_(binary.format) {}
 
   bool load(std::span<const std::byte> image) override {
@@ -48,8 +50,9 @@ class BareOpenGl final : public Bare {
 
 class BareOpenCl final : public Bare {
  public:
-  BareOpenCl(std::unique_ptr<Module> module, const Binary& binary)
+  BareOpenCl(std::shared_ptr<Module> module, const Binary& binary)
       : Bare(std::move(module), section(binary, 4, 3)),
+        entry_(text(section(binary, 4, 1))),
         program_(dynamic_cast<const opencl::Module&>(*module_).inside()) {}
 
   bool load(std::span<const std::byte> image) override {
@@ -62,7 +65,7 @@ class BareOpenCl final : public Bare {
         cl.create_program_with_binary(program_.context().context(), 1, &device, &size, &bytes, nullptr, &error);
     if (loaded_ == nullptr || cl.build_program(loaded_, 1, &device, "", nullptr, nullptr) != CL_SUCCESS)
       return false;
-    kernel_ = cl.create_kernel(loaded_, program_.entry().c_str(), &error);
+    kernel_ = cl.create_kernel(loaded_, entry_.c_str(), &error);
     return kernel_ != nullptr;
   }
   void unload() override {
@@ -71,6 +74,7 @@ class BareOpenCl final : public Bare {
   }
 
  private:
+  std::string entry_;
   const opencl::Program& program_;
   cl_program loaded_ = nullptr;
   cl_kernel kernel_ = nullptr;
@@ -79,17 +83,21 @@ class BareOpenCl final : public Bare {
 /// HIP too.
 class BareCuda final : public Bare {
  public:
-  BareCuda(std::unique_ptr<Module> module, const Binary& binary, const cuda::Kernel& kernel)
+  BareCuda(std::shared_ptr<Module> module, const Binary& binary, const cuda::Kernel& kernel)
       : Bare(std::move(module), section(binary, 3, 0)),
+        entry_(text(section(binary, 3, 2))),
         driver_(kernel.context().driver()),
         scope_(kernel.context()) {}
 
   bool load(std::span<const std::byte> image) override {
-    return driver_->module_load(&loaded_, image.data()) == cuda::status::success;
+    cuda::Handle function = nullptr;
+    return driver_->module_load(&loaded_, image.data()) == cuda::status::success &&
+           driver_->module_function(&function, loaded_, entry_.c_str()) == cuda::status::success;
   }
   void unload() override { driver_->module_unload(loaded_); }
 
  private:
+  std::string entry_;
   const cuda::Driver& driver_;
   cuda::Context::Scope scope_;
   cuda::Handle loaded_ = nullptr;
@@ -97,7 +105,7 @@ class BareCuda final : public Bare {
 
 class BareVulkan final : public Bare {
  public:
-  BareVulkan(std::unique_ptr<Module> module, const Binary& binary)
+  BareVulkan(std::shared_ptr<Module> module, const Binary& binary)
       : Bare(std::move(module), joined(section(binary, 3, 0), section(binary, 3, 1))),
         code_bytes_(section(binary, 3, 0).size()),
         context_(dynamic_cast<const vulkan::Module&>(*module_).context()),
@@ -145,10 +153,10 @@ class BareVulkan final : public Bare {
 
 }  // namespace
 
-Bare::Bare(std::unique_ptr<Module> module, std::vector<std::byte> image)
+Bare::Bare(std::shared_ptr<Module> module, std::vector<std::byte> image)
     : module_(std::move(module)), image_(std::move(image)) {}
 
-std::unique_ptr<Bare> Bare::make(const std::string& api, std::unique_ptr<Module> module, const Binary& binary) {
+std::unique_ptr<Bare> Bare::make(const std::string& api, std::shared_ptr<Module> module, const Binary& binary) {
   if (api == "opengl") return std::make_unique<BareOpenGl>(std::move(module), binary);
   if (api == "opencl") return std::make_unique<BareOpenCl>(std::move(module), binary);
   if (api == "vulkan") return std::make_unique<BareVulkan>(std::move(module), binary);
@@ -156,6 +164,11 @@ std::unique_ptr<Bare> Bare::make(const std::string& api, std::unique_ptr<Module>
   const cuda::Kernel& kernel =
       cuda != nullptr ? cuda->kernel() : dynamic_cast<const hip::Module&>(*module).kernel();
   return std::make_unique<BareCuda>(std::move(module), binary, kernel);
+}
+
+void prepare_launch(Module& module) {
+  if (auto* cuda = dynamic_cast<cuda::Module*>(&module)) (void)cuda->function();
+  if (auto* hip = dynamic_cast<hip::Module*>(&module)) (void)hip->function();
 }
 
 std::vector<std::byte> read_whole(const std::filesystem::path& path) {

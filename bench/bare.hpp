@@ -15,8 +15,9 @@ namespace kiln::bench {
 /// Kiln.
 class Bare {
  public:
-  /// A program that was compiled with that API, and the binary of it.
-  static std::unique_ptr<Bare> make(const std::string& api, std::unique_ptr<Module> module, const Binary& binary);
+  /// The program of a binary. `module` is any program of the same device with the same arguments, whose native
+  /// objects (context, layout) are used.
+  static std::unique_ptr<Bare> make(const std::string& api, std::shared_ptr<Module> module, const Binary& binary);
 
   virtual ~Bare() = default;
   Bare(const Bare&) = delete;
@@ -24,19 +25,21 @@ class Bare {
 
   /// What an application would keep in a file.
   std::span<const std::byte> image() const noexcept { return image_; }
-  /// Loads what image() gave; false where the driver refuses.
+  /// Loads what image() gave, up to where it can be launched; false where the driver refuses.
   virtual bool load(std::span<const std::byte> image) = 0;
   /// Drops what load() loaded.
   virtual void unload() = 0;
 
  protected:
-  Bare(std::unique_ptr<Module> module, std::vector<std::byte> image);
-  /// Kept for the driver's objects that loading needs.
-  const std::unique_ptr<Module> module_;
+  Bare(std::shared_ptr<Module> module, std::vector<std::byte> image);
+  const std::shared_ptr<Module> module_;
 
  private:
   const std::vector<std::byte> image_;
 };
+
+/// Looks up what a launch looks up first, where the API leaves that to the first launch.
+void prepare_launch(Module& module);
 
 /// The whole file, in one read; nothing where it cannot be read.
 std::vector<std::byte> read_whole(const std::filesystem::path& path);

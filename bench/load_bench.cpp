@@ -1,9 +1,11 @@
-// What it costs to get a program that is not in memory but was compiled before, with every API there is here:
+// What it costs to get a program that is not in memory but was compiled before, until it can be launched, with
+// every API there is here. The same program is loaded again and again, of which drivers make the most; warm_bench
+// has what a new process pays.
 //
 // `kiln`: Cache::get of a program that was evicted from memory, so that the disk level answers.
 // `bare`: reading a file with the driver's binary and nothing else, and the driver's calls that load it:
-// glProgramBinary; clCreateProgramWithBinary, clBuildProgram and clCreateKernel; cuModuleLoadData;
-// vkCreatePipelineCache, vkCreateShaderModule and vkCreateComputePipelines.
+// glProgramBinary; clCreateProgramWithBinary, clBuildProgram and clCreateKernel; cuModuleLoadData and
+// cuModuleGetFunction; vkCreatePipelineCache, vkCreateShaderModule and vkCreateComputePipelines.
 // `driver_cache`: on OpenGL, compiling and linking from source where the driver has kept the result in a shader
 // cache of its own, which is what a second start costs without Kiln.
 //
@@ -88,6 +90,7 @@ void load_with_kiln(benchmark::State& state, const Subject& subject) {
     cache.evict(subject.request);
     const auto start = Clock::now();
     const auto program = cache.get(subject.request);
+    if (program) prepare_launch(program->module());
     times.add_since(start);
     if (!program || program->origin() != Origin::disk) {
       state.SkipWithError("the program did not come from disk");
@@ -177,8 +180,8 @@ int run(int argc, char** argv) {
   open("opengl", "glProgramBinary");
   open("opencl", "clCreateProgramWithBinary, clBuildProgram, clCreateKernel");
   open("vulkan", "vkCreatePipelineCache, vkCreateShaderModule, vkCreateComputePipelines");
-  open("cuda", "cuModuleLoadData");
-  open("hip", "hipModuleLoadData");
+  open("cuda", "cuModuleLoadData, cuModuleGetFunction");
+  open("hip", "hipModuleLoadData, hipModuleGetFunction");
   std::vector<Subject> subjects;
   for (const auto& api : apis) {
     for (const Kernel& kernel : programs(program_count)) subjects.push_back(prepare(*api, folder.path(), kernel));

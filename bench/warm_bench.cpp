@@ -1,32 +1,37 @@
 // What a second process pays for 20 small programs that an earlier one compiled, on every API there is here: from
-// asking Kiln until the program can be launched, a program. The device is open by then, as it is for others.
+// asking until a program can be launched, a program. The device is open by then.
 //
-// `kiln/API`: Cache::get from disk; on CUDA and HIP the function is looked up too.
+// `kiln/API`: Cache::get, from disk.
+// `bare/API`: reading a file with the driver's binary and the driver's own calls, as in load_bench. The driver has
+// loaded one program before, so that what its first costs is not counted.
 // `cupy`: the same CUDA sources as cupy.RawKernel with its on-disk cache, where python3 has CuPy.
 //
 // Every iteration is a process. `mean_us` is what the programs took together over their number, `median_us` the
-// median program, `first_us` the first, which also pays for what the process had not used before.
+// median program, `first_us` the first, which with Kiln also pays for what the process had not used before.
 
 #include <chrono>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
 #include <kiln/cache.hpp>
-#include <kiln/cuda.hpp>
-#include <kiln/hip.hpp>
+#include <kiln/opengl.hpp>
 
+#include "bare.hpp"
 #include "child.hpp"
 #include "fixtures.hpp"
 #include "programs.hpp"
 #include "report.hpp"
+#include "store/disk_store.hpp"
 
 namespace kiln::bench {
 namespace {
 
 constexpr std::size_t program_count = 20;
-constexpr std::string_view child_flag = "--kiln_warm";
+constexpr std::string_view kiln_flag = "--kiln_get_all";
+constexpr std::string_view bare_flag = "--kiln_load_all";
 constexpr std::array apis = {"cuda", "hip", "vulkan", "opengl", "opencl"};
 
 /// Asks CuPy for the programs in the folder of its first argument: writes what each took, in microseconds.
@@ -41,22 +46,54 @@ for file in sorted(pathlib.Path(sys.argv[1]).glob('*.cu')):
     print((time.perf_counter() - start) * 1e6)
 )";
 
-/// Gets the programs: what each took, in microseconds.
+/// Calls `load` for each of `things`: what each took, in microseconds.
+std::string timed(const auto& things, const auto& load) {
+  std::string times;
+  for (const auto& thing : things) {
+    const auto start = std::chrono::steady_clock::now();
+    [[maybe_unused]] const auto loaded = load(thing);
+    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
+    times += fmt::format("{}\n", time.count());
+  }
+  return times;
+}
+
 std::string get_all(const std::string& api, const std::filesystem::path& directory) {
   const auto device = open_device(api).value();
   std::vector<Request> requests;
   for (const Kernel& kernel : small_programs(program_count)) requests.push_back(kernel.request(*device).value());
   Cache cache(device, {.directory = directory});
-  std::string times;
-  for (const Request& request : requests) {
-    const auto start = std::chrono::steady_clock::now();
-    const Program program = cache.get(request).value();
-    if (auto* cuda = dynamic_cast<cuda::Module*>(&program.module())) (void)cuda->function();
-    if (auto* hip = dynamic_cast<hip::Module*>(&program.module())) (void)hip->function();
-    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
-    times += fmt::format("{}\n", time.count());
+  return timed(requests, [&](const Request& request) {
+    Program program = cache.get(request).value();
+    prepare_launch(program.module());
+    return program;
+  });
+}
+
+std::string load_all(const std::string& api, const std::filesystem::path& directory) {
+  const auto device = open_device(api).value();
+  std::optional<opengl::Current> current;
+  if (api == "opengl") current.emplace(opengl::make_current(*device).value());
+  auto kernels = small_programs(program_count + 1);
+  const std::shared_ptr<Module> other = device->compile(kernels.back().request(*device).value()).value().module;
+  prepare_launch(*other);
+  kernels.pop_back();
+  const auto store = store::DiskStore::open(directory, device->identity(), Log()).value();
+  const auto files = directory.parent_path();
+  std::vector<std::pair<std::filesystem::path, std::unique_ptr<Bare>>> subjects;
+  for (const Kernel& kernel : kernels) {
+    const auto entry = store->get(kernel.request(*device).value().key()).value().value();
+    auto bare = Bare::make(api, other, entry.binary);
+    const auto file = files / fmt::format("{}.{}", api, kernel.name);
+    const auto image = bare->image();
+    std::ofstream(file, std::ios::binary)
+        .write(reinterpret_cast<const char*>(image.data()), static_cast<std::streamsize>(image.size()));
+    subjects.emplace_back(file, std::move(bare));
   }
-  return times;
+  return timed(subjects, [](const auto& subject) {
+    if (!subject.second->load(read_whole(subject.first))) throw std::runtime_error("the driver refused a binary");
+    return true;
+  });
 }
 
 void second_process(benchmark::State& state, const std::vector<std::string>& command) {
@@ -88,21 +125,29 @@ void conclude(const Measured& measured, Figures& figures) {
   };
   const auto add = [&](const std::string& name, std::optional<Target> target = {}) {
     figures.add(name + ".mean_ms", name, milliseconds(name, "mean_us"), "ms", target);
-    figures.add(name + ".median_ms", name + ", the median program", milliseconds(name, "median_us"), "ms");
-    figures.add(name + ".first_ms", name + ", the first program", milliseconds(name, "first_us"), "ms");
+    figures.add(name + ".median_ms", "  the median program", milliseconds(name, "median_us"), "ms");
+    figures.add(name + ".first_ms", "  the first program", milliseconds(name, "first_us"), "ms");
   };
-  figures.section(fmt::format("{} small programs in a second process, a program", program_count));
-  for (const std::string api : apis)
-    if (measured.counter("kiln/" + api, "mean_us"))
-      add("kiln/" + api, api == "cuda" ? std::optional(at_most(0.10)) : std::nullopt);
+  const auto median_ratio = [&](const std::string& a, const std::string& b) {
+    return ratio(measured.counter(a, "median_us"), measured.counter(b, "median_us"));
+  };
+  for (const std::string api : apis) {
+    if (!measured.counter("kiln/" + api, "mean_us")) continue;
+    figures.section(fmt::format("{}: {} small programs in a second process, a program", api, program_count));
+    add("kiln/" + api, api == "cuda" ? std::optional(at_most(0.10)) : std::nullopt);
+    add("bare/" + api);
+    figures.add(api + ".ratio", "kiln / bare, the median program", median_ratio("kiln/" + api, "bare/" + api), "x",
+                at_most(1.5));
+  }
+  figures.section("CuPy's cache on disk, the same programs");
   add("cupy");
   figures.add("cupy_ratio", "cupy / kiln on CUDA",
               ratio(measured.counter("cupy", "mean_us"), measured.counter("kiln/cuda", "mean_us")), "x");
 }
 
 int run(int argc, char** argv) {
-  if (argc == 4 && argv[1] == child_flag) {
-    fmt::print("{}", get_all(argv[2], argv[3]));
+  if (argc == 4 && (argv[1] == kiln_flag || argv[1] == bare_flag)) {
+    fmt::print("{}", (argv[1] == kiln_flag ? get_all : load_all)(argv[2], argv[3]));
     return 0;
   }
   CommandLine command_line(argc, argv, 9, 0);
@@ -111,16 +156,18 @@ int run(int argc, char** argv) {
     // The first process compiles, and is not counted; where it cannot, it says why.
     if (const auto cold = run_child(command); !cold) {
       fmt::print(stderr, "warm_bench leaves out {}: {}\n", name, cold.error().message());
-      return;
+      return false;
     }
     benchmark::RegisterBenchmark(name.c_str(), second_process, std::move(command))
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond)
         ->Iterations(1);
+    return true;
   };
   const auto directory = (folder.path() / "kiln").string();
   for (const char* api : apis)
-    add(fmt::format("kiln/{}", api), {this_program(), std::string(child_flag), api, directory});
+    if (add(fmt::format("kiln/{}", api), {this_program(), std::string(kiln_flag), api, directory}))
+      add(fmt::format("bare/{}", api), {this_program(), std::string(bare_flag), api, directory});
 
   for (const Kernel& kernel : small_programs(program_count))
     std::ofstream(folder.path() / (kernel.name + ".cu")) << kernel.emit(Language::cuda).value();

@@ -1,6 +1,9 @@
 #include "base/sha256.hpp"
 
-#include <openssl/sha.h>
+#include <memory>
+#include <stdexcept>
+
+#include <openssl/evp.h>
 
 namespace kiln {
 
@@ -19,11 +22,28 @@ std::string Digest::hex(std::size_t digits) const {
 }  // namespace kiln
 
 namespace kiln::base {
+namespace {
+
+struct FreeHash {
+  void operator()(EVP_MD_CTX* hash) const { EVP_MD_CTX_free(hash); }
+};
+
+/// OpenSSL's one-call SHA256() looks the algorithm up each time, which costs as much as hashing a kilobyte.
+EVP_MD_CTX* fresh_hash() {
+  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  static thread_local const std::unique_ptr<EVP_MD_CTX, FreeHash> hash(EVP_MD_CTX_new());
+  if (hash == nullptr || EVP_DigestInit_ex2(hash.get(), algorithm, nullptr) != 1)
+    throw std::runtime_error("OpenSSL cannot compute SHA-256");
+  return hash.get();
+}
+
+}  // namespace
 
 Digest sha256(std::span<const std::byte> bytes) {
+  EVP_MD_CTX* const hash = fresh_hash();
   Digest digest;
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
-         reinterpret_cast<unsigned char*>(digest.bytes.data()));
+  EVP_DigestUpdate(hash, bytes.data(), bytes.size());
+  EVP_DigestFinal_ex(hash, reinterpret_cast<unsigned char*>(digest.bytes.data()), nullptr);
   return digest;
 }
 

@@ -27,10 +27,10 @@ struct DiskStore::Opened {
   base::FileHandle lock_file;
 };
 
-DiskStore::DiskStore(Private, std::filesystem::path root, const Identity& identity, Log log)
+DiskStore::DiskStore(Private, const std::filesystem::path& root, const Identity& identity, Log log)
     : identity_(identity),
       identity_digest_(identity.digest()),
-      path_(std::move(root) / identity.folder()),
+      path_(root / identity.folder()),
       log_(std::move(log)) {}
 
 Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& root, const Identity& identity,
@@ -43,12 +43,13 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& 
   return store;
 }
 
+std::shared_ptr<const DiskStore::Opened> DiskStore::last_opened() const {
+  const base::MutexLock lock(opened_mutex_);
+  return opened_;
+}
+
 std::shared_ptr<const DiskStore::Opened> DiskStore::opened() {
-  std::shared_ptr<const Opened> opened;
-  {
-    const base::MutexLock lock(opened_mutex_);
-    opened = opened_;
-  }
+  const auto opened = last_opened();
   if (opened != nullptr && opened->folder.exists()) return opened;
   // Another process may have made it since, or made it again after it was removed.
   auto found = reopen(false);
@@ -75,10 +76,17 @@ Result<std::shared_ptr<const DiskStore::Opened>> DiskStore::reopen(bool create) 
 }
 
 Result<std::optional<Entry>> DiskStore::get(const Key& key) {
-  const auto opened = this->opened();
-  if (opened == nullptr) return std::optional<Entry>{};
   const std::string name = entry_file_name(key);
-  auto file = opened->folder.read(name, max_entry_bytes);
+  auto opened = last_opened();
+  Result<std::optional<base::FileContents>> file = std::optional<base::FileContents>{};
+  if (opened != nullptr) file = opened->folder.read(name, max_entry_bytes);
+  if (file && !*file) {
+    // A folder that was removed has no files; only then is it worth asking for another.
+    auto now = this->opened();
+    if (now == opened || now == nullptr) return std::optional<Entry>{};
+    opened = std::move(now);
+    file = opened->folder.read(name, max_entry_bytes);
+  }
   if (!file) return std::move(file).error();
   if (!*file) return std::optional<Entry>{};
   auto decoded = decode_entry((*file)->bytes);

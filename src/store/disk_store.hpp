@@ -25,7 +25,7 @@ class DiskStore final : public Store {
 
  public:
   /// For open() alone.
-  DiskStore(Private, std::filesystem::path root, const Identity& identity, Log log);
+  DiskStore(Private, const std::filesystem::path& root, const Identity& identity, Log log);
   /// Fails where `root` cannot be a cache directory: a file, another user's, not to be read.
   static Result<std::unique_ptr<DiskStore>> open(const std::filesystem::path& root, const Identity& identity,
                                                  Log log);
@@ -49,7 +49,9 @@ class DiskStore final : public Store {
   /// The folder as it was last opened, with its lock file.
   struct Opened;
 
-  /// Nothing where the folder is not there.
+  /// Null where it never was; it may have been removed since.
+  std::shared_ptr<const Opened> last_opened() const KILN_EXCLUDES(opened_mutex_);
+  /// Null where the folder is not there.
   std::shared_ptr<const Opened> opened();
   Result<std::shared_ptr<const Opened>> opened_or_made();
   Result<std::shared_ptr<const Opened>> reopen(bool create);
