@@ -19,6 +19,7 @@
 #include <kiln/cache.hpp>
 #include <kiln/opengl.hpp>
 
+#include "backend/source_text.hpp"
 #include "bare.hpp"
 #include "child.hpp"
 #include "fixtures.hpp"
@@ -58,8 +59,15 @@ std::string timed(const auto& things, const auto& load) {
   return times;
 }
 
+/// OpenGL's context is current as long as this lives, as it is in programs that draw.
+std::optional<opengl::Current> current_of(Device& device) {
+  if (device.identity().api != "opengl") return {};
+  return opengl::make_current(device).value();
+}
+
 std::string get_all(const std::string& api, const std::filesystem::path& directory) {
   const auto device = open_device(api).value();
+  const auto current = current_of(*device);
   std::vector<Request> requests;
   for (const Kernel& kernel : small_programs(program_count)) requests.push_back(kernel.request(*device).value());
   Cache cache(device, {.directory = directory});
@@ -72,8 +80,7 @@ std::string get_all(const std::string& api, const std::filesystem::path& directo
 
 std::string load_all(const std::string& api, const std::filesystem::path& directory) {
   const auto device = open_device(api).value();
-  std::optional<opengl::Current> current;
-  if (api == "opengl") current.emplace(opengl::make_current(*device).value());
+  const auto current = current_of(*device);
   auto kernels = small_programs(program_count + 1);
   const std::shared_ptr<Module> other = device->compile(kernels.back().request(*device).value()).value().module;
   prepare_launch(*other);
@@ -169,8 +176,10 @@ int run(int argc, char** argv) {
     if (add(fmt::format("kiln/{}", api), {this_program(), std::string(kiln_flag), api, directory}))
       add(fmt::format("bare/{}", api), {this_program(), std::string(bare_flag), api, directory});
 
-  for (const Kernel& kernel : small_programs(program_count))
-    std::ofstream(folder.path() / (kernel.name + ".cu")) << kernel.emit(Language::cuda).value();
+  for (const Kernel& kernel : small_programs(program_count)) {
+    const Request request = kernel.request(Language::cuda).value();
+    std::ofstream(folder.path() / (request.entry() + ".cu")) << backend::with_defines(request);
+  }
   setenv("CUPY_CACHE_DIR", (folder.path() / "cupy").c_str(), 1);
   add("cupy", {"python3", "-c", std::string(cupy_script), folder.path().string()});
   return command_line.run(conclude);
