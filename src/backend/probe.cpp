@@ -57,17 +57,28 @@ DeviceInfo from_json(const Json& json) {
           .problem = json.at("problem")};
 }
 
-/// The child's part. Never returns, and runs nothing of the parent's at its end.
-[[noreturn]] void answer(int descriptor, std::vector<DeviceInfo> (*list)(const Log& log)) {
+/// Writes what the listing says to the pipe; false where the pipe takes no more.
+bool send(int descriptor, std::vector<DeviceInfo> (*list)(const Log& log)) {
   Json answer = Json::array();
   for (const DeviceInfo& info : list({})) answer.push_back(to_json(info));
   const std::string text = answer.dump(-1, ' ', false, Json::error_handler_t::replace);
   for (std::string_view left = text; !left.empty();) {
     const ssize_t written = write(descriptor, left.data(), left.size());
-    if (written <= 0) _exit(1);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
     left.remove_prefix(static_cast<std::size_t>(written));
   }
-  _exit(0);
+  return true;
+}
+
+/// The child's part. Never returns, and runs nothing of the parent's at its end.
+[[noreturn]] void answer(int descriptor, std::vector<DeviceInfo> (*list)(const Log& log)) noexcept {
+  try {
+    _exit(send(descriptor, list) ? 0 : 1);
+  } catch (...) {
+    // Above this frame is the caller's program, which must not go on twice.
+    _exit(1);
+  }
 }
 
 /// All that comes out of the pipe until its other end is closed; nothing where that takes too long.

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <stdexcept>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@ std::vector<DeviceInfo> crash(const Log&) {
   return {};
 }
 std::vector<DeviceInfo> end(const Log&) { _exit(0); }
+std::vector<DeviceInfo> throw_up(const Log&) { throw std::runtime_error("no memory"); }
 
 TEST(Probe, TellsWhatTheChildWasTold) {
   const auto devices = backend::list_in_child("fake", list_one);
@@ -48,6 +50,21 @@ TEST(Probe, ADriverThatCrashesOrEndsTheProcessIsAProblemOfItsOwn) {
   const auto ended = backend::list_in_child("fake", end);
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_NE(ended[0].problem.find("ended the process"), std::string::npos) << ended[0].problem;
+}
+
+TEST(Probe, AListingThatThrowsEndsInTheChild) {
+  const pid_t self = getpid();
+  std::vector<DeviceInfo> devices;
+  try {
+    devices = backend::list_in_child("fake", throw_up);
+  } catch (const std::runtime_error&) {
+    // The parent sees by this that the child came so far.
+    if (getpid() != self) raise(SIGKILL);
+    FAIL() << "the exception came out in this process";
+  }
+  ASSERT_EQ(devices.size(), 1U);
+  EXPECT_EQ(devices[0].name, "fake");
+  EXPECT_NE(devices[0].problem.find("ended the process"), std::string::npos) << devices[0].problem;
 }
 
 /// What the machine lists where the drivers of OpenCL and Vulkan are ones that crash.
