@@ -118,6 +118,20 @@ TEST(StandInDriver, LosesItsDeviceToAnIllegalAddress) {
   expect_loss(report);
 }
 
+TEST(StandInDriver, KeepsWhatIsOnDiskWhereTheDeviceIsAtFault) {
+  const Report report(lines("two", "fail_to_load"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  EXPECT_EQ(report["first"], "ok, compiled 1, replaced 0");
+  for (const std::string call : {"FAKE_PUSH=3", "FAKE_LOAD=999"}) {
+    EXPECT_EQ(report[call], "device_failed: CUDA_ERROR_OF_THE_STAND_IN loading scale_2, compiled 0, replaced 0");
+    EXPECT_EQ(report["after " + call], "ok, compiled 0, replaced 0");
+  }
+  EXPECT_TRUE(report["FAKE_LOAD=200"].starts_with("load_failed: the driver refuses the binary of scale_2"))
+      << report.text();
+  EXPECT_TRUE(report["FAKE_LOAD=200"].ends_with("replaced 1")) << report.text();
+  EXPECT_EQ(report["after FAKE_LOAD=200"], "ok, compiled 1, replaced 0");
+}
+
 TEST(CudaDriver, LosesItsDeviceToAnIllegalAddress) {
   const Report report(lines("", "crash"));
   if (report.skipped() || report.text().starts_with("no_device: ")) GTEST_SKIP() << report.text();

@@ -1,5 +1,7 @@
 #include "backend/cuda/kernel.hpp"
 
+#include <algorithm>
+#include <array>
 #include <exception>
 
 #include <fmt/format.h>
@@ -7,16 +9,28 @@
 #include <kiln/cuda.hpp>
 
 namespace kiln::cuda {
+namespace {
+
+/// Whether a driver that refused to load an image says that of the image, and not of itself or the context.
+bool blames_the_image(Status status) noexcept {
+  // Invalid value, image, no code for this GPU, PTX, its version, device-side waits in it, source, and symbols or
+  // a start that fail when it is linked.
+  static constexpr std::array verdicts = {1, 200, 209, 218, 222, 225, 300, 302, 303};
+  return std::find(verdicts.begin(), verdicts.end(), status) != verdicts.end();
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Kernel>> Kernel::load(std::shared_ptr<Context> context, const Parts& parts) {
   const Driver& driver = context->driver();
+  const auto doing = [&parts] { return fmt::format("loading {}", parts.name); };
   const Context::Scope scope(*context);
+  if (scope.status() != status::success) return driver.error(scope.status(), doing());
   Handle module = nullptr;
-  Status status = scope.status();
-  if (status == status::success) status = driver->module_load(&module, parts.image.data());
+  const Status status = driver->module_load(&module, parts.image.data());
   if (status == status::success) return std::make_unique<Kernel>(std::move(context), module, parts);
-  if (status == status::out_of_memory || is_lasting(status))
-    return driver.error(status, fmt::format("loading {}", parts.name));
+  // Caches remove what fails to load, so only an image that is at fault may be called that.
+  if (!blames_the_image(status)) return driver.error(status, doing());
   return Error(ErrorCode::load_failed,
                fmt::format("the driver refuses the binary of {}: {}", parts.name, driver.error_name(status)));
 }
