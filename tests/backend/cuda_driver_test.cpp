@@ -70,6 +70,14 @@ TEST(StandInDriver, WithoutADeviceSaysSo) {
   EXPECT_EQ(lines("none", "list"), "cuda||||0|the NVIDIA driver is installed, but there is no NVIDIA device\n");
 }
 
+/// What is said of launches whose arguments are not the program's.
+void expect_wrong_arguments(const Report& report) {
+  EXPECT_EQ(report["long parameters"], "invalid_request: scale_2: argument 1 takes 4 bytes; 8 were given");
+  EXPECT_EQ(report["no parameters"],
+            "invalid_request: scale_2: scale takes 2 arguments; 1 buffer and no parameters were given");
+  EXPECT_EQ(report["two buffers"], "invalid_request: scale_2: argument 1 takes 4 bytes; 8 were given, a buffer");
+}
+
 TEST(StandInDriver, RunsProgramsAndSaysWhatIsWrongWithLaunches) {
   const Report report(lines("two", "run"));
   if (report.skipped()) GTEST_SKIP() << report.text();
@@ -87,10 +95,7 @@ TEST(StandInDriver, RunsProgramsAndSaysWhatIsWrongWithLaunches) {
   EXPECT_EQ(report["many groups"],
             "invalid_request: scale_2: 65536 work groups in dimension 1; the device has at most 65535");
   EXPECT_EQ(report["no groups"], "ok");
-  EXPECT_EQ(report["long parameters"], "invalid_request: scale_2: argument 1 takes 4 bytes; 8 were given");
-  EXPECT_EQ(report["no parameters"],
-            "invalid_request: scale_2: scale takes 2 arguments; 1 buffer and no parameters were given");
-  EXPECT_EQ(report["two buffers"], "invalid_request: scale_2: argument 1 takes 4 bytes; 8 were given, a buffer");
+  expect_wrong_arguments(report);
   EXPECT_EQ(report["no buffer"], "invalid_request: buffer 0 of the launch is missing");
   EXPECT_EQ(report["write"], "invalid_request: 100 bytes at 1000 do not fit in a buffer of 1024");
   EXPECT_EQ(report["read"], "ok");
@@ -102,6 +107,14 @@ TEST(StandInDriver, RunsProgramsAndSaysWhatIsWrongWithLaunches) {
             "compile_failed: conv has no kernel called conv: declare it extern \"C\" __global__, so that it keeps "
             "its name");
   EXPECT_TRUE(report.text().ends_with("end\n")) << report.text();
+}
+
+TEST(StandInDriver, ThatDoesNotTellWhatKernelsTakeIsNotHandedTooFewArguments) {
+  const Report report(lines("silent", "run"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  EXPECT_EQ(report["scales"], "1");
+  EXPECT_EQ(report["loaded scales"], "1");
+  expect_wrong_arguments(report);
 }
 
 /// What a program does to the device that it loses.

@@ -8,6 +8,8 @@
 
 #include <kiln/cuda.hpp>
 
+#include "backend/cuda/arguments.hpp"
+
 namespace kiln::cuda {
 namespace {
 
@@ -40,7 +42,10 @@ Kernel::Kernel(std::shared_ptr<Context> context, Handle module, const Parts& par
       module_(module),
       name_(parts.name),
       entry_(parts.entry),
-      bytes_(parts.image.size()) {}
+      bytes_(parts.image.size()),
+      arguments_(context_->driver()->parameter_info == nullptr
+                     ? argument_sizes(parts.image, parts.kind, parts.entry)
+                     : std::nullopt) {}
 
 Kernel::~Kernel() {
   const Context::Scope scope(*context_);
@@ -81,6 +86,7 @@ Result<Kernel::Function> Kernel::find_function() const {
   int items = 0;
   if (driver->function_attribute(&items, max_threads_per_block, function.native) == status::success && items > 0)
     function.max_group_items = static_cast<std::uint32_t>(items);
+  function.arguments = arguments_;
   if (driver->parameter_info == nullptr) return function;
   std::vector<std::size_t>& sizes = function.arguments.emplace();
   // The driver does not tell how many there are, but refuses the one behind the last.

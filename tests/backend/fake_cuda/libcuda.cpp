@@ -1,7 +1,7 @@
 // A stand-in for the NVIDIA driver: FAKE_DEVICES devices whose memory is the host's, and which know two kernels,
 // whatever the image says: scale(float* data, float offset) and crash(). With FAKE_OLD it lacks what CUDA 7
-// brought. What the variables FAKE_PUSH, FAKE_LOAD and FAKE_RETAIN_0 hold is what making a context current, loading
-// a module and making the context of device 0 answer.
+// brought, with FAKE_SILENT what tells what kernels take. What the variables FAKE_PUSH, FAKE_LOAD and FAKE_RETAIN_0
+// hold is what making a context current, loading a module and making the context of device 0 answer.
 
 #include <atomic>
 #include <cstddef>
@@ -113,6 +113,7 @@ int cuModuleGetFunction(void** function, void*, const char* name) {
   return 500;
 }
 int cuFuncGetAttribute(int* value, int, void*) { return *value = 512, 0; }
+#ifndef FAKE_SILENT
 int cuFuncGetParamInfo(void* function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
   if (reinterpret_cast<std::uintptr_t>(function) != static_cast<std::uintptr_t>(Function::scale) || index > 1)
     return 1;
@@ -120,6 +121,7 @@ int cuFuncGetParamInfo(void* function, std::size_t index, std::size_t* offset, s
   *bytes = index == 0 ? 8 : 4;
   return 0;
 }
+#endif
 int cuMemAlloc_v2(void** address, std::size_t bytes) {
   if (const int status = in_context()) return status;
   if (bytes == 0) return 1;
