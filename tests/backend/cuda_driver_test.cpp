@@ -169,5 +169,12 @@ TEST(RunTimeCompiler, ThatLacksAFunctionIsTooOld) {
   EXPECT_EQ(old.error().message(), "NVRTC is too old: it has no nvrtcVersion; install libnvrtc");
 }
 
+TEST(RunTimeCompiler, ThatIsTooOldIsPassedOverForTheNext) {
+  static constexpr std::array libraries = {"libc.so.6", KILN_FAKE_NVRTC_12};
+  cuda::RtcNames names{.title = "NVRTC", .libraries = libraries, .provider = "libnvrtc", .symbols = {}};
+  names.symbols.version = "nvrtcVersion";
+  EXPECT_EQ(cuda::Rtc::open(names, {}).value()->version(), "NVRTC 12.3");
+}
+
 }  // namespace
 }  // namespace kiln

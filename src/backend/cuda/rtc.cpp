@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -79,12 +80,18 @@ class Rtc::Program {
 };
 
 Result<std::shared_ptr<const Rtc>> Rtc::open(const RtcNames& names, const std::vector<std::string>& folders) {
-  for (const char* name : names.libraries)
-    if (auto library = base::DynamicLibrary::open_for_good(name)) return within(names, std::move(*library));
+  std::vector<std::string> paths(names.libraries.begin(), names.libraries.end());
   for (const std::string& folder : folders)
-    for (const char* name : names.libraries)
-      if (auto library = base::DynamicLibrary::open_for_good((std::filesystem::path(folder) / name).string()))
-        return within(names, std::move(*library));
+    for (const char* name : names.libraries) paths.push_back((std::filesystem::path(folder) / name).string());
+  std::optional<Error> problem;
+  for (const std::string& path : paths) {
+    auto library = base::DynamicLibrary::open_for_good(path);
+    if (!library) continue;
+    auto rtc = within(names, std::move(*library));
+    if (rtc) return rtc;
+    if (!problem) problem = std::move(rtc).error();
+  }
+  if (problem) return std::move(*problem);
   return Error(ErrorCode::unsupported, fmt::format("{} is missing: install {}", names.title, names.provider));
 }
 

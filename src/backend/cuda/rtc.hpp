@@ -66,7 +66,8 @@ class Rtc {
   /// What to give out: code for one architecture, or text that the driver compiles.
   enum class Output { code, text };
 
-  /// Looks in `folders` where the loader finds nothing. The error says what is missing and what provides it.
+  /// Looks in `folders` where the loader finds none that will do. The error says what is missing and what provides
+  /// it, or what is wrong with the first that was found.
   static Result<std::shared_ptr<const Rtc>> open(const RtcNames& names, const std::vector<std::string>& folders);
   /// The compiler within a library that has been opened anyway.
   static Result<std::shared_ptr<const Rtc>> within(const RtcNames& names, base::DynamicLibrary library);
