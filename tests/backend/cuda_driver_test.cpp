@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
 #include <map>
 #include <sstream>
 
@@ -14,15 +15,22 @@
 namespace kiln {
 namespace {
 
-/// What cuda_lines prints with a stand-in for the driver; `variant` "" is the machine's own.
-std::string lines(const std::string& variant, const std::string& what) {
-  const fakes::TemporaryFolder folder;
-  std::map<std::string, std::string> environment;
-  if (!variant.empty()) environment["LD_LIBRARY_PATH"] = std::string(KILN_FAKE_CUDA) + "/" + variant;
-  const auto status = hip::run_process({KILN_CUDA_LINES, what}, environment, folder.path() / "out");
-  std::string text = fakes::read_file(folder.path() / "out");
+/// What cuda_lines prints where the loader looks in a folder first, with further variables set.
+std::string lines_with(const std::string& folder, const std::string& what,
+                       std::map<std::string, std::string> environment = {}) {
+  const fakes::TemporaryFolder scratch;
+  if (!folder.empty()) environment["LD_LIBRARY_PATH"] = folder;
+  const auto status = hip::run_process({KILN_CUDA_LINES, what}, environment, scratch.path() / "out");
+  std::string text = fakes::read_file(scratch.path() / "out");
   if (status.value() != 0) text += "it ended with " + std::to_string(*status);
   return text;
+}
+
+/// What it prints with a stand-in for the driver; `variant` "" is the machine's own.
+std::string lines(const std::string& variant, const std::string& what,
+                  std::map<std::string, std::string> environment = {}) {
+  return lines_with(variant.empty() ? "" : std::string(KILN_FAKE_CUDA) + "/" + variant, what,
+                    std::move(environment));
 }
 
 /// The lines of `cuda_lines run` by their first words.
@@ -174,6 +182,32 @@ TEST(RunTimeCompiler, ThatIsTooOldIsPassedOverForTheNext) {
   cuda::RtcNames names{.title = "NVRTC", .libraries = libraries, .provider = "libnvrtc", .symbols = {}};
   names.symbols.version = "nvrtcVersion";
   EXPECT_EQ(cuda::Rtc::open(names, {}).value()->version(), "NVRTC 12.3");
+}
+
+/// The compiler for a driver of CUDA 12 where the loader finds these stand-ins under these names.
+std::string compiler_among(const std::vector<std::pair<std::string, std::string>>& libraries) {
+  const fakes::TemporaryFolder folder;
+  for (const auto& [name, file] : libraries) std::filesystem::create_symlink(file, folder.path() / name);
+  return lines_with(folder.path(), "compiler", {{"CUDA_HOME", folder.path()}});
+}
+
+TEST(RunTimeCompiler, ThatIsNewerThanTheDriverIsPassedOver) {
+  EXPECT_EQ(compiler_among({{"libnvrtc.so.13", KILN_FAKE_NVRTC_13}, {"libnvrtc.so.12", KILN_FAKE_NVRTC_12}}),
+            "NVRTC 12.3\n");
+  EXPECT_EQ(compiler_among({{"libnvrtc.so.12", KILN_FAKE_NVRTC_13}, {"libnvrtc.so.11.2", KILN_FAKE_NVRTC_12}}),
+            "NVRTC 12.3\n")
+      << "its version counts, not its name";
+}
+
+TEST(RunTimeCompiler, ThatIsNewerThanTheDriverIsNamedWithWhatToInstall) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"})
+    all.emplace_back(name, KILN_FAKE_NVRTC_13);
+  const std::string text = compiler_among(all);
+  if (text.starts_with("NVRTC")) GTEST_SKIP() << "/usr/local/cuda has " << text;
+  EXPECT_EQ(text,
+            "unsupported: NVRTC 13 is newer than the driver (CUDA 12): install libnvrtc of CUDA 12 or a newer "
+            "driver\n");
 }
 
 }  // namespace

@@ -36,6 +36,12 @@ void list_without_compiler() {
   print(cuda::list(dialect));
 }
 
+/// The compiler for a driver of CUDA 12.
+void print_compiler() {
+  const auto rtc = cuda::open_nvrtc(12080);
+  std::cout << (rtc ? (*rtc)->version() : told(rtc)) << '\n';
+}
+
 void run(Device& device) {
   auto compiled = device.compile(cuda_scale(2));
   std::cout << "compile " << told(compiled) << '\n';
@@ -131,7 +137,8 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "list";
   if (what == "list") kiln::print(kiln::cuda::list_cuda_devices({}));
   if (what == "list_without_compiler") kiln::list_without_compiler();
-  if (what.starts_with("list")) return 0;
+  if (what == "compiler") kiln::print_compiler();
+  if (what.starts_with("list") || what == "compiler") return 0;
   const auto device = kiln::open_device("cuda");
   if (!device) {
     std::cout << kiln::told(device) << '\n';

@@ -79,7 +79,8 @@ class Rtc::Program {
   int result_ = 0;
 };
 
-Result<std::shared_ptr<const Rtc>> Rtc::open(const RtcNames& names, const std::vector<std::string>& folders) {
+Result<std::shared_ptr<const Rtc>> Rtc::open(const RtcNames& names, const std::vector<std::string>& folders,
+                                             const std::function<Result<void>(const Rtc& rtc)>& check) {
   std::vector<std::string> paths(names.libraries.begin(), names.libraries.end());
   for (const std::string& folder : folders)
     for (const char* name : names.libraries) paths.push_back((std::filesystem::path(folder) / name).string());
@@ -88,8 +89,9 @@ Result<std::shared_ptr<const Rtc>> Rtc::open(const RtcNames& names, const std::v
     auto library = base::DynamicLibrary::open_for_good(path);
     if (!library) continue;
     auto rtc = within(names, std::move(*library));
-    if (rtc) return rtc;
-    if (!problem) problem = std::move(rtc).error();
+    auto checked = rtc ? check(**rtc) : Result<void>(std::move(rtc).error());
+    if (checked) return rtc;
+    if (!problem) problem = std::move(checked).error();
   }
   if (problem) return std::move(*problem);
   return Error(ErrorCode::unsupported, fmt::format("{} is missing: install {}", names.title, names.provider));
@@ -105,10 +107,9 @@ Result<std::shared_ptr<const Rtc>> Rtc::within(const RtcNames& names, base::Dyna
 
 Rtc::Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions functions)
     : library_(std::move(library)), functions_(functions) {
-  int major = 0;
   int minor = 0;
-  functions_.version(&major, &minor);
-  version_ = fmt::format("{} {}.{}", names.title, major, minor);
+  functions_.version(&major_version_, &minor);
+  version_ = fmt::format("{} {}.{}", names.title, major_version_, minor);
   int count = 0;
   if (functions_.architectures == nullptr || functions_.architecture_count(&count) != 0 || count <= 0) return;
   architectures_.resize(static_cast<std::size_t>(count));
