@@ -74,14 +74,16 @@ std::optional<std::size_t> number_of(const Api& api, std::string_view name) {
   return error == std::errc() && end == digits.data() + digits.size() ? std::optional(number) : std::nullopt;
 }
 
-/// The first device of an API that works.
+/// The first device of an API that works; where none does, what is wrong with the first.
 Result<std::shared_ptr<Device>> open_first(const Api& api, const Log& log) {
-  auto device = api.open(0, log);
-  if (device) return device;
-  for (const DeviceInfo& info : api.list(log))
-    if (const auto number = number_of(api, info.name); number && info.problem.empty())
-      return api.open(*number, log);
-  return device;
+  auto first = api.open(0, log);
+  if (first) return first;
+  for (const DeviceInfo& info : api.list(log)) {
+    const auto number = number_of(api, info.name);
+    if (!number || *number == 0 || !info.problem.empty()) continue;
+    if (auto device = api.open(*number, log)) return device;
+  }
+  return first;
 }
 
 /// The best device of all: a GPU before a CPU.

@@ -78,6 +78,15 @@ TEST(StandInDriver, WithoutADeviceSaysSo) {
   EXPECT_EQ(lines("none", "list"), "cuda||||0|the NVIDIA driver is installed, but there is no NVIDIA device\n");
 }
 
+TEST(StandInDriver, IsOpenedAtTheFirstDeviceThatWorks) {
+  const std::string text = lines("two", "open", {{"FAKE_RETAIN_0", "46"}});
+  if (text.starts_with("unsupported: ")) GTEST_SKIP() << text;
+  EXPECT_EQ(text, "cuda:1\nend\n");
+  EXPECT_TRUE(lines("two", "open", {{"FAKE_RETAIN_0", "46"}, {"FAKE_RETAIN_1", "2"}})
+                  .starts_with("device_failed: cuda:0: "))
+      << "what is wrong with the first";
+}
+
 /// What is said of launches whose arguments are not the program's.
 void expect_wrong_arguments(const Report& report) {
   EXPECT_EQ(report["long parameters"], "invalid_request: scale_2: argument 1 takes 4 bytes; 8 were given");

@@ -144,6 +144,7 @@ int main(int argc, char** argv) {
     std::cout << kiln::told(device) << '\n';
     return 0;
   }
+  if (what == "open") std::cout << (*device)->info().name << '\n';
   if (what == "run") kiln::run(**device);
   if (what == "crash") kiln::crash(**device);
   if (what == "fail_to_load") kiln::fail_to_load(*device);
