@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <iterator>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -23,21 +24,31 @@ namespace {
 /// One way to a GPU.
 struct Api {
   std::string_view name;
-  /// The library through which it goes.
-  const char* library;
+  /// The libraries through which a program may use it already, Kiln's or another.
+  std::span<const char* const> (*libraries)();
   /// Its devices, GPUs first, those that cannot be used with the reason; one that stands for all where there is no
   /// driver.
   std::vector<DeviceInfo> (*list)(const Log& log);
   Result<std::shared_ptr<Device>> (*open)(std::size_t number, const Log& log);
 };
 
+constexpr std::array vulkan_libraries = {"libvulkan.so.1"};
+// Programs with a window reach the driver by GLX.
+constexpr std::array opengl_libraries = {"libEGL.so.1", "libGLX.so.0", "libGL.so.1"};
+constexpr std::array opencl_libraries = {"libOpenCL.so.1"};
+
+template <const auto& names>
+std::span<const char* const> list_of() {
+  return names;
+}
+
 /// In the order in which GPUs are taken where none is named: the vendor's own way first.
 constexpr std::array apis = {
-    Api{"cuda", "libcuda.so.1", cuda::list_cuda_devices, cuda::open_cuda_device},
-    Api{"hip", "libamdhip64.so.5", hip::list_hip_devices, hip::open_hip_device},
-    Api{"vulkan", "libvulkan.so.1", vulkan::list_vulkan_devices, vulkan::open_vulkan_device},
-    Api{"opengl", "libEGL.so.1", opengl::list_gl_devices, opengl::open_gl_device},
-    Api{"opencl", "libOpenCL.so.1", opencl::list_cl_devices, opencl::open_cl_device},
+    Api{"cuda", [] { return cuda::dialect().driver->libraries; }, cuda::list_cuda_devices, cuda::open_cuda_device},
+    Api{"hip", [] { return hip::dialect().driver->libraries; }, hip::list_hip_devices, hip::open_hip_device},
+    Api{"vulkan", list_of<vulkan_libraries>, vulkan::list_vulkan_devices, vulkan::open_vulkan_device},
+    Api{"opengl", list_of<opengl_libraries>, opengl::list_gl_devices, opengl::open_gl_device},
+    Api{"opencl", list_of<opencl_libraries>, opencl::list_cl_devices, opencl::open_cl_device},
 };
 
 /// The order for devices that are the CPU: by how fast they start and compile.
@@ -57,8 +68,11 @@ const Api* find_api(std::string_view name) {
 /// Whether this process uses a GPU already. Then it is not forked: a driver's memory is shared with the GPU, and
 /// with the child, and NVIDIA's was seen to compute wrong results after that.
 bool uses_a_driver() {
-  return std::any_of(apis.begin(), apis.end(),
-                     [](const Api& api) { return static_cast<bool>(base::DynamicLibrary::loaded(api.library)); });
+  const auto loaded = [](const char* library) { return static_cast<bool>(base::DynamicLibrary::loaded(library)); };
+  return std::any_of(apis.begin(), apis.end(), [&loaded](const Api& api) {
+    const auto libraries = api.libraries();
+    return std::any_of(libraries.begin(), libraries.end(), loaded);
+  });
 }
 
 std::vector<DeviceInfo> list_safely(const Api& api, const Log& log) {

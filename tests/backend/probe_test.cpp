@@ -4,7 +4,10 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fakes/files.hpp"
@@ -89,6 +92,27 @@ TEST(Probe, DriversThatCrashWhenLoadedLeaveTheOthersUsable) {
   // In a process of its own, into which no driver has been loaded yet.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(_exit(list_with_crashing_drivers()), testing::ExitedWithCode(0), "");
+}
+
+/// How often a listing forks in a process that has a library already; 255 where there is no such library.
+int forks_beside(const char* library) {
+  static int forks = 0;
+  pthread_atfork(
+      nullptr, [] { ++forks; }, nullptr);
+  if (library != nullptr && dlopen(library, RTLD_NOW | RTLD_LOCAL) == nullptr) return 255;
+  list_devices();
+  return forks;
+}
+
+TEST(Probe, ForksNoProcessThatUsesADriverAlready) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto none_or_no_library = [](int status) {
+    return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 255);
+  };
+  for (const char* library : {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
+                              "libvulkan.so.1", "libEGL.so.1", "libGLX.so.0", "libGL.so.1", "libOpenCL.so.1"})
+    EXPECT_EXIT(_exit(forks_beside(library)), none_or_no_library, "") << library;
+  EXPECT_EXIT(_exit(forks_beside(nullptr)), testing::ExitedWithCode(5), "");
 }
 
 }  // namespace
