@@ -75,9 +75,24 @@ bool uses_a_driver() {
   });
 }
 
-std::vector<DeviceInfo> list_safely(const Api& api, const Log& log) {
-  return uses_a_driver() ? api.list(log) : backend::list_in_child(api.name, api.list);
-}
+/// The lists of all APIs, each asked for when it is wanted, but in children that are made before any driver is
+/// loaded into this process.
+class Lists {
+ public:
+  explicit Lists(const Log& log) : log_(log) {
+    if (uses_a_driver()) return;
+    for (const Api& api : apis) probes_.emplace_back(api.name, api.list);
+  }
+
+  /// The devices of apis[place]; to be asked once.
+  std::vector<DeviceInfo> take(std::size_t place) {
+    return probes_.empty() ? apis[place].list(log_) : probes_[place].answer();
+  }
+
+ private:
+  const Log& log_;
+  std::vector<backend::Probe> probes_;
+};
 
 /// The number in a device's name; nothing in one that stands for all of its API.
 std::optional<std::size_t> number_of(const Api& api, std::string_view name) {
@@ -104,8 +119,10 @@ Result<std::shared_ptr<Device>> open_first(const Api& api, const Log& log) {
 Result<std::shared_ptr<Device>> open_best(const Log& log) {
   std::vector<DeviceInfo> on_cpu;
   std::string problems;
-  for (const Api& api : apis) {
-    for (DeviceInfo& info : list_safely(api, log)) {
+  Lists lists(log);
+  for (std::size_t place = 0; place < apis.size(); ++place) {
+    const Api& api = apis[place];
+    for (DeviceInfo& info : lists.take(place)) {
       const auto number = number_of(api, info.name);
       if (!info.problem.empty() || !number) {
         problems += fmt::format("\n  {}: {}", info.name, info.problem);
@@ -146,8 +163,9 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Log& lo
 
 std::vector<DeviceInfo> list_devices(const Log& log) {
   std::vector<DeviceInfo> devices;
-  for (const Api& api : apis) {
-    auto some = list_safely(api, log);
+  Lists lists(log);
+  for (std::size_t place = 0; place < apis.size(); ++place) {
+    auto some = lists.take(place);
     devices.insert(devices.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
   }
   return devices;

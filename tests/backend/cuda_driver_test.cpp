@@ -9,6 +9,7 @@
 
 #include "backend/cuda/rtc.hpp"
 #include "backend/hip/child_process.hpp"
+#include "fakes/crashing_drivers.hpp"
 #include "fakes/files.hpp"
 #include "fakes/temporary_folder.hpp"
 
@@ -85,6 +86,17 @@ TEST(StandInDriver, IsOpenedAtTheFirstDeviceThatWorks) {
   EXPECT_TRUE(lines("two", "open", {{"FAKE_RETAIN_0", "46"}, {"FAKE_RETAIN_1", "2"}})
                   .starts_with("device_failed: cuda:0: "))
       << "what is wrong with the first";
+}
+
+TEST(StandInDriver, WhoseDevicesCannotBeOpenedLeavesTheProcessGuardedFromOthers) {
+  const fakes::TemporaryFolder folder;
+  auto environment = fakes::crashing_drivers(folder.path(), KILN_CRASHING_DRIVER);
+  environment["FAKE_RETAIN_0"] = "2";
+  environment["FAKE_RETAIN_1"] = "2";
+  environment["KILN_DEVICE"] = "";
+  const std::string text = lines("two", "best", environment);
+  // A CPU's device, or the list of all that is wrong where there is none.
+  EXPECT_TRUE(text.ends_with("\nend\n") || text.starts_with("no_device: ")) << text;
 }
 
 /// What is said of launches whose arguments are not the program's.

@@ -139,12 +139,12 @@ int main(int argc, char** argv) {
   if (what == "list_without_compiler") kiln::list_without_compiler();
   if (what == "compiler") kiln::print_compiler();
   if (what.starts_with("list") || what == "compiler") return 0;
-  const auto device = kiln::open_device("cuda");
+  const auto device = kiln::open_device(what == "best" ? "" : "cuda");
   if (!device) {
     std::cout << kiln::told(device) << '\n';
     return 0;
   }
-  if (what == "open") std::cout << (*device)->info().name << '\n';
+  if (what == "open" || what == "best") std::cout << (*device)->info().name << '\n';
   if (what == "run") kiln::run(**device);
   if (what == "crash") kiln::crash(**device);
   if (what == "fail_to_load") kiln::fail_to_load(*device);
