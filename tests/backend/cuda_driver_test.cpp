@@ -21,7 +21,9 @@ std::string lines_with(const std::string& folder, const std::string& what,
                        std::map<std::string, std::string> environment = {}) {
   const fakes::TemporaryFolder scratch;
   if (!folder.empty()) environment["LD_LIBRARY_PATH"] = folder;
-  const auto status = hip::run_process({KILN_CUDA_LINES, what}, environment, scratch.path() / "out");
+  // Beside this program, also where that was copied to.
+  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "cuda_lines";
+  const auto status = hip::run_process({program, what}, environment, scratch.path() / "out");
   std::string text = fakes::read_file(scratch.path() / "out");
   if (status.value() != 0) text += "it ended with " + std::to_string(*status);
   return text;
@@ -198,7 +200,7 @@ TEST(RunTimeCompiler, ThatLacksAFunctionIsTooOld) {
   EXPECT_EQ(old.error().message(), "NVRTC is too old: it has no nvrtcVersion; install libnvrtc");
 }
 
-TEST(RunTimeCompiler, ThatIsTooOldIsPassedOverForTheNext) {
+TEST(StandInCompiler, ThatIsTooOldIsPassedOverForTheNext) {
   static constexpr std::array libraries = {"libc.so.6", KILN_FAKE_NVRTC_12};
   cuda::RtcNames names{.title = "NVRTC", .libraries = libraries, .provider = "libnvrtc", .symbols = {}};
   names.symbols.version = "nvrtcVersion";
@@ -212,7 +214,7 @@ std::string compiler_among(const std::vector<std::pair<std::string, std::string>
   return lines_with(folder.path(), "compiler", {{"CUDA_HOME", folder.path()}});
 }
 
-TEST(RunTimeCompiler, ThatIsNewerThanTheDriverIsPassedOver) {
+TEST(StandInCompiler, ThatIsNewerThanTheDriverIsPassedOver) {
   EXPECT_EQ(compiler_among({{"libnvrtc.so.13", KILN_FAKE_NVRTC_13}, {"libnvrtc.so.12", KILN_FAKE_NVRTC_12}}),
             "NVRTC 12.3\n");
   EXPECT_EQ(compiler_among({{"libnvrtc.so.12", KILN_FAKE_NVRTC_13}, {"libnvrtc.so.11.2", KILN_FAKE_NVRTC_12}}),
@@ -220,7 +222,7 @@ TEST(RunTimeCompiler, ThatIsNewerThanTheDriverIsPassedOver) {
       << "its version counts, not its name";
 }
 
-TEST(RunTimeCompiler, ThatIsNewerThanTheDriverIsNamedWithWhatToInstall) {
+TEST(StandInCompiler, ThatIsNewerThanTheDriverIsNamedWithWhatToInstall) {
   std::vector<std::pair<std::string, std::string>> all;
   for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"})
     all.emplace_back(name, KILN_FAKE_NVRTC_13);
