@@ -144,9 +144,11 @@ Request::Request(Fields fields) {
   if (!is_glsl(fields.language)) move_options(fields);
   state->error = check(fields);
   if (!state->error) {
-    auto resolved = key::resolve_includes(fields.name, fields.source, {fields.headers, fields.include_folders},
-                                          is_glsl(fields.language) ? key::LineStyle::number : key::LineStyle::name,
-                                          max_source_bytes);
+    // HIP's compilers bring its headers with them, and their version is part of the device's identity.
+    const std::string_view built_in = fields.language == Language::hip ? "hip/" : "";
+    auto resolved = key::resolve_includes(
+        fields.name, fields.source, {fields.headers, fields.include_folders, built_in},
+        is_glsl(fields.language) ? key::LineStyle::number : key::LineStyle::name, max_source_bytes);
     if (resolved && resolved->text.find('\0') != std::string::npos) {
       state->error = Error(ErrorCode::invalid_request,
                            fmt::format("the request for \"{}\" has a NUL character in its source", fields.name));
