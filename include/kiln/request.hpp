@@ -41,7 +41,8 @@ class Request {
     /// The function it begins at: always main in GLSL, the name of the kernel elsewhere.
     std::string entry = "main";
     Language language = Language::glsl;
-    /// For the compiler. In OpenCL, CUDA and HIP, -D and -I count as `defines` and `include_folders`.
+    /// For the compiler. In OpenCL, CUDA and HIP, -D and -I, also in their long forms, count as `defines` and
+    /// `include_folders`; options that make the compiler read a file, such as -include, are refused.
     std::vector<std::string> options = {};
     /// Defined before the first line of the source that is not #version.
     std::map<std::string, std::string> defines = {};

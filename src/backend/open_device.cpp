@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <iterator>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -23,21 +24,31 @@ namespace {
 /// One way to a GPU.
 struct Api {
   std::string_view name;
-  /// The library through which it goes.
-  const char* library;
+  /// The libraries through which a program may use it already, Kiln's or another.
+  std::span<const char* const> (*libraries)();
   /// Its devices, GPUs first, those that cannot be used with the reason; one that stands for all where there is no
   /// driver.
   std::vector<DeviceInfo> (*list)(const Log& log);
   Result<std::shared_ptr<Device>> (*open)(std::size_t number, const Log& log);
 };
 
+constexpr std::array vulkan_libraries = {"libvulkan.so.1"};
+// Programs with a window reach the driver by GLX.
+constexpr std::array opengl_libraries = {"libEGL.so.1", "libGLX.so.0", "libGL.so.1"};
+constexpr std::array opencl_libraries = {"libOpenCL.so.1"};
+
+template <const auto& names>
+std::span<const char* const> list_of() {
+  return names;
+}
+
 /// In the order in which GPUs are taken where none is named: the vendor's own way first.
 constexpr std::array apis = {
-    Api{"cuda", "libcuda.so.1", cuda::list_cuda_devices, cuda::open_cuda_device},
-    Api{"hip", "libamdhip64.so.5", hip::list_hip_devices, hip::open_hip_device},
-    Api{"vulkan", "libvulkan.so.1", vulkan::list_vulkan_devices, vulkan::open_vulkan_device},
-    Api{"opengl", "libEGL.so.1", opengl::list_gl_devices, opengl::open_gl_device},
-    Api{"opencl", "libOpenCL.so.1", opencl::list_cl_devices, opencl::open_cl_device},
+    Api{"cuda", [] { return cuda::dialect().driver->libraries; }, cuda::list_cuda_devices, cuda::open_cuda_device},
+    Api{"hip", [] { return hip::dialect().driver->libraries; }, hip::list_hip_devices, hip::open_hip_device},
+    Api{"vulkan", list_of<vulkan_libraries>, vulkan::list_vulkan_devices, vulkan::open_vulkan_device},
+    Api{"opengl", list_of<opengl_libraries>, opengl::list_gl_devices, opengl::open_gl_device},
+    Api{"opencl", list_of<opencl_libraries>, opencl::list_cl_devices, opencl::open_cl_device},
 };
 
 /// The order for devices that are the CPU: by how fast they start and compile.
@@ -57,13 +68,31 @@ const Api* find_api(std::string_view name) {
 /// Whether this process uses a GPU already. Then it is not forked: a driver's memory is shared with the GPU, and
 /// with the child, and NVIDIA's was seen to compute wrong results after that.
 bool uses_a_driver() {
-  return std::any_of(apis.begin(), apis.end(),
-                     [](const Api& api) { return static_cast<bool>(base::DynamicLibrary::loaded(api.library)); });
+  const auto loaded = [](const char* library) { return static_cast<bool>(base::DynamicLibrary::loaded(library)); };
+  return std::any_of(apis.begin(), apis.end(), [&loaded](const Api& api) {
+    const auto libraries = api.libraries();
+    return std::any_of(libraries.begin(), libraries.end(), loaded);
+  });
 }
 
-std::vector<DeviceInfo> list_safely(const Api& api, const Log& log) {
-  return uses_a_driver() ? api.list(log) : backend::list_in_child(api.name, api.list);
-}
+/// The lists of all APIs, each asked for when it is wanted, but in children that are made before any driver is
+/// loaded into this process.
+class Lists {
+ public:
+  explicit Lists(const Log& log) : log_(log) {
+    if (uses_a_driver()) return;
+    for (const Api& api : apis) probes_.emplace_back(api.name, api.list);
+  }
+
+  /// The devices of apis[place]; to be asked once.
+  std::vector<DeviceInfo> take(std::size_t place) {
+    return probes_.empty() ? apis[place].list(log_) : probes_[place].answer();
+  }
+
+ private:
+  const Log& log_;
+  std::vector<backend::Probe> probes_;
+};
 
 /// The number in a device's name; nothing in one that stands for all of its API.
 std::optional<std::size_t> number_of(const Api& api, std::string_view name) {
@@ -74,22 +103,26 @@ std::optional<std::size_t> number_of(const Api& api, std::string_view name) {
   return error == std::errc() && end == digits.data() + digits.size() ? std::optional(number) : std::nullopt;
 }
 
-/// The first device of an API that works.
+/// The first device of an API that works; where none does, what is wrong with the first.
 Result<std::shared_ptr<Device>> open_first(const Api& api, const Log& log) {
-  auto device = api.open(0, log);
-  if (device) return device;
-  for (const DeviceInfo& info : api.list(log))
-    if (const auto number = number_of(api, info.name); number && info.problem.empty())
-      return api.open(*number, log);
-  return device;
+  auto first = api.open(0, log);
+  if (first) return first;
+  for (const DeviceInfo& info : api.list(log)) {
+    const auto number = number_of(api, info.name);
+    if (!number || *number == 0 || !info.problem.empty()) continue;
+    if (auto device = api.open(*number, log)) return device;
+  }
+  return first;
 }
 
 /// The best device of all: a GPU before a CPU.
 Result<std::shared_ptr<Device>> open_best(const Log& log) {
   std::vector<DeviceInfo> on_cpu;
   std::string problems;
-  for (const Api& api : apis) {
-    for (DeviceInfo& info : list_safely(api, log)) {
+  Lists lists(log);
+  for (std::size_t place = 0; place < apis.size(); ++place) {
+    const Api& api = apis[place];
+    for (DeviceInfo& info : lists.take(place)) {
       const auto number = number_of(api, info.name);
       if (!info.problem.empty() || !number) {
         problems += fmt::format("\n  {}: {}", info.name, info.problem);
@@ -130,8 +163,9 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Log& lo
 
 std::vector<DeviceInfo> list_devices(const Log& log) {
   std::vector<DeviceInfo> devices;
-  for (const Api& api : apis) {
-    auto some = list_safely(api, log);
+  Lists lists(log);
+  for (std::size_t place = 0; place < apis.size(); ++place) {
+    auto some = lists.take(place);
     devices.insert(devices.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
   }
   return devices;

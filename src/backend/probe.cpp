@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,8 +14,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include "base/file.hpp"
 
 namespace kiln::backend {
 namespace {
@@ -57,17 +56,28 @@ DeviceInfo from_json(const Json& json) {
           .problem = json.at("problem")};
 }
 
-/// The child's part. Never returns, and runs nothing of the parent's at its end.
-[[noreturn]] void answer(int descriptor, std::vector<DeviceInfo> (*list)(const Log& log)) {
+/// Writes what the listing says to the pipe; false where the pipe takes no more.
+bool send(int descriptor, Probe::List list) {
   Json answer = Json::array();
   for (const DeviceInfo& info : list({})) answer.push_back(to_json(info));
   const std::string text = answer.dump(-1, ' ', false, Json::error_handler_t::replace);
   for (std::string_view left = text; !left.empty();) {
     const ssize_t written = write(descriptor, left.data(), left.size());
-    if (written <= 0) _exit(1);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
     left.remove_prefix(static_cast<std::size_t>(written));
   }
-  _exit(0);
+  return true;
+}
+
+/// The child's part. Never returns, and runs nothing of the parent's at its end.
+[[noreturn]] void answer(int descriptor, Probe::List list) noexcept {
+  try {
+    _exit(send(descriptor, list) ? 0 : 1);
+  } catch (...) {
+    // Above this frame is the caller's program, which must not go on twice.
+    _exit(1);
+  }
 }
 
 /// All that comes out of the pipe until its other end is closed; nothing where that takes too long.
@@ -91,23 +101,44 @@ std::optional<std::string> read_all(int descriptor) {
 
 }  // namespace
 
-std::vector<DeviceInfo> list_in_child(std::string_view api, std::vector<DeviceInfo> (*list)(const Log& log)) {
+Probe::Probe(std::string_view api, List list) : api_(api), list_(list) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return list({});
-  base::FileHandle reading(ends[0]);
-  base::FileHandle writing(ends[1]);
-  const pid_t child = fork();
-  if (child < 0) return list({});
-  if (child == 0) answer(writing.get(), list);
-  writing = {};
-  const auto text = read_all(reading.get());
-  if (!text) kill(child, SIGKILL);
+  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  reading_ = base::FileHandle(ends[0]);
+  // Closed here before the next child is made, which would keep this pipe open.
+  const base::FileHandle writing(ends[1]);
+  child_ = fork();
+  if (child_ == 0) backend::answer(writing.get(), list);
+}
+
+Probe::Probe(Probe&& other) noexcept
+    : api_(other.api_),
+      list_(other.list_),
+      reading_(std::move(other.reading_)),
+      child_(std::exchange(other.child_, -1)) {}
+
+Probe::~Probe() {
+  if (child_ < 0) return;
+  kill(child_, SIGKILL);
+  wait();
+}
+
+int Probe::wait() {
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
   }
-  const auto failed = [api](std::string problem) {
+  child_ = -1;
+  return status;
+}
+
+std::vector<DeviceInfo> Probe::answer() {
+  if (child_ < 0) return list_({});
+  const auto text = read_all(reading_.get());
+  if (!text) kill(child_, SIGKILL);
+  const int status = wait();
+  const auto failed = [this](std::string problem) {
     return std::vector<DeviceInfo>{
-        {.name = std::string(api), .identity = {.api = std::string(api)}, .problem = std::move(problem)}};
+        {.name = std::string(api_), .identity = {.api = std::string(api_)}, .problem = std::move(problem)}};
   };
   if (!text)
     return failed(fmt::format("its driver did not answer within {} s; remove or repair it", patience.count()));

@@ -114,6 +114,10 @@ class Resolver {
       return Error(ErrorCode::invalid_request, fmt::format("{}:{} includes \"{}\" more than {} files deep",
                                                            from.name, line, wanted.name, max_depth));
     if (!*found) {
+      if (!places_.built_in.empty() && wanted.name.starts_with(places_.built_in)) {
+        result_.text += fmt::format("#include <{}>", wanted.name);
+        return std::nullopt;
+      }
       if (conditional) {
         result_.text += fmt::format("\n#error \"{}\" is in no header and no include folder\n", wanted.name);
         return std::nullopt;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <kiln/digest.hpp>
@@ -23,6 +24,8 @@ struct ResolvedSource {
 struct IncludePlaces {
   const std::map<std::string, std::string>& headers;
   const std::vector<std::filesystem::path>& folders;
+  /// What the names begin with that the compiler has itself, where they are in no other place; empty for none.
+  std::string_view built_in = {};
 };
 
 /// How `#line` names a file: GLSL has numbers for it, the others have names.
@@ -32,9 +35,9 @@ enum class LineStyle { number, name };
 std::string line_directive(LineStyle style, std::size_t line, std::size_t file, const std::string& name);
 
 /// Replaces every #include by the contents of what it names, once only for files that say `#pragma once`.
-/// Comments and string literals are left alone. A missing file is an error, except inside #if … #endif, where
-/// it becomes an #error for the compiler to meet or pass over. Errors name the file and the line. The result
-/// is never larger than `max_bytes`.
+/// Comments and string literals are left alone, and so is what the compiler has built in. A missing file is an
+/// error, except inside #if … #endif, where it becomes an #error for the compiler to meet or pass over. Errors name
+/// the file and the line. The result is never larger than `max_bytes`.
 Result<ResolvedSource> resolve_includes(const std::string& name, const std::string& source,
                                         const IncludePlaces& places, LineStyle style, std::size_t max_bytes);
 

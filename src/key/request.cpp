@@ -1,6 +1,7 @@
 #include <kiln/request.hpp>
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,18 @@ bool is_macro_name(std::string_view name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   };
   return !name.empty() && !(name[0] >= '0' && name[0] <= '9') && std::all_of(name.begin(), name.end(), word);
+}
+
+bool is_glsl(Language language) { return language == Language::glsl || language == Language::vulkan; }
+
+/// An option that makes the compiler read a file beside the source; nothing where there is none.
+std::optional<std::string_view> option_that_reads(const Request::Fields& fields) {
+  static constexpr std::array<std::string_view, 8> starts = {"-include",  "--include", "--pre-include", "-imacros",
+                                                             "--imacros", "-use-pch",  "--use-pch",     "@"};
+  for (const std::string& option : fields.options)
+    for (const std::string_view start : starts)
+      if (option.starts_with(start)) return option;
+  return std::nullopt;
 }
 
 std::optional<Error> check(const Request::Fields& fields) {
@@ -40,6 +53,11 @@ std::optional<Error> check(const Request::Fields& fields) {
     if (value.find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos || value.ends_with('\\'))
       return invalid(fmt::format("gives the define {} a value of several lines", name));
   }
+  if (const auto option = is_glsl(fields.language) ? std::nullopt : option_that_reads(fields))
+    return invalid(
+        fmt::format("has the option {}, by which the compiler reads a file that the key does not know; write "
+                    "#include in the source instead",
+                    *option));
   return std::nullopt;
 }
 
@@ -62,20 +80,42 @@ Digest digest_of(const Request::Fields& fields, const std::string& source, bool 
   return base::sha256(writer.bytes());
 }
 
-bool is_glsl(Language language) { return language == Language::glsl || language == Language::vulkan; }
+/// An option whose value follows it, as in "-Iname", "--include-path=name", or "-I" and "name".
+struct OptionName {
+  std::string_view text;
+  bool is_folder;
+};
 
-/// Takes -D and -I out of the options, so that it is what they mean that counts, and not how they are written.
+constexpr std::array moved_options = {
+    OptionName{"--include-path", true},
+    OptionName{"--include-directory", true},
+    OptionName{"--define-macro", false},
+    OptionName{"-isystem", true},
+    OptionName{"-iquote", true},
+    OptionName{"-idirafter", true},
+    OptionName{"-I", true},
+    OptionName{"-D", false},
+};
+
+/// Takes defines and include folders out of the options, so that it is what they mean that counts, and not how they
+/// are written.
 void move_options(Request::Fields& fields) {
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < fields.options.size(); ++i) {
     const std::string& option = fields.options[i];
-    if (!option.starts_with("-D") && !option.starts_with("-I")) {
+    const auto* name = std::find_if(moved_options.begin(), moved_options.end(),
+                                    [&](const OptionName& moved) { return option.starts_with(moved.text); });
+    if (name == moved_options.end()) {
       kept.push_back(option);
       continue;
     }
-    std::string value = option.substr(2);
-    if (value.empty() && i + 1 < fields.options.size()) value = fields.options[++i];
-    if (option.starts_with("-I")) {
+    std::string value = option.substr(name->text.size());
+    if (value.empty() && i + 1 < fields.options.size()) {
+      value = fields.options[++i];
+    } else if (name->text.starts_with("--") && value.starts_with('=')) {
+      value.erase(0, 1);
+    }
+    if (name->is_folder) {
       fields.include_folders.emplace_back(value);
     } else {
       const std::size_t equals = value.find('=');
@@ -104,9 +144,11 @@ Request::Request(Fields fields) {
   if (!is_glsl(fields.language)) move_options(fields);
   state->error = check(fields);
   if (!state->error) {
-    auto resolved = key::resolve_includes(fields.name, fields.source, {fields.headers, fields.include_folders},
-                                          is_glsl(fields.language) ? key::LineStyle::number : key::LineStyle::name,
-                                          max_source_bytes);
+    // HIP's compilers bring its headers with them, and their version is part of the device's identity.
+    const std::string_view built_in = fields.language == Language::hip ? "hip/" : "";
+    auto resolved = key::resolve_includes(
+        fields.name, fields.source, {fields.headers, fields.include_folders, built_in},
+        is_glsl(fields.language) ? key::LineStyle::number : key::LineStyle::name, max_source_bytes);
     if (resolved && resolved->text.find('\0') != std::string::npos) {
       state->error = Error(ErrorCode::invalid_request,
                            fmt::format("the request for \"{}\" has a NUL character in its source", fields.name));

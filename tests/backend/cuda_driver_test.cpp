@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
 #include <map>
 #include <sstream>
 
@@ -8,21 +9,31 @@
 
 #include "backend/cuda/rtc.hpp"
 #include "backend/hip/child_process.hpp"
+#include "fakes/crashing_drivers.hpp"
 #include "fakes/files.hpp"
 #include "fakes/temporary_folder.hpp"
 
 namespace kiln {
 namespace {
 
-/// What cuda_lines prints with a stand-in for the driver; `variant` "" is the machine's own.
-std::string lines(const std::string& variant, const std::string& what) {
-  const fakes::TemporaryFolder folder;
-  std::map<std::string, std::string> environment;
-  if (!variant.empty()) environment["LD_LIBRARY_PATH"] = std::string(KILN_FAKE_CUDA) + "/" + variant;
-  const auto status = hip::run_process({KILN_CUDA_LINES, what}, environment, folder.path() / "out");
-  std::string text = fakes::read_file(folder.path() / "out");
+/// What cuda_lines prints where the loader looks in a folder first, with further variables set.
+std::string lines_with(const std::string& folder, const std::string& what,
+                       std::map<std::string, std::string> environment = {}) {
+  const fakes::TemporaryFolder scratch;
+  if (!folder.empty()) environment["LD_LIBRARY_PATH"] = folder;
+  // Beside this program, also where that was copied to.
+  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "cuda_lines";
+  const auto status = hip::run_process({program, what}, environment, scratch.path() / "out");
+  std::string text = fakes::read_file(scratch.path() / "out");
   if (status.value() != 0) text += "it ended with " + std::to_string(*status);
   return text;
+}
+
+/// What it prints with a stand-in for the driver; `variant` "" is the machine's own.
+std::string lines(const std::string& variant, const std::string& what,
+                  std::map<std::string, std::string> environment = {}) {
+  return lines_with(variant.empty() ? "" : std::string(KILN_FAKE_CUDA) + "/" + variant, what,
+                    std::move(environment));
 }
 
 /// The lines of `cuda_lines run` by their first words.
@@ -70,6 +81,34 @@ TEST(StandInDriver, WithoutADeviceSaysSo) {
   EXPECT_EQ(lines("none", "list"), "cuda||||0|the NVIDIA driver is installed, but there is no NVIDIA device\n");
 }
 
+TEST(StandInDriver, IsOpenedAtTheFirstDeviceThatWorks) {
+  const std::string text = lines("two", "open", {{"FAKE_RETAIN_0", "46"}});
+  if (text.starts_with("unsupported: ")) GTEST_SKIP() << text;
+  EXPECT_EQ(text, "cuda:1\nend\n");
+  EXPECT_TRUE(lines("two", "open", {{"FAKE_RETAIN_0", "46"}, {"FAKE_RETAIN_1", "2"}})
+                  .starts_with("device_failed: cuda:0: "))
+      << "what is wrong with the first";
+}
+
+TEST(StandInDriver, WhoseDevicesCannotBeOpenedLeavesTheProcessGuardedFromOthers) {
+  const fakes::TemporaryFolder folder;
+  auto environment = fakes::crashing_drivers(folder.path(), KILN_CRASHING_DRIVER);
+  environment["FAKE_RETAIN_0"] = "2";
+  environment["FAKE_RETAIN_1"] = "2";
+  environment["KILN_DEVICE"] = "";
+  const std::string text = lines("two", "best", environment);
+  // A CPU's device, or the list of all that is wrong where there is none.
+  EXPECT_TRUE(text.ends_with("\nend\n") || text.starts_with("no_device: ")) << text;
+}
+
+/// What is said of launches whose arguments are not the program's.
+void expect_wrong_arguments(const Report& report) {
+  EXPECT_EQ(report["long parameters"], "invalid_request: scale_2: argument 1 takes 4 bytes; 8 were given");
+  EXPECT_EQ(report["no parameters"],
+            "invalid_request: scale_2: scale takes 2 arguments; 1 buffer and no parameters were given");
+  EXPECT_EQ(report["two buffers"], "invalid_request: scale_2: argument 1 takes 4 bytes; 8 were given, a buffer");
+}
+
 TEST(StandInDriver, RunsProgramsAndSaysWhatIsWrongWithLaunches) {
   const Report report(lines("two", "run"));
   if (report.skipped()) GTEST_SKIP() << report.text();
@@ -87,10 +126,7 @@ TEST(StandInDriver, RunsProgramsAndSaysWhatIsWrongWithLaunches) {
   EXPECT_EQ(report["many groups"],
             "invalid_request: scale_2: 65536 work groups in dimension 1; the device has at most 65535");
   EXPECT_EQ(report["no groups"], "ok");
-  EXPECT_EQ(report["long parameters"], "invalid_request: scale_2: argument 1 takes 4 bytes; 8 were given");
-  EXPECT_EQ(report["no parameters"],
-            "invalid_request: scale_2: scale takes 2 arguments; 1 buffer and no parameters were given");
-  EXPECT_EQ(report["two buffers"], "invalid_request: scale_2: argument 1 takes 4 bytes; 8 were given, a buffer");
+  expect_wrong_arguments(report);
   EXPECT_EQ(report["no buffer"], "invalid_request: buffer 0 of the launch is missing");
   EXPECT_EQ(report["write"], "invalid_request: 100 bytes at 1000 do not fit in a buffer of 1024");
   EXPECT_EQ(report["read"], "ok");
@@ -102,6 +138,14 @@ TEST(StandInDriver, RunsProgramsAndSaysWhatIsWrongWithLaunches) {
             "compile_failed: conv has no kernel called conv: declare it extern \"C\" __global__, so that it keeps "
             "its name");
   EXPECT_TRUE(report.text().ends_with("end\n")) << report.text();
+}
+
+TEST(StandInDriver, ThatDoesNotTellWhatKernelsTakeIsNotHandedTooFewArguments) {
+  const Report report(lines("silent", "run"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  EXPECT_EQ(report["scales"], "1");
+  EXPECT_EQ(report["loaded scales"], "1");
+  expect_wrong_arguments(report);
 }
 
 /// What a program does to the device that it loses.
@@ -116,6 +160,20 @@ TEST(StandInDriver, LosesItsDeviceToAnIllegalAddress) {
   const Report report(lines("two", "crash"));
   if (report.skipped()) GTEST_SKIP() << report.text();
   expect_loss(report);
+}
+
+TEST(StandInDriver, KeepsWhatIsOnDiskWhereTheDeviceIsAtFault) {
+  const Report report(lines("two", "fail_to_load"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  EXPECT_EQ(report["first"], "ok, compiled 1, replaced 0");
+  for (const std::string call : {"FAKE_PUSH=3", "FAKE_LOAD=999"}) {
+    EXPECT_EQ(report[call], "device_failed: CUDA_ERROR_OF_THE_STAND_IN loading scale_2, compiled 0, replaced 0");
+    EXPECT_EQ(report["after " + call], "ok, compiled 0, replaced 0");
+  }
+  EXPECT_TRUE(report["FAKE_LOAD=200"].starts_with("load_failed: the driver refuses the binary of scale_2"))
+      << report.text();
+  EXPECT_TRUE(report["FAKE_LOAD=200"].ends_with("replaced 1")) << report.text();
+  EXPECT_EQ(report["after FAKE_LOAD=200"], "ok, compiled 1, replaced 0");
 }
 
 TEST(CudaDriver, LosesItsDeviceToAnIllegalAddress) {
@@ -140,6 +198,39 @@ TEST(RunTimeCompiler, ThatLacksAFunctionIsTooOld) {
   const auto old = cuda::Rtc::open(names, {});
   ASSERT_FALSE(old);
   EXPECT_EQ(old.error().message(), "NVRTC is too old: it has no nvrtcVersion; install libnvrtc");
+}
+
+TEST(StandInCompiler, ThatIsTooOldIsPassedOverForTheNext) {
+  static constexpr std::array libraries = {"libc.so.6", KILN_FAKE_NVRTC_12};
+  cuda::RtcNames names{.title = "NVRTC", .libraries = libraries, .provider = "libnvrtc", .symbols = {}};
+  names.symbols.version = "nvrtcVersion";
+  EXPECT_EQ(cuda::Rtc::open(names, {}).value()->version(), "NVRTC 12.3");
+}
+
+/// The compiler for a driver of CUDA 12 where the loader finds these stand-ins under these names.
+std::string compiler_among(const std::vector<std::pair<std::string, std::string>>& libraries) {
+  const fakes::TemporaryFolder folder;
+  for (const auto& [name, file] : libraries) std::filesystem::create_symlink(file, folder.path() / name);
+  return lines_with(folder.path(), "compiler", {{"CUDA_HOME", folder.path()}});
+}
+
+TEST(StandInCompiler, ThatIsNewerThanTheDriverIsPassedOver) {
+  EXPECT_EQ(compiler_among({{"libnvrtc.so.13", KILN_FAKE_NVRTC_13}, {"libnvrtc.so.12", KILN_FAKE_NVRTC_12}}),
+            "NVRTC 12.3\n");
+  EXPECT_EQ(compiler_among({{"libnvrtc.so.12", KILN_FAKE_NVRTC_13}, {"libnvrtc.so.11.2", KILN_FAKE_NVRTC_12}}),
+            "NVRTC 12.3\n")
+      << "its version counts, not its name";
+}
+
+TEST(StandInCompiler, ThatIsNewerThanTheDriverIsNamedWithWhatToInstall) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"})
+    all.emplace_back(name, KILN_FAKE_NVRTC_13);
+  const std::string text = compiler_among(all);
+  if (text.starts_with("NVRTC")) GTEST_SKIP() << "/usr/local/cuda has " << text;
+  EXPECT_EQ(text,
+            "unsupported: NVRTC 13 is newer than the driver (CUDA 12): install libnvrtc of CUDA 12 or a newer "
+            "driver\n");
 }
 
 }  // namespace

@@ -1,12 +1,14 @@
 // Prints what the CUDA driver found by LD_LIBRARY_PATH leads to, a line each; what to do is the argument.
 
+#include <cstdlib>
 #include <iostream>
-#include <thread>
 
+#include <kiln/cache.hpp>
 #include <kiln/device.hpp>
 
 #include "backend/cuda/cuda.hpp"
 #include "backend/cuda_samples.hpp"
+#include "fakes/temporary_folder.hpp"
 
 namespace kiln {
 namespace {
@@ -32,6 +34,12 @@ void list_without_compiler() {
     return Error(ErrorCode::unsupported, "NVRTC is missing: install it");
   };
   print(cuda::list(dialect));
+}
+
+/// The compiler for a driver of CUDA 12.
+void print_compiler() {
+  const auto rtc = cuda::open_nvrtc(12080);
+  std::cout << (rtc ? (*rtc)->version() : told(rtc)) << '\n';
 }
 
 void run(Device& device) {
@@ -103,6 +111,25 @@ void crash(Device& device) {
             << "after " << told(device.allocate(4)) << '\n';
 }
 
+/// What a binary on disk leads to, once while a call of the stand-in's fails, and once after.
+void fail_to_load(const std::shared_ptr<Device>& device) {
+  const fakes::TemporaryFolder folder;
+  const auto get = [&](const char* when) {
+    Cache cache(device, {.directory = folder.path() / "cache"});
+    const auto program = cache.get(cuda_scale(2));
+    std::cout << when << told(program) << ", compiled " << cache.stats().compiles << ", replaced "
+              << cache.stats().replaced << '\n';
+  };
+  get("first ");
+  for (const auto& [variable, status] :
+       {std::pair("FAKE_PUSH", "3"), std::pair("FAKE_LOAD", "999"), std::pair("FAKE_LOAD", "200")}) {
+    setenv(variable, status, 1);
+    get((std::string(variable) + "=" + status + " ").c_str());
+    unsetenv(variable);
+    get((std::string("after ") + variable + "=" + status + " ").c_str());
+  }
+}
+
 }  // namespace
 }  // namespace kiln
 
@@ -110,12 +137,16 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "list";
   if (what == "list") kiln::print(kiln::cuda::list_cuda_devices({}));
   if (what == "list_without_compiler") kiln::list_without_compiler();
-  if (what != "run" && what != "crash") return 0;
-  const auto device = kiln::open_device("cuda");
+  if (what == "compiler") kiln::print_compiler();
+  if (what.starts_with("list") || what == "compiler") return 0;
+  const auto device = kiln::open_device(what == "best" ? "" : "cuda");
   if (!device) {
     std::cout << kiln::told(device) << '\n';
     return 0;
   }
-  what == "run" ? kiln::run(**device) : kiln::crash(**device);
+  if (what == "open" || what == "best") std::cout << (*device)->info().name << '\n';
+  if (what == "run") kiln::run(**device);
+  if (what == "crash") kiln::crash(**device);
+  if (what == "fail_to_load") kiln::fail_to_load(*device);
   std::cout << "end\n";
 }

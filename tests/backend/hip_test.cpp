@@ -71,14 +71,26 @@ TEST_F(HipCompiler, ErrorsNameTheLineAndCarryTheLog) {
   EXPECT_NE(result.error().log().find("nonsense"), std::string::npos) << result.error().log();
 }
 
+TEST_F(HipCompiler, TakesSourcesThatIncludeTheRuntimesHeader) {
+  const auto binary =
+      hip::compile_for(Request({.name = "conv",
+                                .source = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n"
+                                          "extern \"C\" __global__ void conv(__half* x) { *x = 1; }\n",
+                                .entry = "conv",
+                                .language = Language::hip}),
+                       "gfx906");
+  EXPECT_TRUE(binary) << binary.error().describe();
+}
+
 TEST_F(HipCompiler, AKernelThatIsNotThereIsNamed) {
   const auto result = hip::compile_for(Request({.name = "conv",
-                                                .source = "extern \"C\" __global__ void other() {}\n",
-                                                .entry = "conv_main",
+                                                .source = "extern \"C\" __global__ void upscale() {}\n",
+                                                .entry = "scale",
                                                 .language = Language::hip}),
                                        "gfx906");
   ASSERT_FALSE(result);
-  EXPECT_NE(result.error().message().find("conv_main"), std::string::npos) << result.error().message();
+  EXPECT_EQ(result.error().code(), ErrorCode::compile_failed);
+  EXPECT_TRUE(result.error().message().starts_with("conv has no kernel called scale;")) << result.error().message();
 }
 
 TEST_F(HipCompiler, RefusesWhatIsNoArchitecture) {

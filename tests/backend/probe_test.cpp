@@ -2,11 +2,15 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <stdexcept>
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "fakes/files.hpp"
+#include "fakes/crashing_drivers.hpp"
 #include "fakes/temporary_folder.hpp"
 
 namespace kiln {
@@ -25,9 +29,10 @@ std::vector<DeviceInfo> crash(const Log&) {
   return {};
 }
 std::vector<DeviceInfo> end(const Log&) { _exit(0); }
+std::vector<DeviceInfo> throw_up(const Log&) { throw std::runtime_error("no memory"); }
 
 TEST(Probe, TellsWhatTheChildWasTold) {
-  const auto devices = backend::list_in_child("fake", list_one);
+  const auto devices = backend::Probe("fake", list_one).answer();
   ASSERT_EQ(devices.size(), 1U);
   const DeviceInfo& info = devices[0];
   EXPECT_EQ(info.name, "fake:0");
@@ -42,24 +47,42 @@ TEST(Probe, TellsWhatTheChildWasTold) {
 }
 
 TEST(Probe, ADriverThatCrashesOrEndsTheProcessIsAProblemOfItsOwn) {
-  const auto crashed = backend::list_in_child("fake", crash);
+  const auto crashed = backend::Probe("fake", crash).answer();
   ASSERT_EQ(crashed.size(), 1U);
   EXPECT_NE(crashed[0].problem.find("crashed when it was loaded"), std::string::npos) << crashed[0].problem;
-  const auto ended = backend::list_in_child("fake", end);
+  const auto ended = backend::Probe("fake", end).answer();
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_NE(ended[0].problem.find("ended the process"), std::string::npos) << ended[0].problem;
+}
+
+TEST(Probe, AListingThatThrowsEndsInTheChild) {
+  const pid_t self = getpid();
+  std::vector<DeviceInfo> devices;
+  try {
+    devices = backend::Probe("fake", throw_up).answer();
+  } catch (const std::runtime_error&) {
+    // The parent sees by this that the child came so far.
+    if (getpid() != self) raise(SIGKILL);
+    FAIL() << "the exception came out in this process";
+  }
+  ASSERT_EQ(devices.size(), 1U);
+  EXPECT_EQ(devices[0].name, "fake");
+  EXPECT_NE(devices[0].problem.find("ended the process"), std::string::npos) << devices[0].problem;
+}
+
+TEST(Probe, ThatIsNotWaitedForEndsItsChild) {
+  const auto sleep = [](const Log&) -> std::vector<DeviceInfo> {
+    for (;;) pause();
+  };
+  { const backend::Probe probe("fake", sleep); }
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "there is a child left";
 }
 
 /// What the machine lists where the drivers of OpenCL and Vulkan are ones that crash.
 int list_with_crashing_drivers() {
   const fakes::TemporaryFolder folder;
-  fakes::write_file(folder.path() / "crash.icd", KILN_CRASHING_DRIVER "\n");
-  fakes::write_file(folder.path() / "crash.json",
-                    R"({"file_format_version": "1.0.0", "ICD": {"library_path": ")" KILN_CRASHING_DRIVER
-                    R"(", "api_version": "1.3.0"}})");
-  setenv("OCL_ICD_VENDORS", (folder.path() / "crash.icd").c_str(), 1);
-  setenv("VK_ICD_FILENAMES", (folder.path() / "crash.json").c_str(), 1);
-  setenv("VK_DRIVER_FILES", (folder.path() / "crash.json").c_str(), 1);
+  for (const auto& [name, value] : fakes::crashing_drivers(folder.path(), KILN_CRASHING_DRIVER))
+    setenv(name.c_str(), value.c_str(), 1);
   int crashed = 0;
   for (const DeviceInfo& info : list_devices())
     if (info.problem.find("crashed when it was loaded") != std::string::npos) ++crashed;
@@ -72,6 +95,27 @@ TEST(Probe, DriversThatCrashWhenLoadedLeaveTheOthersUsable) {
   // In a process of its own, into which no driver has been loaded yet.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(_exit(list_with_crashing_drivers()), testing::ExitedWithCode(0), "");
+}
+
+/// How often a listing forks in a process that has a library already; 255 where there is no such library.
+int forks_beside(const char* library) {
+  static int forks = 0;
+  pthread_atfork(
+      nullptr, [] { ++forks; }, nullptr);
+  if (library != nullptr && dlopen(library, RTLD_NOW | RTLD_LOCAL) == nullptr) return 255;
+  list_devices();
+  return forks;
+}
+
+TEST(Probe, ForksNoProcessThatUsesADriverAlready) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto none_or_no_library = [](int status) {
+    return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 255);
+  };
+  for (const char* library : {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
+                              "libvulkan.so.1", "libEGL.so.1", "libGLX.so.0", "libGL.so.1", "libOpenCL.so.1"})
+    EXPECT_EXIT(_exit(forks_beside(library)), none_or_no_library, "") << library;
+  EXPECT_EXIT(_exit(forks_beside(nullptr)), testing::ExitedWithCode(5), "");
 }
 
 }  // namespace

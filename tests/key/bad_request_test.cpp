@@ -53,6 +53,16 @@ TEST(BadRequest, WithoutAnEntryPointIsTold) {
   EXPECT_TRUE(contains(complaint({.name = "conv", .source = "x", .entry = ""}), "entry point"));
 }
 
+TEST(BadRequest, OptionThatMakesTheCompilerReadAFileIsToldByName) {
+  for (const char* option : {"--pre-include=a.h", "-include=a.h", "-include", "-includea.h", "--include=a.h",
+                             "-imacros", "--imacros=a.h", "-include-pch", "--use-pch=a.pch", "@options"})
+    for (const Language language : {Language::opencl, Language::cuda, Language::hip})
+      EXPECT_EQ(complaint({.name = "conv", .source = "x", .language = language, .options = {"-g", option}}),
+                std::string("the request for \"conv\" has the option ") + option +
+                    ", by which the compiler reads a file that the key does not know; write #include in the source "
+                    "instead");
+}
+
 TEST(BadRequest, DefineThatIsNoMacroNameIsToldByName) {
   for (const char* name : {"", "1A", "A B", "A-B", "A(x)", "A\n#error", "\xC3\xA9tage", "A=1", " A"}) {
     const std::string why = complaint({.name = "conv", .source = "x", .defines = {{name, "1"}}});

@@ -191,5 +191,29 @@ TEST_F(Include, ThatIsMissingInAFileIncludedInsideIfIsNoError) {
   EXPECT_FALSE(request("#if VULKAN\n#include \"a.h\"\n#endif\n", {{"a.h", "#include \"vulkan.h\"\n"}}).error());
 }
 
+TEST_F(Include, OfWhatHipBringsWithItIsLeftToTheCompiler) {
+  const Request::Fields fields{
+      .name = "conv",
+      .source = "  #include <hip/hip_runtime.h>  // first\n#include \"hip/hip_fp16.h\"\nint x;\n",
+      .entry = "conv",
+      .language = Language::hip};
+  const Request request(fields);
+  ASSERT_FALSE(request.error()) << request.error()->message();
+  EXPECT_NE(request.source().find("#include <hip/hip_runtime.h>\n"), std::string::npos) << request.source();
+  EXPECT_NE(request.source().find("#include <hip/hip_fp16.h>\n"), std::string::npos) << request.source();
+  EXPECT_EQ(request.files(), std::vector<std::string>{"conv"});
+
+  Request::Fields given = fields;
+  given.headers = {{"hip/hip_runtime.h", "int given;\n"}};
+  EXPECT_NE(Request(given).source().find("int given;"), std::string::npos) << "what is given comes first";
+  for (const char* other : {"#include <hipcub/hipcub.hpp>\n", "#include <vector>\n"}) {
+    given.source = other;
+    EXPECT_EQ(Request(given).error().value().code(), ErrorCode::include_not_found) << other;
+  }
+  Request::Fields cuda = fields;
+  cuda.language = Language::cuda;
+  EXPECT_EQ(Request(cuda).error().value().code(), ErrorCode::include_not_found);
+}
+
 }  // namespace
 }  // namespace kiln

@@ -237,5 +237,35 @@ TEST(Request, DescribesItselfInJsonWhateverBytesItHolds) {
   EXPECT_TRUE(nlohmann::json::accept(Request(strange).describe()));
 }
 
+TEST(RequestOptions, ThatNameFoldersAndDefinesAreFoldersAndDefines) {
+  const fakes::TemporaryFolder folder;
+  fakes::write_file(folder.path() / "tile.h", "int tile;\n");
+  const std::string path = folder.path();
+  const Fields plain{.name = "conv",
+                     .source = "#include \"tile.h\"\n",
+                     .entry = "conv",
+                     .language = Language::cuda,
+                     .options = {"-g"},
+                     .defines = {{"A", "1"}, {"B", "x=y"}},
+                     .include_folders = {path}};
+  const Key key = Request(plain).key();
+  using Options = std::vector<std::string>;
+  for (const Options& options :
+       {Options{"-I" + path, "-DA", "-DB=x=y"}, Options{"-I", path, "-D", "A", "-D", "B=x=y"},
+        Options{"--include-path=" + path, "--define-macro=A", "--define-macro=B=x=y"},
+        Options{"--include-path", path, "--define-macro", "A", "--define-macro", "B=x=y"},
+        Options{"--include-directory=" + path, "-DA=1", "-DB=x=y"}, Options{"-isystem", path, "-DA", "-DB=x=y"},
+        Options{"-iquote" + path, "-DA", "-DB=x=y"}, Options{"-idirafter", path, "-DA", "-DB=x=y"}}) {
+    Fields written = plain;
+    written.defines.clear();
+    written.include_folders.clear();
+    written.options.insert(written.options.end(), options.begin(), options.end());
+    const Request request(written);
+    EXPECT_FALSE(request.error()) << request.error()->message();
+    EXPECT_EQ(request.key().digest, key.digest) << options[0];
+    EXPECT_EQ(request.options(), Options{"-g"});
+  }
+}
+
 }  // namespace
 }  // namespace kiln

@@ -103,13 +103,20 @@ Result<std::shared_ptr<const Rtc>> open_nvrtc(int driver_version) {
     if (const char* root = std::getenv(variable); root != nullptr && *root != '\0')
       folders.push_back(std::string(root) + "/lib64");
   folders.emplace_back("/usr/local/cuda/lib64");
+  // A driver takes the code of every compiler of its own major version, and of older ones, but of none above.
+  const int newest = driver_version / 1000;
+  const auto check = [newest](const Rtc& rtc) -> Result<void> {
+    if (rtc.major_version() <= newest) return {};
+    return Error(ErrorCode::unsupported,
+                 fmt::format("NVRTC {} is newer than the driver (CUDA {}): install libnvrtc of CUDA {} or a newer "
+                             "driver",
+                             rtc.major_version(), newest, newest));
+  };
   RtcNames names = rtc_names;
-  if (driver_version < 13000) {
-    // A driver takes the code of its own major version's compiler; that of a later one only by luck.
-    names.libraries = std::span(rtc_libraries).subspan(1);
-    if (auto rtc = Rtc::open(names, folders)) return rtc;
-  }
-  return Rtc::open(rtc_names, folders);
+  // What is named for a version above is not loaded unless there is nothing else.
+  names.libraries = std::span(rtc_libraries).subspan(newest < 13 ? 1 : 0);
+  if (auto rtc = Rtc::open(names, folders, check)) return rtc;
+  return Rtc::open(rtc_names, folders, check);
 }
 
 Result<Target> target_for(int capability, int version, const std::vector<int>& known) {

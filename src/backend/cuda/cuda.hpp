@@ -11,7 +11,7 @@ namespace kiln::cuda {
 /// What makes the shared implementation CUDA.
 const Dialect& dialect() noexcept;
 
-/// NVRTC, which works without a device: the newest, but where possible none newer than the driver.
+/// NVRTC, which works without a device: the newest whose major version is not above the driver's.
 Result<std::shared_ptr<const Rtc>> open_nvrtc(int driver_version);
 
 /// What programs for a compute capability, as in 90, are compiled to: code where NVRTC knows it, else PTX of the

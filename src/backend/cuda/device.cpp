@@ -112,7 +112,7 @@ Result<std::shared_ptr<Device>> CudaDevice::open(const Dialect& dialect, std::sh
 Result<Compiled> CudaDevice::compile(const Request& request) {
   auto image = compile_image(dialect_, *rtc_, target_, request);
   if (!image) return std::move(image).error();
-  auto kernel = Kernel::load(context_, {request.name(), request.entry(), *image});
+  auto kernel = Kernel::load(context_, {request.name(), request.entry(), target_.kind, *image});
   if (!kernel) return std::move(kernel).error();
   if (const auto function = (*kernel)->function(); !function)
     return function.error().code() == ErrorCode::load_failed ? no_entry(request) : function.error();

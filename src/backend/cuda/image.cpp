@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/cuda/elf.hpp"
 #include "backend/sections.hpp"
 
 namespace kiln::cuda {
@@ -14,18 +15,6 @@ namespace {
 constexpr std::uint16_t machine_cuda = 190;
 constexpr std::uint16_t machine_amdgpu = 224;
 constexpr std::string_view bundle_magic = "__CLANG_OFFLOAD_BUNDLE__";
-
-/// A T at an offset at which one is known to fit, however it is aligned.
-template <class T>
-T read_at(std::span<const std::byte> bytes, std::size_t offset) noexcept {
-  T value;
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
-
-bool fits(std::span<const std::byte> bytes, std::uint64_t offset, std::uint64_t size) noexcept {
-  return offset <= bytes.size() && size <= bytes.size() - offset;
-}
 
 bool is_whole_elf(std::span<const std::byte> image, std::uint16_t machine) noexcept {
   if (!fits(image, 0, sizeof(Elf64_Ehdr))) return false;
@@ -63,13 +52,18 @@ bool is_whole_ptx(std::span<const std::byte> image) noexcept {
          text[text.find_last_not_of(" \t\r\n", text.size() - 2)] == '}';
 }
 
-/// A bundle is its magic, a count, and as often where a part is, how big, and what for; host parts are empty.
-bool is_whole_bundle(std::span<const std::byte> image) noexcept {
+bool is_bundle(std::span<const std::byte> image) noexcept {
+  return backend::as_text(image).starts_with(bundle_magic);
+}
+
+/// Hands the parts of a bundle to `take` until that returns false; false then, and where the bundle is not whole. A
+/// bundle is its magic, a count, and as often where a part is, how big, and what for; host parts are empty.
+template <class Take>
+bool each_in_bundle(std::span<const std::byte> image, Take take) {
   std::size_t at = bundle_magic.size();
   if (!fits(image, at, 8)) return false;
   const auto count = read_at<std::uint64_t>(image, at);
   at += 8;
-  bool any = false;
   for (std::uint64_t i = 0; i < count; ++i) {
     if (!fits(image, at, 24)) return false;
     const auto offset = read_at<std::uint64_t>(image, at);
@@ -78,13 +72,20 @@ bool is_whole_bundle(std::span<const std::byte> image) noexcept {
     at += 24;
     if (!fits(image, at, name) || !fits(image, offset, size)) return false;
     at += static_cast<std::size_t>(name);
-    if (size == 0) continue;
-    if (!is_whole_elf(image.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(size)),
-                      machine_amdgpu))
+    if (size != 0 && !take(image.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(size))))
       return false;
-    any = true;
   }
-  return any;
+  return true;
+}
+
+bool is_whole_bundle(std::span<const std::byte> image) noexcept {
+  bool any = false;
+  return each_in_bundle(image,
+                        [&any](std::span<const std::byte> part) {
+                          any = true;
+                          return is_whole_elf(part, machine_amdgpu);
+                        }) &&
+         any;
 }
 
 }  // namespace
@@ -94,10 +95,19 @@ bool is_whole(std::span<const std::byte> image, ImageKind kind) noexcept {
     case ImageKind::cubin: return is_whole_elf(image, machine_cuda);
     case ImageKind::ptx: return is_whole_ptx(image);
     case ImageKind::code_object:
-      return backend::as_text(image).starts_with(bundle_magic) ? is_whole_bundle(image)
-                                                               : is_whole_elf(image, machine_amdgpu);
+      return is_bundle(image) ? is_whole_bundle(image) : is_whole_elf(image, machine_amdgpu);
   }
   return false;
+}
+
+std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> image) {
+  if (!is_bundle(image)) return {image};
+  std::vector<std::span<const std::byte>> parts;
+  each_in_bundle(image, [&parts](std::span<const std::byte> part) {
+    parts.push_back(part);
+    return true;
+  });
+  return parts;
 }
 
 Binary to_binary(ImageKind kind, std::span<const std::byte> image, const Request& request) {
@@ -113,7 +123,7 @@ Result<Parts> parts_of(const Binary& binary, ImageKind kind) {
                  fmt::format("the device does not know the binary format {}", binary.format));
   const auto sections = backend::split_sections(binary.bytes, 3);
   if (!sections) return Error(ErrorCode::load_failed, "the binary is not in the parts it was made of");
-  const Parts parts{backend::as_text((*sections)[1]), std::string(backend::as_text((*sections)[2])),
+  const Parts parts{backend::as_text((*sections)[1]), std::string(backend::as_text((*sections)[2])), kind,
                     (*sections)[0]};
   if (!is_whole((*sections)[0], kind))
     return Error(ErrorCode::load_failed, fmt::format("the binary of {} is damaged", parts.name));

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <kiln/backend.hpp>
 
@@ -21,6 +22,7 @@ enum class ImageKind : std::uint32_t {
 struct Parts {
   std::string_view name;
   std::string entry;
+  ImageKind kind;
   std::span<const std::byte> image;
 };
 
@@ -32,5 +34,8 @@ Result<Parts> parts_of(const Binary& binary, ImageKind kind);
 /// Whether `image` is whole, as far as its tables tell. Drivers take images by their address alone, so that they
 /// would read past the end of one that is not.
 bool is_whole(std::span<const std::byte> image, ImageKind kind) noexcept;
+
+/// The ELF files in an image of AMD's that is whole: itself, or the parts of a bundle.
+std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> image);
 
 }  // namespace kiln::cuda

@@ -1,22 +1,38 @@
 #include "backend/cuda/kernel.hpp"
 
+#include <algorithm>
+#include <array>
 #include <exception>
 
 #include <fmt/format.h>
 
 #include <kiln/cuda.hpp>
 
+#include "backend/cuda/arguments.hpp"
+
 namespace kiln::cuda {
+namespace {
+
+/// Whether a driver that refused to load an image says that of the image, and not of itself or the context.
+bool blames_the_image(Status status) noexcept {
+  // Invalid value, image, no code for this GPU, PTX, its version, device-side waits in it, source, and symbols or
+  // a start that fail when it is linked.
+  static constexpr std::array verdicts = {1, 200, 209, 218, 222, 225, 300, 302, 303};
+  return std::find(verdicts.begin(), verdicts.end(), status) != verdicts.end();
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Kernel>> Kernel::load(std::shared_ptr<Context> context, const Parts& parts) {
   const Driver& driver = context->driver();
+  const auto doing = [&parts] { return fmt::format("loading {}", parts.name); };
   const Context::Scope scope(*context);
+  if (scope.status() != status::success) return driver.error(scope.status(), doing());
   Handle module = nullptr;
-  Status status = scope.status();
-  if (status == status::success) status = driver->module_load(&module, parts.image.data());
+  const Status status = driver->module_load(&module, parts.image.data());
   if (status == status::success) return std::make_unique<Kernel>(std::move(context), module, parts);
-  if (status == status::out_of_memory || is_lasting(status))
-    return driver.error(status, fmt::format("loading {}", parts.name));
+  // Caches remove what fails to load, so only an image that is at fault may be called that.
+  if (!blames_the_image(status)) return driver.error(status, doing());
   return Error(ErrorCode::load_failed,
                fmt::format("the driver refuses the binary of {}: {}", parts.name, driver.error_name(status)));
 }
@@ -26,7 +42,10 @@ Kernel::Kernel(std::shared_ptr<Context> context, Handle module, const Parts& par
       module_(module),
       name_(parts.name),
       entry_(parts.entry),
-      bytes_(parts.image.size()) {}
+      bytes_(parts.image.size()),
+      arguments_(context_->driver()->parameter_info == nullptr
+                     ? argument_sizes(parts.image, parts.kind, parts.entry)
+                     : std::nullopt) {}
 
 Kernel::~Kernel() {
   const Context::Scope scope(*context_);
@@ -67,6 +86,7 @@ Result<Kernel::Function> Kernel::find_function() const {
   int items = 0;
   if (driver->function_attribute(&items, max_threads_per_block, function.native) == status::success && items > 0)
     function.max_group_items = static_cast<std::uint32_t>(items);
+  function.arguments = arguments_;
   if (driver->parameter_info == nullptr) return function;
   std::vector<std::size_t>& sizes = function.arguments.emplace();
   // The driver does not tell how many there are, but refuses the one behind the last.

@@ -21,7 +21,7 @@ class Kernel {
   struct Function {
     Handle native = nullptr;
     std::uint32_t max_group_items = 0;
-    /// How many bytes each argument takes; nothing where the driver does not tell.
+    /// How many bytes each argument takes; nothing where neither the driver nor the image tells.
     std::optional<std::vector<std::size_t>> arguments = {};
   };
 
@@ -51,6 +51,8 @@ class Kernel {
   const std::string name_;
   const std::string entry_;
   const std::size_t bytes_;
+  /// As the image tells, where the driver does not.
+  const std::optional<std::vector<std::size_t>> arguments_;
   base::Mutex lookup_;
   Function function_ KILN_GUARDED_BY(lookup_);
   /// &function_ once it has been found and will not change any more.

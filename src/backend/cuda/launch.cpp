@@ -57,8 +57,11 @@ Result<void> check_launch(const Kernel& kernel, const Kernel::Function& function
     return invalid(kernel, fmt::format("{} programs do not say their group's size; set Launch::group_size",
                                        info.language == Language::cuda ? "CUDA" : "HIP"));
   if (auto ok = check_sizes(kernel, function, info.limits, launch); !ok) return ok;
-  if (function.arguments) return check_arguments(kernel, *function.arguments, launch);
-  return {};
+  // The driver takes arguments by their addresses alone, and would read past the end of a list that is too short.
+  if (!function.arguments)
+    return Error(ErrorCode::unsupported, fmt::format("{}: neither the driver nor the binary tells what {} takes",
+                                                     kernel.name(), kernel.entry()));
+  return check_arguments(kernel, *function.arguments, launch);
 }
 
 Result<std::vector<Address>> buffer_addresses(const Context& context, const Launch& launch) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -78,13 +79,21 @@ class Rtc::Program {
   int result_ = 0;
 };
 
-Result<std::shared_ptr<const Rtc>> Rtc::open(const RtcNames& names, const std::vector<std::string>& folders) {
-  for (const char* name : names.libraries)
-    if (auto library = base::DynamicLibrary::open_for_good(name)) return within(names, std::move(*library));
+Result<std::shared_ptr<const Rtc>> Rtc::open(const RtcNames& names, const std::vector<std::string>& folders,
+                                             const std::function<Result<void>(const Rtc& rtc)>& check) {
+  std::vector<std::string> paths(names.libraries.begin(), names.libraries.end());
   for (const std::string& folder : folders)
-    for (const char* name : names.libraries)
-      if (auto library = base::DynamicLibrary::open_for_good((std::filesystem::path(folder) / name).string()))
-        return within(names, std::move(*library));
+    for (const char* name : names.libraries) paths.push_back((std::filesystem::path(folder) / name).string());
+  std::optional<Error> problem;
+  for (const std::string& path : paths) {
+    auto library = base::DynamicLibrary::open_for_good(path);
+    if (!library) continue;
+    auto rtc = within(names, std::move(*library));
+    auto checked = rtc ? check(**rtc) : Result<void>(std::move(rtc).error());
+    if (checked) return rtc;
+    if (!problem) problem = std::move(checked).error();
+  }
+  if (problem) return std::move(*problem);
   return Error(ErrorCode::unsupported, fmt::format("{} is missing: install {}", names.title, names.provider));
 }
 
@@ -98,10 +107,9 @@ Result<std::shared_ptr<const Rtc>> Rtc::within(const RtcNames& names, base::Dyna
 
 Rtc::Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions functions)
     : library_(std::move(library)), functions_(functions) {
-  int major = 0;
   int minor = 0;
-  functions_.version(&major, &minor);
-  version_ = fmt::format("{} {}.{}", names.title, major, minor);
+  functions_.version(&major_version_, &minor);
+  version_ = fmt::format("{} {}.{}", names.title, major_version_, minor);
   int count = 0;
   if (functions_.architectures == nullptr || functions_.architecture_count(&count) != 0 || count <= 0) return;
   architectures_.resize(static_cast<std::size_t>(count));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -66,8 +67,11 @@ class Rtc {
   /// What to give out: code for one architecture, or text that the driver compiles.
   enum class Output { code, text };
 
-  /// Looks in `folders` where the loader finds nothing. The error says what is missing and what provides it.
-  static Result<std::shared_ptr<const Rtc>> open(const RtcNames& names, const std::vector<std::string>& folders);
+  /// The first that has all functions and passes `check`. Looks in `folders` where the loader finds none. The error
+  /// says what is missing and what provides it, or what is wrong with the first that was found.
+  static Result<std::shared_ptr<const Rtc>> open(
+      const RtcNames& names, const std::vector<std::string>& folders,
+      const std::function<Result<void>(const Rtc& rtc)>& check = [](const Rtc&) { return Result<void>(); });
   /// The compiler within a library that has been opened anyway.
   static Result<std::shared_ptr<const Rtc>> within(const RtcNames& names, base::DynamicLibrary library);
 
@@ -75,6 +79,8 @@ class Rtc {
 
   /// "NVRTC 13.0".
   const std::string& version() const noexcept { return version_; }
+  /// 13.
+  int major_version() const noexcept { return major_version_; }
   /// The numbers of the architectures it knows, as in 90, in rising order.
   const std::vector<int>& architectures() const noexcept { return architectures_; }
   /// Compiles with the request's own options behind `options`.
@@ -87,6 +93,7 @@ class Rtc {
   base::DynamicLibrary library_;
   RtcFunctions functions_;
   std::string version_;
+  int major_version_ = 0;
   std::vector<int> architectures_;
 };
 

@@ -7,6 +7,7 @@
 
 #include <kiln/hip.hpp>
 
+#include "backend/cuda/arguments.hpp"
 #include "backend/cuda/image.hpp"
 #include "backend/hip/child_process.hpp"
 #include "backend/sections.hpp"
@@ -77,8 +78,7 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
                  fmt::format("hipcc made no code object of {}; do its options ask for another kind of output?",
                              request.name()),
                  contents(output));
-  // A kernel's descriptor is a symbol of this name.
-  if (image.find(request.entry() + ".kd") == std::string::npos)
+  if (!cuda::argument_sizes(bytes, cuda::ImageKind::code_object, request.entry()))
     return Error(ErrorCode::compile_failed,
                  fmt::format("{} has no kernel called {}; is it declared extern \"C\" __global__?", request.name(),
                              request.entry()));

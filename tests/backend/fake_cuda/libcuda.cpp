@@ -1,6 +1,7 @@
 // A stand-in for the NVIDIA driver: FAKE_DEVICES devices whose memory is the host's, and which know two kernels,
 // whatever the image says: scale(float* data, float offset) and crash(). With FAKE_OLD it lacks what CUDA 7
-// brought.
+// brought, with FAKE_SILENT what tells what kernels take. What the variables FAKE_PUSH, FAKE_LOAD and FAKE_RETAIN_0
+// hold is what making a context current, loading a module and making the context of device 0 answer.
 
 #include <atomic>
 #include <cstddef>
@@ -19,6 +20,12 @@ std::atomic<int> objects{0};
 std::atomic<int> retained{0};
 thread_local std::vector<void*> current;
 int contexts[8];
+
+/// The number in a variable of the environment.
+int number_in(const std::string& variable, int otherwise = 0) {
+  const char* text = std::getenv(variable.c_str());
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
 
 /// What every call in a context answers unless it has an answer of its own.
 int in_context() {
@@ -59,6 +66,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
 int cuDeviceGetPCIBusId(char* id, int, int) { return *id = '\0', 0; }
 #ifndef FAKE_OLD
 int cuDevicePrimaryCtxRetain(void** context, int device) {
+  if (const int status = number_in("FAKE_RETAIN_" + std::to_string(device))) return status;
   ++retained;
   *context = &contexts[device];
   return 0;
@@ -69,7 +77,11 @@ int cuDevicePrimaryCtxRelease_v2(int) {
   if (--retained == 0 && objects != 0) std::abort();
   return 0;
 }
-int cuCtxPushCurrent_v2(void* context) { return current.push_back(context), 0; }
+int cuCtxPushCurrent_v2(void* context) {
+  if (const int status = number_in("FAKE_PUSH")) return status;
+  current.push_back(context);
+  return 0;
+}
 int cuCtxPopCurrent_v2(void** context) {
   if (current.empty()) return 201;
   *context = current.back();
@@ -83,6 +95,7 @@ int cuCtxGetDevice(int* device) {
 }
 int cuModuleLoadData(void** module, const void*) {
   if (const int status = in_context()) return status;
+  if (const int status = number_in("FAKE_LOAD")) return status;
   ++objects;
   *module = std::malloc(1);
   return 0;
@@ -100,6 +113,7 @@ int cuModuleGetFunction(void** function, void*, const char* name) {
   return 500;
 }
 int cuFuncGetAttribute(int* value, int, void*) { return *value = 512, 0; }
+#ifndef FAKE_SILENT
 int cuFuncGetParamInfo(void* function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
   if (reinterpret_cast<std::uintptr_t>(function) != static_cast<std::uintptr_t>(Function::scale) || index > 1)
     return 1;
@@ -107,6 +121,7 @@ int cuFuncGetParamInfo(void* function, std::size_t index, std::size_t* offset, s
   *bytes = index == 0 ? 8 : 4;
   return 0;
 }
+#endif
 int cuMemAlloc_v2(void** address, std::size_t bytes) {
   if (const int status = in_context()) return status;
   if (bytes == 0) return 1;

@@ -1,0 +1,107 @@
+#include "backend/cuda/arguments.hpp"
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <random>
+
+#include <kiln/hip.hpp>
+
+#include "backend/cuda/cuda.hpp"
+
+namespace kiln {
+namespace {
+
+using cuda::argument_sizes;
+using cuda::ImageKind;
+using Image = std::vector<std::byte>;
+using Sizes = std::vector<std::size_t>;
+
+/// Kernels that take much, little and nothing, and one whose name ends as another's.
+Request kernels(Language language) {
+  return Request({.name = "kernels",
+                  .source = R"(struct Three { char bytes[3]; };
+struct alignas(16) Aligned { float numbers[8]; };
+extern "C" __global__ void mixed(float* to, Three three, short number, Aligned aligned, double last) {
+  *to = three.bytes[1] + number + aligned.numbers[2] + (float)last;
+}
+extern "C" __global__ void upscale(float* to) { *to = 1; }
+extern "C" __global__ void nothing() {}
+)",
+                  .entry = "mixed",
+                  .language = language});
+}
+
+void expect_sizes(const Image& image, ImageKind kind) {
+  EXPECT_EQ(argument_sizes(image, kind, "mixed"), (Sizes{8, 3, 2, 32, 8}));
+  EXPECT_EQ(argument_sizes(image, kind, "upscale"), Sizes{8});
+  EXPECT_EQ(argument_sizes(image, kind, "nothing"), Sizes{});
+  EXPECT_EQ(argument_sizes(image, kind, "scale"), std::nullopt);
+  EXPECT_EQ(argument_sizes(image, kind, ""), std::nullopt);
+}
+
+/// Whatever changed bytes make of it, nothing is read that is not there.
+void expect_no_crash(const Image& image, ImageKind kind) {
+  std::mt19937 random(1);
+  std::size_t told = 0;
+  for (int round = 0; round < 5000; ++round) {
+    Image changed = image;
+    for (int i = 0; i < 3; ++i) changed[random() % changed.size()] = static_cast<std::byte>(random() & 0xff);
+    if (argument_sizes(changed, kind, "mixed")) ++told;
+  }
+  EXPECT_GT(told, 0U);
+}
+
+/// Images of NVRTC's; nothing where there is none.
+Result<Image> nvrtc_image(int capability, const Request& request) {
+  const auto rtc = cuda::open_nvrtc(INT_MAX);
+  if (!rtc) return rtc.error();
+  const auto target = cuda::target_for(capability, 13000, (*rtc)->architectures());
+  if (!target) return target.error();
+  return cuda::compile_image(cuda::dialect(), **rtc, *target, request);
+}
+
+TEST(ArgumentSizes, AreReadFromCubins) {
+  for (const int capability : {80, 90, 100}) {
+    const auto image = nvrtc_image(capability, kernels(Language::cuda));
+    if (!image) GTEST_SKIP() << image.error().message();
+    expect_sizes(*image, ImageKind::cubin);
+    expect_no_crash(*image, ImageKind::cubin);
+  }
+}
+
+TEST(ArgumentSizes, AreReadFromPtx) {
+  const auto image = nvrtc_image(990, kernels(Language::cuda));
+  if (!image) GTEST_SKIP() << image.error().message();
+  expect_sizes(*image, ImageKind::ptx);
+  expect_no_crash(*image, ImageKind::ptx);
+}
+
+TEST(ArgumentSizes, AreReadForKernelsThatTakeKilobytes) {
+  for (const int capability : {90, 990}) {
+    const auto image = nvrtc_image(
+        capability, Request({.name = "large",
+                             .source = "struct Large { char bytes[20000]; };\n"
+                                       "extern \"C\" __global__ void large(char* to, Large from, int i) {\n"
+                                       "  *to = from.bytes[i];\n}\n",
+                             .entry = "large",
+                             .language = Language::cuda}));
+    if (!image) GTEST_SKIP() << image.error().message();
+    EXPECT_EQ(argument_sizes(*image, capability == 90 ? ImageKind::cubin : ImageKind::ptx, "large"),
+              (Sizes{8, 20000, 4}));
+  }
+}
+
+TEST(ArgumentSizes, AreReadFromCodeObjects) {
+  for (const char* architecture : {"gfx906", "gfx90a", "gfx1030"}) {
+    const auto binary = hip::compile_for(kernels(Language::hip), architecture);
+    if (!binary && binary.error().code() == ErrorCode::unsupported) GTEST_SKIP() << binary.error().message();
+    const auto parts = cuda::parts_of(binary.value(), ImageKind::code_object).value();
+    const Image image(parts.image.begin(), parts.image.end());
+    expect_sizes(image, ImageKind::code_object);
+    expect_no_crash(image, ImageKind::code_object);
+  }
+}
+
+}  // namespace
+}  // namespace kiln
