@@ -26,6 +26,12 @@ std::vector<std::byte> section(const Binary& binary, std::size_t count, std::siz
   return {bytes.begin(), bytes.end()};
 }
 
+/// Of a binary that Kiln seals.
+std::vector<std::byte> sealed_section(const Binary& binary, std::size_t count, std::size_t index) {
+  const auto bytes = backend::unseal_sections(binary.bytes, count).value().at(index);
+  return {bytes.begin(), bytes.end()};
+}
+
 /// A context of the device is current.
 class BareOpenGl final : public Bare {
  public:
@@ -49,7 +55,7 @@ class BareOpenGl final : public Bare {
 class BareOpenCl final : public Bare {
  public:
   BareOpenCl(std::unique_ptr<Module> module, const Binary& binary)
-      : Bare(std::move(module), section(binary, 4, 3)),
+      : Bare(std::move(module), sealed_section(binary, 3, 2)),
         program_(dynamic_cast<const opencl::Module&>(*module_).inside()) {}
 
   bool load(std::span<const std::byte> image) override {
@@ -98,8 +104,8 @@ class BareCuda final : public Bare {
 class BareVulkan final : public Bare {
  public:
   BareVulkan(std::unique_ptr<Module> module, const Binary& binary)
-      : Bare(std::move(module), joined(section(binary, 3, 0), section(binary, 3, 1))),
-        code_bytes_(section(binary, 3, 0).size()),
+      : Bare(std::move(module), joined(sealed_section(binary, 4, 0), sealed_section(binary, 4, 2))),
+        code_bytes_(sealed_section(binary, 4, 0).size()),
         context_(dynamic_cast<const vulkan::Module&>(*module_).context()),
         layout_(dynamic_cast<const vulkan::Module&>(*module_).layout()) {}
 

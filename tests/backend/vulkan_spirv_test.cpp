@@ -57,6 +57,15 @@ TEST(Spirv, TellsWhatAProgramAsksFor) {
   EXPECT_EQ(shape.group_size, (std::array<std::uint32_t, 3>{8, 4, 2}));
 }
 
+TEST(Spirv, AShapeIsTheSameAfterItWasBytes) {
+  const Shape shape = read_spirv(rich_module()).value();
+  auto bytes = to_bytes(shape);
+  EXPECT_EQ(shape_from(bytes), shape);
+  bytes.pop_back();
+  EXPECT_FALSE(shape_from(bytes));
+  EXPECT_FALSE(shape_from({}));
+}
+
 TEST(Spirv, RowMajorMatricesHaveTheirRowsApart) {
   const Shape shape = read_spirv(compiled(vulkan_program(
                                      "matrix",

@@ -41,7 +41,7 @@ TEST_F(VulkanDevice, KnowsWhatItIs) {
   EXPECT_FALSE(identity.device.empty());
   EXPECT_NE(identity.driver.find("cache "), std::string::npos) << identity.driver;
   EXPECT_TRUE(identity.compiler.starts_with("shaderc spirv 1.")) << identity.compiler;
-  EXPECT_EQ(identity.formats, std::vector<std::uint32_t>{1});
+  EXPECT_EQ(identity.formats, std::vector<std::uint32_t>{2});
   EXPECT_EQ(open_device("vulkan").value()->identity(), identity);
   EXPECT_EQ(device_->info().language, Language::vulkan);
   EXPECT_GE(device_->info().limits.shared_bytes, 16384U);
@@ -93,11 +93,11 @@ TEST_F(VulkanDevice, RefusesABinaryOfAnotherFormatOrNoBinaryAtAll) {
 
 TEST_F(VulkanDevice, RefusesAPipelineCacheWithAnyFieldOfItsHeaderChanged) {
   const Binary binary = device_->compile(vulkan_scale(3)).value().binary.value();
-  const auto sections = backend::split_sections(binary.bytes, 3).value();
+  const auto sections = backend::unseal_sections(binary.bytes, 4).value();
   const auto load_with = [&](std::vector<std::byte> cache) {
-    return device_->load({1, backend::join_sections({sections[0], cache, sections[2]})});
+    return device_->load({binary.format, backend::seal_sections({sections[0], sections[1], cache, sections[3]})});
   };
-  const std::vector<std::byte> cache(sections[1].begin(), sections[1].end());
+  const std::vector<std::byte> cache(sections[2].begin(), sections[2].end());
   ASSERT_GE(cache.size(), 32U);
   ASSERT_TRUE(load_with(cache));
   for (const std::size_t field : {0, 4, 8, 12, 16, 31}) {

@@ -315,6 +315,21 @@ TEST_P(BackendContract, EveryWordOfTheDialectMeansTheSame) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << "value " << i;
 }
 
+TEST_P(BackendContract, RefusesABinaryWithAByteChanged) {
+  if (GetParam() != "vulkan" && GetParam() != "opencl")
+    GTEST_SKIP() << GetParam()
+                 << "'s binaries carry no digest: the driver checks them, or the store they come from";
+  const Binary good = device_->compile(request(scale(3))).value().binary.value();
+  for (std::size_t at = 0; at < good.bytes.size(); at += 1 + good.bytes.size() / 1009) {
+    Binary changed = good;
+    changed.bytes[at] ^= std::byte{0x10};
+    const auto loaded = device_->load(changed);
+    ASSERT_FALSE(loaded) << "byte " << at;
+    EXPECT_EQ(loaded.error().code(), ErrorCode::load_failed);
+  }
+  EXPECT_TRUE(scales(*device_, **device_->load(good), 3, 1));
+}
+
 INSTANTIATE_TEST_SUITE_P(Apis, BackendContract, testing::Values("opengl", "vulkan", "opencl", "cuda", "hip"),
                          [](const auto& parameter) { return parameter.param; });
 

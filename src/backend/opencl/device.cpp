@@ -43,7 +43,7 @@ Identity read_identity(const Library& cl, cl_device_id device) {
       cl.text(device, CL_DEVICE_NAME),
       cl.text(device, CL_DRIVER_VERSION),
       fmt::format("{}, {}", cl.text(platform, CL_PLATFORM_VERSION), cl.text(device, CL_DEVICE_OPENCL_C_VERSION)),
-      {1}};
+      {binary_format}};
 }
 
 DeviceLimits read_limits(const Library& cl, cl_device_id device) {

@@ -10,12 +10,9 @@
 
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
-#include "base/sha256.hpp"
 
 namespace kiln::opencl {
 namespace {
-
-constexpr std::uint32_t binary_format = 1;
 
 /// Where a line of the text that was compiled comes from, as "file:line": what its last #line directive says.
 std::string origin_of(std::string_view text, std::size_t line) {
@@ -87,10 +84,8 @@ Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context,
   program->bytes_ = image->size();
   std::optional<Binary> binary;
   if (!image->empty()) {
-    const Digest digest = base::sha256(*image);
-    binary = Binary{binary_format,
-                    backend::join_sections({backend::as_section(program->name()),
-                                            backend::as_section(program->entry()), digest.bytes, *image})};
+    binary = Binary{binary_format, backend::seal_sections({backend::as_section(program->name()),
+                                                           backend::as_section(program->entry()), *image})};
   }
   return Compiled{std::make_unique<Module>(std::move(program)), std::move(binary)};
 }
@@ -99,12 +94,9 @@ Result<std::unique_ptr<kiln::Module>> Program::load(const std::shared_ptr<const 
                                                     const Binary& binary) {
   if (binary.format != binary_format)
     return Error(ErrorCode::load_failed, fmt::format("{} is no binary format of OpenCL's", binary.format));
-  const auto sections = backend::split_sections(binary.bytes, 4);
-  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: its parts do not fill it");
-  const auto image = (*sections)[3];
-  // Drivers trust what they once gave out.
-  if (!std::ranges::equal(base::sha256(image).bytes, (*sections)[2]))
-    return Error(ErrorCode::load_failed, "the binary is damaged: it has another SHA-256");
+  const auto sections = backend::unseal_sections(binary.bytes, 3);
+  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: it has another SHA-256");
+  const auto image = (*sections)[2];
   const std::string name(backend::as_text((*sections)[0]));
   const auto* bytes = reinterpret_cast<const unsigned char*>(image.data());
   const std::size_t size = image.size();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,9 @@
 #include "backend/pool.hpp"
 
 namespace kiln::opencl {
+
+/// The only format of Kiln's OpenCL binaries: sealed, the program's name, the kernel's, and what the driver made.
+constexpr std::uint32_t binary_format = 2;
 
 /// A context with one device, shared by all that was made in it.
 class Context {

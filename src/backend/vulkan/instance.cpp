@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/vulkan/module.hpp"
+
 namespace kiln::vulkan {
 namespace {
 
@@ -60,7 +62,7 @@ Identity Physical::identity(const std::string& compiler) const {
           // The UUID is the driver's own word on whether it takes a pipeline cache back.
           .driver = fmt::format("{}, cache {}", driver, hex(properties.pipelineCacheUUID)),
           .compiler = compiler,
-          .formats = {1}};
+          .formats = {binary_format}};
 }
 
 Result<std::shared_ptr<const Instance>> Instance::create() {
