@@ -55,7 +55,7 @@ class BareOpenGl final : public Bare {
 class BareOpenCl final : public Bare {
  public:
   BareOpenCl(std::unique_ptr<Module> module, const Binary& binary)
-      : Bare(std::move(module), sealed_section(binary, 3, 2)),
+      : Bare(std::move(module), sealed_section(binary, 4, 3)),
         program_(dynamic_cast<const opencl::Module&>(*module_).inside()) {}
 
   bool load(std::span<const std::byte> image) override {

@@ -330,6 +330,31 @@ TEST_P(BackendContract, RefusesABinaryWithAByteChanged) {
   EXPECT_TRUE(scales(*device_, **device_->load(good), 3, 1));
 }
 
+TEST_P(BackendContract, ArgumentsOfTheWrongKindAreRefused) {
+  if (GetParam() == "cuda" || GetParam() == "hip")
+    GTEST_SKIP() << GetParam() << "'s drivers tell how long an argument is, and not what it is";
+  const Kernel copy{.name = "copy",
+                    .buffers = {{"x", Type::f32, Access::read}, {"y", Type::f32, Access::write}},
+                    .source = "KERNEL { y[global_id_x] = x[global_id_x]; }\n"};
+  const auto x = device_->allocate(4000).value();
+  const auto y = device_->allocate(4000).value();
+  Launch swapped = copy.launch({1, 1, 1}, {x.get(), y.get()}, {}).value();
+  swapped.buffers.pop_back();
+  swapped.parameters.resize(8);
+  Launch many = scale(3).launch({1, 1, 1}, {x.get(), y.get()}, {1000, 1.0F}).value();
+  many.buffers.push_back(x.get());
+  many.parameters.clear();
+  for (const auto& [kernel, launch] : {std::pair(copy, swapped), std::pair(scale(3), many)}) {
+    const Compiled compiled = device_->compile(request(kernel)).value();
+    const auto loaded = device_->load(compiled.binary.value()).value();
+    for (Module* module : {compiled.module.get(), loaded.get()}) {
+      const auto result = device_->launch(*module, launch);
+      ASSERT_FALSE(result) << kernel.name;
+      EXPECT_EQ(result.error().code(), ErrorCode::invalid_request) << result.error().message();
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Apis, BackendContract, testing::Values("opengl", "vulkan", "opencl", "cuda", "hip"),
                          [](const auto& parameter) { return parameter.param; });
 

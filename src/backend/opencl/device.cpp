@@ -35,6 +35,36 @@ Result<cl_mem> memory_of(const Context& context, const Buffer& buffer, std::size
   return own->memory();
 }
 
+/// Whether a kernel takes as many arguments as a launch has, and of their kinds: drivers read the bytes of one kind
+/// as the handle of another, and crash.
+Result<void> check_arguments(const Program& program, const Launch& launch) {
+  const std::size_t buffers = launch.buffers.size();
+  const std::size_t given = buffers + (launch.parameters.empty() ? 0 : 1);
+  const auto refuse = [&](std::string why) {
+    return Error(ErrorCode::invalid_request, fmt::format("{}{}", program.name(), why));
+  };
+  if (program.argument_count() != given)
+    return refuse(fmt::format(" takes {} arguments; the launch has {} buffers{}", program.argument_count(), buffers,
+                              launch.parameters.empty() ? "" : " and parameters"));
+  for (std::size_t i = 0; i < given; ++i) {
+    switch (program.argument(i)) {
+      case ArgumentKind::buffer:
+        if (i == buffers) return refuse(fmt::format(": argument {} takes a buffer; the launch has parameters", i));
+        break;
+      case ArgumentKind::value:
+        if (i < buffers) return refuse(fmt::format(": argument {} takes a value; the launch has a buffer", i));
+        break;
+      case ArgumentKind::local:
+        return refuse(fmt::format(": argument {} is local memory; declare it in the kernel instead", i));
+      case ArgumentKind::object:
+        return refuse(
+            fmt::format(": argument {} is an image or a sampler; launches have buffers and parameters", i));
+      case ArgumentKind::unknown: break;
+    }
+  }
+  return {};
+}
+
 Identity read_identity(const Library& cl, cl_device_id device) {
   const auto platform = cl.number<cl_platform_id>(device, CL_DEVICE_PLATFORM);
   return {
@@ -215,14 +245,8 @@ Result<std::array<std::size_t, 3>> ClDevice::group_size(const Program& program, 
 }
 
 Result<void> ClDevice::set_arguments(const Program& program, const Launch& launch, cl_kernel kernel) const {
+  if (auto ok = check_arguments(program, launch); !ok) return ok;
   const Library& cl = context_->cl();
-  cl_uint takes = 0;
-  cl.get_kernel_info(kernel, CL_KERNEL_NUM_ARGS, sizeof takes, &takes, nullptr);
-  const std::size_t given = launch.buffers.size() + (launch.parameters.empty() ? 0 : 1);
-  if (takes != given)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} takes {} arguments; the launch has {} buffers{}", program.name(), takes,
-                             launch.buffers.size(), launch.parameters.empty() ? "" : " and parameters"));
   for (std::size_t i = 0; i < launch.buffers.size(); ++i) {
     if (launch.buffers[i] == nullptr)
       return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is missing", program.name(), i));

@@ -70,6 +70,7 @@ Result<std::shared_ptr<const Library>> Library::open() {
   finder.find(library->release_kernel, "clReleaseKernel");
   finder.find(library->set_kernel_arg, "clSetKernelArg");
   finder.find(library->get_kernel_info, "clGetKernelInfo");
+  finder.find(library->get_kernel_arg_info, "clGetKernelArgInfo");
   finder.find(library->get_kernel_work_group_info, "clGetKernelWorkGroupInfo");
   finder.find(library->enqueue_read_buffer, "clEnqueueReadBuffer");
   finder.find(library->enqueue_write_buffer, "clEnqueueWriteBuffer");
@@ -90,6 +91,12 @@ std::string Library::text(cl_platform_id platform, cl_platform_info what) const 
 std::string Library::text(cl_device_id device, cl_device_info what) const {
   return text_by([&](std::size_t size, void* text, std::size_t* needed) {
     return get_device_info(device, what, size, text, needed);
+  });
+}
+
+std::string Library::argument_type(cl_kernel kernel, cl_uint argument) const {
+  return text_by([&](std::size_t size, void* text, std::size_t* needed) {
+    return get_kernel_arg_info(kernel, argument, CL_KERNEL_ARG_TYPE_NAME, size, text, needed);
   });
 }
 

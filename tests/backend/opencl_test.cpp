@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include <kiln/opencl.hpp>
+
+#include "fakes/cache_fixture.hpp"
+
+namespace kiln {
+namespace {
+
+/// The real driver of this machine: PoCL where there is no GPU.
+class OpenClDevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened = open_device("opencl", book_.log());
+    if (!opened) GTEST_SKIP() << opened.error().message();
+    device_ = *opened;
+  }
+
+  static Request program(const std::string& arguments, const std::string& body = "") {
+    return Request({.name = "odd",
+                    .source = "__kernel void odd(" + arguments + ") { " + body + " }\n",
+                    .entry = "odd",
+                    .language = Language::opencl});
+  }
+
+  /// What a launch of one work item is refused with: of the program as compiled, and as loaded, which is the same.
+  std::string refusal(const Request& request, Launch launch) {
+    launch.group_size = {1, 1, 1};
+    const Compiled compiled = device_->compile(request).value();
+    const auto loaded = device_->load(compiled.binary.value()).value();
+    const auto first = device_->launch(*compiled.module, launch);
+    const auto second = device_->launch(*loaded, launch);
+    if (first && second) return "none";
+    if (first || second || first.error().message() != second.error().message()) return "not the same twice";
+    EXPECT_EQ(first.error().code(), ErrorCode::invalid_request);
+    return first.error().message();
+  }
+
+  fakes::LogBook book_;
+  std::shared_ptr<Device> device_;
+};
+
+TEST_F(OpenClDevice, AnArgumentOfAnotherKindIsNamedWithItsNumber) {
+  const auto buffer = device_->allocate(64).value();
+  const std::vector<std::byte> parameters(8);
+  EXPECT_EQ(refusal(program("__global float* a, __global float* b"),
+                    {.buffers = {buffer.get()}, .parameters = parameters}),
+            "odd: argument 1 takes a buffer; the launch has parameters");
+  EXPECT_EQ(refusal(program("__constant float* a, ulong b"), {.buffers = {buffer.get(), buffer.get()}}),
+            "odd: argument 1 takes a value; the launch has a buffer");
+  EXPECT_EQ(refusal(program("__global float* a, __local float* b"), {.buffers = {buffer.get(), buffer.get()}}),
+            "odd: argument 1 is local memory; declare it in the kernel instead");
+  EXPECT_EQ(refusal(program("__global float* a, __global float* b"), {.buffers = {buffer.get()}}),
+            "odd takes 2 arguments; the launch has 1 buffers");
+}
+
+TEST_F(OpenClDevice, ImagesAndSamplersCannotBeGiven) {
+  const auto buffer = device_->allocate(64).value();
+  EXPECT_EQ(refusal(program("__read_only image2d_t a"), {.buffers = {buffer.get()}}),
+            "odd: argument 0 is an image or a sampler; launches have buffers and parameters");
+  EXPECT_EQ(refusal(program("sampler_t a"), {.parameters = std::vector<std::byte>(8)}),
+            "odd: argument 0 is an image or a sampler; launches have buffers and parameters");
+}
+
+TEST_F(OpenClDevice, ASourceOfOnesOwnTakesBuffersAndOneValueOfAnyType) {
+  const auto buffer = upload(*device_, std::vector<float>{1, 2}).value();
+  const float factor = 3;
+  Launch launch{.buffers = {buffer.get()}, .parameters = std::vector<std::byte>(sizeof factor)};
+  std::memcpy(launch.parameters.data(), &factor, sizeof factor);
+  EXPECT_EQ(refusal(program("__global float* a, float b", "a[0] *= b;"), launch), "none");
+  EXPECT_EQ(download<float>(*device_, *buffer).value(), (std::vector<float>{9, 2})) << "compiled, and loaded";
+  EXPECT_EQ(refusal(program(""), {}), "none");
+}
+
+}  // namespace
+}  // namespace kiln
