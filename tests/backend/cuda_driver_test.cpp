@@ -91,13 +91,14 @@ TEST(StandInDriver, RunsProgramsAndSaysWhatIsWrongWithLaunches) {
   EXPECT_EQ(report["no parameters"],
             "invalid_request: scale_2: scale takes 2 arguments; 1 buffer and no parameters were given");
   EXPECT_EQ(report["two buffers"], "invalid_request: scale_2: argument 1 takes 4 bytes; 8 were given, a buffer");
-  EXPECT_EQ(report["no buffer"], "invalid_request: buffer 0 of the launch is missing");
+  EXPECT_EQ(report["no buffer"], "invalid_request: scale_2: argument 0 is missing");
   EXPECT_EQ(report["write"], "invalid_request: 100 bytes at 1000 do not fit in a buffer of 1024");
   EXPECT_EQ(report["read"], "ok");
   EXPECT_TRUE(report["huge"].starts_with("out_of_memory: ")) << report["huge"];
   EXPECT_EQ(report["nothing"], "ok");
-  EXPECT_EQ(report["foreign"], "invalid_request: the buffer belongs to another device");
-  EXPECT_EQ(report["foreign program"], "invalid_request: the program belongs to another device");
+  EXPECT_EQ(report["foreign"], "invalid_request: the buffer belongs to another device; allocate it on cuda:0");
+  EXPECT_EQ(report["foreign program"],
+            "invalid_request: scale_2 belongs to another device; compile or load it on cuda:0");
   EXPECT_EQ(report["no entry"],
             "compile_failed: conv has no kernel called conv: declare it extern \"C\" __global__, so that it keeps "
             "its name");

@@ -355,6 +355,27 @@ TEST_P(BackendContract, ArgumentsOfTheWrongKindAreRefused) {
   }
 }
 
+TEST_P(BackendContract, WhatBelongsToAnotherDeviceIsNamed) {
+  const auto other = open_device(GetParam()).value();
+  const auto contains = [](const Error& error, const std::string& text) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_request);
+    EXPECT_NE(error.message().find(text), std::string::npos) << error.message();
+  };
+  const Compiled compiled = device_->compile(request(scale(3))).value();
+  const auto mine = device_->allocate(4000).value();
+  const auto foreign = other->allocate(4000).value();
+  const std::string& name = device_->info().name;
+  const Launch launch = scale(3).launch({1, 1, 1}, {mine.get(), foreign.get()}, {10, 1.0F}).value();
+  const std::string program = GetParam() == "opengl" ? "the program" : "scale_3";
+  contains(device_->launch(*compiled.module, launch).error(),
+           program + ": argument 1 belongs to another device; allocate it on " + name);
+  contains(other->launch(*compiled.module, launch).error(),
+           program + " belongs to another device; compile or load");
+  std::vector<std::byte> bytes(4);
+  contains(device_->read(*foreign, bytes).error(), "the buffer belongs to another device; allocate it on " + name);
+  contains(device_->write(*foreign, bytes).error(), "the buffer belongs to another device; allocate it on " + name);
+}
+
 INSTANTIATE_TEST_SUITE_P(Apis, BackendContract, testing::Values("opengl", "vulkan", "opencl", "cuda", "hip"),
                          [](const auto& parameter) { return parameter.param; });
 

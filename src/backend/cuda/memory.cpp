@@ -22,17 +22,6 @@ Result<std::unique_ptr<Buffer>> CudaBuffer::allocate(std::shared_ptr<Context> co
   return std::unique_ptr<Buffer>(std::make_unique<CudaBuffer>(std::move(context), address, bytes));
 }
 
-Result<Address> CudaBuffer::address_in(const Context& context, const Buffer& buffer, std::size_t bytes,
-                                       std::size_t offset) {
-  const auto* own = dynamic_cast<const CudaBuffer*>(&buffer);
-  if (own == nullptr || own->context_.get() != &context)
-    return Error(ErrorCode::invalid_request, "the buffer belongs to another device");
-  if (offset > buffer.size() || bytes > buffer.size() - offset)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} bytes at {} do not fit in a buffer of {}", bytes, offset, buffer.size()));
-  return own->address_ + offset;
-}
-
 CudaBuffer::~CudaBuffer() {
   const Context::Scope scope(*context_);
   if (scope.status() == status::success) context_->driver()->memory_free(address_);

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/own_buffer.hpp"
+
 namespace kiln::opencl {
 namespace {
 
@@ -16,24 +18,13 @@ class ClBuffer final : public Buffer {
 
   std::size_t size() const noexcept override { return size_; }
   cl_mem memory() const noexcept { return memory_; }
-  const Context* context() const noexcept { return context_.get(); }
+  const Context* owner() const noexcept { return context_.get(); }
 
  private:
   std::shared_ptr<const Context> context_;
   cl_mem memory_;
   std::size_t size_;
 };
-
-/// The buffer as one of this context's that has `bytes` bytes at `offset`.
-Result<cl_mem> memory_of(const Context& context, const Buffer& buffer, std::size_t bytes, std::size_t offset) {
-  const auto* own = dynamic_cast<const ClBuffer*>(&buffer);
-  if (own == nullptr || own->context() != &context)
-    return Error(ErrorCode::invalid_request, "the buffer belongs to another device");
-  if (offset > buffer.size() || bytes > buffer.size() - offset)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} bytes at {} do not fit in a buffer of {}", bytes, offset, buffer.size()));
-  return own->memory();
-}
 
 /// Whether a kernel takes as many arguments as a launch has, and of their kinds: drivers read the bytes of one kind
 /// as the handle of another, and crash.
@@ -160,26 +151,26 @@ Result<std::unique_ptr<Buffer>> ClDevice::allocate(std::size_t bytes) {
 }
 
 Result<void> ClDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
-  auto memory = memory_of(*context_, buffer, bytes.size(), offset);
-  if (!memory) return std::move(memory).error();
+  const auto own = backend::own_buffer<ClBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
+  if (!own) return own.error();
   if (bytes.empty()) return {};
   auto queue = borrow_queue();
   if (!queue) return std::move(queue).error();
-  const cl_int error = context_->cl().enqueue_write_buffer((*queue)->get(), *memory, CL_TRUE, offset, bytes.size(),
-                                                           bytes.data(), 0, nullptr, nullptr);
+  const cl_int error = context_->cl().enqueue_write_buffer((*queue)->get(), (*own)->memory(), CL_TRUE, offset,
+                                                           bytes.size(), bytes.data(), 0, nullptr, nullptr);
   if (error == CL_SUCCESS) return {};
   queue->discard();
   return cl_error(error, fmt::format("writing {} bytes", bytes.size()));
 }
 
 Result<void> ClDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
-  auto memory = memory_of(*context_, buffer, bytes.size(), offset);
-  if (!memory) return std::move(memory).error();
+  const auto own = backend::own_buffer<ClBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
+  if (!own) return own.error();
   if (bytes.empty()) return {};
   auto queue = borrow_queue();
   if (!queue) return std::move(queue).error();
-  const cl_int error = context_->cl().enqueue_read_buffer((*queue)->get(), *memory, CL_TRUE, offset, bytes.size(),
-                                                          bytes.data(), 0, nullptr, nullptr);
+  const cl_int error = context_->cl().enqueue_read_buffer((*queue)->get(), (*own)->memory(), CL_TRUE, offset,
+                                                          bytes.size(), bytes.data(), 0, nullptr, nullptr);
   if (error == CL_SUCCESS) return {};
   queue->discard();
   return cl_error(error, fmt::format("reading {} bytes", bytes.size()));
@@ -188,7 +179,7 @@ Result<void> ClDevice::read(const Buffer& buffer, std::span<std::byte> bytes, st
 Result<void> ClDevice::launch(kiln::Module& module, const Launch& launch) {
   const auto* own = dynamic_cast<const Module*>(&module);
   if (own == nullptr || &own->inside().context() != context_.get())
-    return Error(ErrorCode::invalid_request, "the program belongs to another device");
+    return backend::foreign_program(own != nullptr ? own->inside().name() : "the program", info_.name);
   Program& program = own->inside();
   auto kernel = program.borrow_kernel();
   if (!kernel) return std::move(kernel).error();
@@ -247,12 +238,11 @@ Result<std::array<std::size_t, 3>> ClDevice::group_size(const Program& program, 
 Result<void> ClDevice::set_arguments(const Program& program, const Launch& launch, cl_kernel kernel) const {
   if (auto ok = check_arguments(program, launch); !ok) return ok;
   const Library& cl = context_->cl();
-  for (std::size_t i = 0; i < launch.buffers.size(); ++i) {
-    if (launch.buffers[i] == nullptr)
-      return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is missing", program.name(), i));
-    auto memory = memory_of(*context_, *launch.buffers[i], 0, 0);
-    if (!memory) return std::move(memory).error();
-    if (const cl_int error = cl.set_kernel_arg(kernel, static_cast<cl_uint>(i), sizeof(cl_mem), &*memory);
+  const auto buffers = backend::own_buffers<ClBuffer>(launch, *context_, info_.name, program.name());
+  if (!buffers) return buffers.error();
+  for (std::size_t i = 0; i < buffers->size(); ++i) {
+    const cl_mem memory = (*buffers)[i]->memory();
+    if (const cl_int error = cl.set_kernel_arg(kernel, static_cast<cl_uint>(i), sizeof memory, &memory);
         error != CL_SUCCESS)
       return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is no buffer in the source ({})",
                                                            program.name(), i, error_name(error)));
