@@ -50,4 +50,11 @@ inline Error foreign_program(std::string_view program, std::string_view device) 
                fmt::format("{} belongs to another device; compile or load it on {}", program, device));
 }
 
+/// How much is allocated for a buffer of so many bytes: whole words, at least one. Drivers refuse buffers of no
+/// size, and programs that read halves read the word they are in.
+constexpr std::size_t allocated_bytes(std::size_t bytes) noexcept {
+  if (bytes == 0) return 4;
+  return bytes % 4 == 0 || bytes + 3 < bytes ? bytes : (bytes + 3) / 4 * 4;
+}
+
 }  // namespace kiln::backend

@@ -376,6 +376,20 @@ TEST_P(BackendContract, WhatBelongsToAnotherDeviceIsNamed) {
   contains(device_->write(*foreign, bytes).error(), "the buffer belongs to another device; allocate it on " + name);
 }
 
+TEST_P(BackendContract, TheLastOfAnOddNumberOfHalvesIsReadLikeTheOthers) {
+  const Kernel kernel{.name = "halves",
+                      .buffers = {{"a", Type::f16, Access::read}, {"values", Type::f32, Access::write}},
+                      .group_size = {1, 1, 1},
+                      .source = "KERNEL { for (int i = 0; i < 3; ++i) values[i] = load_half(a, i); }\n"};
+  const Compiled compiled = device_->compile(request(kernel)).value();
+  // 2, 0.5 and 3.
+  const auto a = upload(*device_, std::vector<std::uint16_t>{0x4000, 0x3800, 0x4200}).value();
+  EXPECT_EQ(a->size(), 6U);
+  const auto values = upload(*device_, std::vector<float>(3)).value();
+  device_->launch(*compiled.module, kernel.launch({1, 1, 1}, {a.get(), values.get()}, {}).value()).value();
+  EXPECT_EQ(download<float>(*device_, *values).value(), (std::vector<float>{2, 0.5F, 3}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Apis, BackendContract, testing::Values("opengl", "vulkan", "opencl", "cuda", "hip"),
                          [](const auto& parameter) { return parameter.param; });
 

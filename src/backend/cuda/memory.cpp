@@ -1,8 +1,8 @@
 #include "backend/cuda/memory.hpp"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include "backend/own_buffer.hpp"
 
 namespace kiln::cuda {
 
@@ -11,8 +11,7 @@ Result<std::unique_ptr<Buffer>> CudaBuffer::allocate(std::shared_ptr<Context> co
   const Context::Scope scope(*context);
   Address address = 0;
   Status status = scope.status();
-  // Drivers refuse to allocate nothing.
-  if (status == status::success) status = driver->memory_allocate(&address, std::max<std::size_t>(bytes, 4));
+  if (status == status::success) status = driver->memory_allocate(&address, backend::allocated_bytes(bytes));
   if (status != status::success) {
     // Sizes that no address space holds are refused as invalid.
     constexpr Status invalid_value = 1;

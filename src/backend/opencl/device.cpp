@@ -141,9 +141,8 @@ Result<std::unique_ptr<Buffer>> ClDevice::allocate(std::size_t bytes) {
     return Error(ErrorCode::out_of_memory,
                  fmt::format("{} bytes are more than the device gives at once ({})", bytes, largest));
   cl_int error = CL_SUCCESS;
-  // There are no buffers of no size.
   cl_mem memory = context_->cl().create_buffer(context_->context(), CL_MEM_READ_WRITE,
-                                               std::max<std::size_t>(bytes, 4), nullptr, &error);
+                                               backend::allocated_bytes(bytes), nullptr, &error);
   if (memory == nullptr)
     return cl_error(error == CL_OUT_OF_RESOURCES ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error,
                     fmt::format("allocating {} bytes", bytes));

@@ -150,8 +150,7 @@ Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
   glGenBuffers(1, &id);
   auto buffer = std::make_unique<GlBuffer>(group_, id, bytes);
   binding.bind(id);
-  // Drivers refuse to bind a buffer of no size.
-  glBufferData(GL_COPY_WRITE_BUFFER, static_cast<GLsizeiptr>(std::max<std::size_t>(bytes, 4)), nullptr,
+  glBufferData(GL_COPY_WRITE_BUFFER, static_cast<GLsizeiptr>(backend::allocated_bytes(bytes)), nullptr,
                GL_DYNAMIC_COPY);
   if (auto ok = check_gl(fmt::format("allocating {} bytes", bytes)); !ok) return std::move(ok).error();
   glFinish();
