@@ -96,6 +96,7 @@ TEST(StandInDriver, RunsProgramsAndSaysWhatIsWrongWithLaunches) {
   EXPECT_EQ(report["read"], "ok");
   EXPECT_TRUE(report["huge"].starts_with("out_of_memory: ")) << report["huge"];
   EXPECT_EQ(report["nothing"], "ok");
+  EXPECT_EQ(report["address"], "10") << "of CUDA's, and of HIP's";
   EXPECT_EQ(report["foreign"], "invalid_request: the buffer belongs to another device; allocate it on cuda:0");
   EXPECT_EQ(report["foreign program"],
             "invalid_request: scale_2 belongs to another device; compile or load it on cuda:0");

@@ -6,7 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <kiln/cache.hpp>
+#include <kiln/cuda.hpp>
+#include <kiln/hip.hpp>
 #include <kiln/kernel.hpp>
+#include <kiln/opencl.hpp>
+#include <kiln/opengl.hpp>
+#include <kiln/vulkan.hpp>
 
 #include "contract/kernels.hpp"
 #include "fakes/cache_fixture.hpp"
@@ -388,6 +393,16 @@ TEST_P(BackendContract, TheLastOfAnOddNumberOfHalvesIsReadLikeTheOthers) {
   const auto values = upload(*device_, std::vector<float>(3)).value();
   device_->launch(*compiled.module, kernel.launch({1, 1, 1}, {a.get(), values.get()}, {}).value()).value();
   EXPECT_EQ(download<float>(*device_, *values).value(), (std::vector<float>{2, 0.5F, 3}));
+}
+
+TEST_P(BackendContract, ABufferHasANativeHandleInItsOwnApiAlone) {
+  const auto buffer = device_->allocate(64).value();
+  const std::string& api = GetParam();
+  EXPECT_EQ(opengl::memory(*buffer) != 0, api == "opengl");
+  EXPECT_EQ(vulkan::memory(*buffer) != nullptr, api == "vulkan");
+  EXPECT_EQ(opencl::memory(*buffer) != nullptr, api == "opencl");
+  EXPECT_EQ(cuda::memory(*buffer) != 0, api == "cuda");
+  EXPECT_EQ(hip::memory(*buffer) != nullptr, api == "hip");
 }
 
 INSTANTIATE_TEST_SUITE_P(Apis, BackendContract, testing::Values("opengl", "vulkan", "opencl", "cuda", "hip"),

@@ -21,6 +21,11 @@ Result<std::unique_ptr<Buffer>> CudaBuffer::allocate(std::shared_ptr<Context> co
   return std::unique_ptr<Buffer>(std::make_unique<CudaBuffer>(std::move(context), address, bytes));
 }
 
+Address CudaBuffer::address_of(const Buffer& buffer, const DriverNames& driver) noexcept {
+  const auto* own = dynamic_cast<const CudaBuffer*>(&buffer);
+  return own != nullptr && &own->context_->driver().names() == &driver ? own->address_ : 0;
+}
+
 CudaBuffer::~CudaBuffer() {
   const Context::Scope scope(*context_);
   if (scope.status() == status::success) context_->driver()->memory_free(address_);

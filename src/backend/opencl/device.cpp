@@ -257,6 +257,11 @@ Result<void> ClDevice::set_arguments(const Program& program, const Launch& launc
   return {};
 }
 
+_cl_mem* memory(const Buffer& buffer) noexcept {
+  const auto* own = dynamic_cast<const ClBuffer*>(&buffer);
+  return own != nullptr ? own->memory() : nullptr;
+}
+
 std::vector<DeviceInfo> list_cl_devices(const Log&) {
   const auto none = [](const Error& error) {
     return std::vector<DeviceInfo>{{.name = "opencl",

@@ -227,6 +227,11 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   return check_gl("launching a program");
 }
 
+std::uint32_t memory(const Buffer& buffer) noexcept {
+  const auto* own = dynamic_cast<const GlBuffer*>(&buffer);
+  return own != nullptr ? own->id() : 0;
+}
+
 std::vector<DeviceInfo> list_gl_devices(const Log& log) {
   auto displays = list_displays();
   if (!displays) return {{.name = "opengl", .identity = {.api = "opengl"}, .problem = displays.error().message()}};

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <kiln/vulkan.hpp>
+
 #include "backend/own_buffer.hpp"
 
 namespace kiln::vulkan {
@@ -99,6 +101,11 @@ DeviceBuffer::~DeviceBuffer() {
   if (buffer_ != nullptr) vk.DestroyBuffer(context_->device, buffer_, nullptr);
   // Freeing ends the mapping too.
   if (memory_ != nullptr) vk.FreeMemory(context_->device, memory_, nullptr);
+}
+
+VkBuffer memory(const Buffer& buffer) noexcept {
+  const auto* own = dynamic_cast<const DeviceBuffer*>(&buffer);
+  return own != nullptr ? own->handle() : nullptr;
 }
 
 }  // namespace kiln::vulkan
