@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include "fakes/files.hpp"
@@ -72,6 +73,21 @@ TEST(Probe, DriversThatCrashWhenLoadedLeaveTheOthersUsable) {
   // In a process of its own, into which no driver has been loaded yet.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(_exit(list_with_crashing_drivers()), testing::ExitedWithCode(0), "");
+}
+
+/// What is opened where OpenGL's devices are listed, but do not open.
+int open_where_opengl_is_only_listed() {
+  setenv("__EGL_VENDOR_LIBRARY_FILENAMES", "/nonexistent.json", 1);
+  // Devices are listed in child processes.
+  pthread_atfork(nullptr, nullptr, [] { unsetenv("__EGL_VENDOR_LIBRARY_FILENAMES"); });
+  const auto best = open_device();
+  if (!best) return best.error().message().find("opengl:0") != std::string::npos ? 0 : 2;
+  return (*best)->identity().api != "opengl" ? 0 : 3;
+}
+
+TEST(Probe, ADeviceThatIsListedButDoesNotOpenLeavesTheOthersUsable) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(_exit(open_where_opengl_is_only_listed()), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
