@@ -1,3 +1,4 @@
+#include <array>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -46,6 +47,17 @@ void main() {
 }
 )",
                            .language = Language::vulkan}));
+}
+
+TEST(Compiler, ThatIsMissingIsNamedWithWhatMakesIt) {
+  static constexpr std::array libraries = {"libc.so.6", "libkiln_nowhere.so"};
+  const auto missing = Shaderc::open(libraries);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), ErrorCode::no_device);
+  const std::string& message = missing.error().message();
+  EXPECT_NE(message.find("cannot load libkiln_nowhere.so: "), std::string::npos) << message;
+  EXPECT_NE(message.find("libshaderc-dev is, which makes libkiln_shaderc.so.0"), std::string::npos) << message;
+  EXPECT_NE(missing.error().log().find("libc.so.6 has no shaderc_compiler_initialize"), std::string::npos);
 }
 
 TEST(Spirv, TellsWhatAProgramAsksFor) {

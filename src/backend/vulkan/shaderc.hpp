@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ class Shaderc {
  public:
   /// The error says which library is missing, and what provides it.
   static Result<std::shared_ptr<const Shaderc>> open();
+  /// The first of these libraries that loads and is shaderc.
+  static Result<std::shared_ptr<const Shaderc>> open(std::span<const char* const> libraries);
   Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions);
   ~Shaderc();
   Shaderc(const Shaderc&) = delete;
