@@ -4,6 +4,7 @@
 
 #include <kiln/opencl.hpp>
 
+#include "backend/opencl/library.hpp"
 #include "fakes/cache_fixture.hpp"
 
 namespace kiln {
@@ -72,6 +73,50 @@ TEST_F(OpenClDevice, ASourceOfOnesOwnTakesBuffersAndOneValueOfAnyType) {
   EXPECT_EQ(refusal(program("__global float* a, float b", "a[0] *= b;"), launch), "none");
   EXPECT_EQ(download<float>(*device_, *buffer).value(), (std::vector<float>{9, 2})) << "compiled, and loaded";
   EXPECT_EQ(refusal(program(""), {}), "none");
+}
+
+/// A context of the caller's own, made without Kiln's backend.
+class OpenClAdopt : public OpenClDevice {
+ protected:
+  void SetUp() override {
+    OpenClDevice::SetUp();
+    if (IsSkipped()) return;
+    cl_ = opencl::Library::open().value();
+    cl_platform_id platform = nullptr;
+    ASSERT_EQ(cl_->get_platform_ids(1, &platform, nullptr), CL_SUCCESS);
+    ASSERT_EQ(cl_->get_device_ids(platform, CL_DEVICE_TYPE_ALL, 1, &mine_, nullptr), CL_SUCCESS);
+    context_ = cl_->create_context(nullptr, 1, &mine_, nullptr, nullptr, nullptr);
+    ASSERT_NE(context_, nullptr);
+  }
+  void TearDown() override {
+    if (context_ != nullptr) cl_->release_context(context_);
+  }
+
+  std::shared_ptr<const opencl::Library> cl_;
+  cl_device_id mine_ = nullptr;
+  cl_context context_ = nullptr;
+};
+
+TEST_F(OpenClAdopt, BuffersCanBeUsedWithTheCallersQueues) {
+  const auto device = opencl::adopt(context_, mine_, book_.log()).value();
+  EXPECT_EQ(device->info().name, "opencl:adopted");
+  const auto buffer = upload(*device, std::vector<float>{1, 2}).value();
+  cl_command_queue queue = cl_->create_command_queue(context_, mine_, 0, nullptr);
+  float second = 0;
+  EXPECT_EQ(cl_->enqueue_read_buffer(queue, opencl::memory(*buffer), CL_TRUE, sizeof second, sizeof second, &second,
+                                     0, nullptr, nullptr),
+            CL_SUCCESS);
+  EXPECT_EQ(second, 2);
+  cl_->release_command_queue(queue);
+}
+
+TEST_F(OpenClAdopt, ADeviceOfAnotherContextCannotBeAdopted) {
+  int no_device = 0;
+  const auto result = opencl::adopt(context_, reinterpret_cast<cl_device_id>(&no_device), book_.log());
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), ErrorCode::invalid_request);
+  EXPECT_EQ(result.error().message(), "the device to adopt is none of the 1 that the cl_context was made for");
+  EXPECT_EQ(opencl::adopt(nullptr, mine_).error().code(), ErrorCode::invalid_request);
 }
 
 }  // namespace

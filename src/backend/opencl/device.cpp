@@ -113,6 +113,15 @@ Result<std::vector<cl_device_id>> find_devices(const Library& cl) {
   return all;
 }
 
+/// The devices that a context was made for; none where it is no context.
+std::vector<cl_device_id> devices_of(const Library& cl, cl_context context) {
+  std::size_t bytes = 0;
+  if (cl.get_context_info(context, CL_CONTEXT_DEVICES, 0, nullptr, &bytes) != CL_SUCCESS) return {};
+  std::vector<cl_device_id> devices(bytes / sizeof(cl_device_id));
+  if (cl.get_context_info(context, CL_CONTEXT_DEVICES, bytes, devices.data(), nullptr) != CL_SUCCESS) return {};
+  return devices;
+}
+
 DeviceInfo read_info(const Library& cl, cl_device_id device, std::string name) {
   return {.name = std::move(name),
           .identity = read_identity(cl, device),
@@ -303,6 +312,10 @@ Result<std::shared_ptr<Device>> adopt(_cl_context* context, _cl_device_id* devic
   if (!library) return std::move(library).error();
   if (context == nullptr || device == nullptr)
     return Error(ErrorCode::invalid_request, "adopting takes a cl_context and one of its devices");
+  if (const auto devices = devices_of(**library, context); std::ranges::find(devices, device) == devices.end())
+    return Error(
+        ErrorCode::invalid_request,
+        fmt::format("the device to adopt is none of the {} that the cl_context was made for", devices.size()));
   DeviceInfo info = read_info(**library, device, "opencl:adopted");
   if (!info.problem.empty()) return Error(ErrorCode::no_device, fmt::format("the device: {}", info.problem));
   if (const cl_int error = (*library)->retain_context(context); error != CL_SUCCESS)

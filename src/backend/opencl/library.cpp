@@ -54,6 +54,7 @@ Result<std::shared_ptr<const Library>> Library::open() {
   finder.find(library->get_device_ids, "clGetDeviceIDs");
   finder.find(library->get_device_info, "clGetDeviceInfo");
   finder.find(library->create_context, "clCreateContext");
+  finder.find(library->get_context_info, "clGetContextInfo");
   finder.find(library->retain_context, "clRetainContext");
   finder.find(library->release_context, "clReleaseContext");
   finder.find(library->create_command_queue, "clCreateCommandQueue");

@@ -24,6 +24,7 @@ class Library {
   decltype(&::clGetDeviceIDs) get_device_ids = nullptr;
   decltype(&::clGetDeviceInfo) get_device_info = nullptr;
   decltype(&::clCreateContext) create_context = nullptr;
+  decltype(&::clGetContextInfo) get_context_info = nullptr;
   decltype(&::clRetainContext) retain_context = nullptr;
   decltype(&::clReleaseContext) release_context = nullptr;
   decltype(&::clCreateCommandQueue) create_command_queue = nullptr;

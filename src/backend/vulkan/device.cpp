@@ -151,6 +151,14 @@ Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log) {
   const Physical physical = (*instance)->describe(adopted.physical);
   if (const std::string problem = physical.problem(); !problem.empty())
     return Error(ErrorCode::unsupported, problem);
+  if (adopted.queue_family >= physical.families.size())
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("there is no queue family {} to adopt a queue of; {} has {}", adopted.queue_family,
+                             physical.properties.deviceName, physical.families.size()));
+  if (!physical.families[adopted.queue_family])
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("queues of family {} of {} cannot compute; those of family {} can",
+                             adopted.queue_family, physical.properties.deviceName, *physical.compute_family));
   auto shaderc = Shaderc::open();
   if (!shaderc) return std::move(shaderc).error();
   auto context =

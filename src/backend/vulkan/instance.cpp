@@ -162,9 +162,12 @@ Physical Instance::describe(VkPhysicalDevice device) const {
   vk.GetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
   vk.GetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
-  for (std::uint32_t family = 0; family < count && !physical.compute_family; ++family)
-    if ((families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && families[family].queueCount > 0)
-      physical.compute_family = family;
+  for (std::uint32_t family = 0; family < count; ++family) {
+    const bool computes =
+        (families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && families[family].queueCount > 0;
+    physical.families.push_back(computes);
+    if (computes && !physical.compute_family) physical.compute_family = family;
+  }
   return physical;
 }
 
