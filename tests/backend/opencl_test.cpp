@@ -75,6 +75,18 @@ TEST_F(OpenClDevice, ASourceOfOnesOwnTakesBuffersAndOneValueOfAnyType) {
   EXPECT_EQ(refusal(program(""), {}), "none");
 }
 
+TEST(OpenClError, OfALostDeviceSaysToOpenItAnew) {
+  const auto message = [](cl_int error) { return opencl::cl_error(error, "launching odd").message(); };
+  EXPECT_EQ(message(-9999),
+            "OpenCL error -9999, an illegal access launching odd: the device was lost; open it anew");
+  EXPECT_EQ(message(CL_INVALID_COMMAND_QUEUE),
+            "OpenCL error CL_INVALID_COMMAND_QUEUE launching odd: the device was lost; open it anew");
+  EXPECT_EQ(message(CL_DEVICE_NOT_AVAILABLE),
+            "OpenCL error CL_DEVICE_NOT_AVAILABLE launching odd: the device was lost; open it anew");
+  EXPECT_NE(message(CL_OUT_OF_RESOURCES).find("open it anew"), std::string::npos) << message(CL_OUT_OF_RESOURCES);
+  EXPECT_EQ(message(CL_INVALID_VALUE), "OpenCL error CL_INVALID_VALUE launching odd");
+}
+
 /// A context of the caller's own, made without Kiln's backend.
 class OpenClAdopt : public OpenClDevice {
  protected:

@@ -25,6 +25,9 @@ class Finder {
   std::string missing_;
 };
 
+/// What NVIDIA's driver says of a kernel that left its memory.
+constexpr cl_int nvidia_illegal_access = -9999;
+
 template <class Get>
 std::string text_by(Get get) {
   std::size_t size = 0;
@@ -112,6 +115,7 @@ std::string error_name(cl_int error) {
     case CL_BUILD_PROGRAM_FAILURE: return "CL_BUILD_PROGRAM_FAILURE";
     case CL_INVALID_VALUE: return "CL_INVALID_VALUE";
     case CL_INVALID_CONTEXT: return "CL_INVALID_CONTEXT";
+    case CL_INVALID_COMMAND_QUEUE: return "CL_INVALID_COMMAND_QUEUE";
     case CL_INVALID_BINARY: return "CL_INVALID_BINARY";
     case CL_INVALID_BUILD_OPTIONS: return "CL_INVALID_BUILD_OPTIONS";
     case CL_INVALID_PROGRAM_EXECUTABLE: return "CL_INVALID_PROGRAM_EXECUTABLE";
@@ -123,6 +127,7 @@ std::string error_name(cl_int error) {
     case CL_INVALID_WORK_GROUP_SIZE: return "CL_INVALID_WORK_GROUP_SIZE";
     case CL_INVALID_WORK_ITEM_SIZE: return "CL_INVALID_WORK_ITEM_SIZE";
     case CL_INVALID_BUFFER_SIZE: return "CL_INVALID_BUFFER_SIZE";
+    case nvidia_illegal_access: return "-9999, an illegal access";
     default: return fmt::format("{}", error);
   }
 }
@@ -133,7 +138,13 @@ Error cl_error(cl_int error, const std::string& doing) {
     if (error == out)
       return Error(ErrorCode::out_of_memory,
                    fmt::format("the device ran out of memory {} ({})", doing, error_name(error)));
-  return Error(ErrorCode::device_failed, fmt::format("OpenCL error {} {}", error_name(error), doing));
+  std::string_view advice;
+  if (error == CL_DEVICE_NOT_AVAILABLE || error == CL_INVALID_COMMAND_QUEUE || error == nvidia_illegal_access)
+    advice = ": the device was lost; open it anew";
+  // Drivers say so too of a kernel that crashed.
+  if (error == CL_OUT_OF_RESOURCES)
+    advice = ": it needs more than the device has, or the device was lost; then open it anew";
+  return Error(ErrorCode::device_failed, fmt::format("OpenCL error {} {}{}", error_name(error), doing, advice));
 }
 
 }  // namespace kiln::opencl

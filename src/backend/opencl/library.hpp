@@ -68,7 +68,7 @@ class Library {
 /// The name of an error, such as CL_INVALID_BINARY.
 std::string error_name(cl_int error);
 
-/// The error for what could not be done: "OpenCL error NAME DOING".
+/// The error for what could not be done: "OpenCL error NAME DOING", and what to do where the device was lost.
 Error cl_error(cl_int error, const std::string& doing);
 
 }  // namespace kiln::opencl

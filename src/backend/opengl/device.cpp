@@ -50,6 +50,8 @@ Result<void> check_gl(std::string_view doing) {
     if (!result) continue;
     if (error == GL_OUT_OF_MEMORY) {
       result = Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory {}", doing));
+    } else if (error == GL_CONTEXT_LOST) {
+      result = Error(ErrorCode::device_failed, fmt::format("the device was lost {}; open it anew", doing));
     } else {
       result = Error(ErrorCode::device_failed, fmt::format("OpenGL error {:#x} {}", error, doing));
     }
