@@ -232,14 +232,14 @@ TEST_F(VulkanDevice, ProgramsBeyondTheDevicesLimitsAreNamedWithBothNumbers) {
   const Error shared =
       compile_error(vulkan_program("tile", "layout(binding = 0) buffer A { float a[]; };\nshared float t[1000000];",
                                    "t[uint(a[0])] = 1; barrier(); a[1] = t[uint(a[2])];"));
-  EXPECT_EQ(shared.code(), ErrorCode::invalid_request);
+  EXPECT_EQ(shared.code(), ErrorCode::unsupported);
   EXPECT_EQ(shared.message(), fmt::format("tile shares 4000000 bytes in a work group; the device has at most {}",
                                           device_->info().limits.shared_bytes));
   const Error large = compile_error(
       Request({.name = "wide",
                .source = "#version 450\nlayout(local_size_x = 1024, local_size_y = 1024) in;\nvoid main() {}\n",
                .language = Language::vulkan}));
-  EXPECT_EQ(large.code(), ErrorCode::invalid_request);
+  EXPECT_EQ(large.code(), ErrorCode::unsupported);
   EXPECT_NE(large.message().find("wide has work groups of 1024x1024x1 items"), std::string::npos)
       << large.message();
   const Error many = compile_error(vulkan_program("pushy",

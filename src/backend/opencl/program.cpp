@@ -8,6 +8,7 @@
 
 #include <kiln/opencl.hpp>
 
+#include "backend/refusal.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
 
@@ -90,7 +91,7 @@ Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context,
   if (auto built = program->build("-cl-kernel-arg-info", fmt::format("{}", fmt::join(request.options(), " ")));
       !built)
     return built.error().code() == ErrorCode::compile_failed
-               ? backend::compile_error(request, with_origins(program->build_log(), source))
+               ? backend::refusal(request, with_origins(program->build_log(), source))
                : std::move(built).error();
   if (auto opened = program->open_kernel(); !opened) return std::move(opened).error();
   if (auto read = program->read_arguments(); !read) return std::move(read).error();
@@ -134,7 +135,9 @@ Result<std::unique_ptr<kiln::Module>> Program::load(const std::shared_ptr<const 
         built.error().code() == ErrorCode::out_of_memory ? ErrorCode::out_of_memory : ErrorCode::load_failed,
         fmt::format("the driver refuses the binary of {}: {}", name, built.error().message()));
   if (auto opened = program->open_kernel(); !opened)
-    return Error(ErrorCode::load_failed, std::move(opened).error().message());
+    return Error(
+        opened.error().code() == ErrorCode::out_of_memory ? ErrorCode::out_of_memory : ErrorCode::load_failed,
+        opened.error().message());
   return std::unique_ptr<kiln::Module>(std::make_unique<Module>(std::move(program)));
 }
 
