@@ -60,6 +60,14 @@ TEST(Compiler, ThatIsMissingIsNamedWithWhatMakesIt) {
   EXPECT_NE(missing.error().log().find("libc.so.6 has no shaderc_compiler_initialize"), std::string::npos);
 }
 
+#ifdef KILN_SHADERC_LIBRARY
+TEST(Compiler, OfTheBuildsOwnMakingTellsItsRelease) {
+  static constexpr std::array libraries = {KILN_SHADERC_LIBRARY};
+  const std::string version = Shaderc::open(libraries).value()->version();
+  EXPECT_TRUE(version.starts_with("shaderc " KILN_SHADERC_VERSION " spirv 1.")) << version;
+}
+#endif
+
 TEST(Spirv, TellsWhatAProgramAsksFor) {
   const Shape shape = read_spirv(rich_module()).value();
   EXPECT_EQ(shape.buffers, 4U);

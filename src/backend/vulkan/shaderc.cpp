@@ -115,7 +115,10 @@ Shaderc::Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions
         unsigned int version = 0;
         unsigned int revision = 0;
         functions_.spv_version(&version, &revision);
-        return fmt::format("shaderc spirv {}.{} rev {}", version >> 16, version >> 8 & 0xff, revision);
+        const auto package = library_.function<const char*()>("kiln_shaderc_version");
+        const std::string release = package != nullptr ? package() : "";
+        return fmt::format("shaderc {}{}spirv {}.{} rev {}", release, release.empty() ? "" : " ", version >> 16,
+                           version >> 8 & 0xff, revision);
       }()) {}
 
 Shaderc::~Shaderc() { functions_.compiler_release(compiler_); }

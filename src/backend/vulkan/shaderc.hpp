@@ -30,7 +30,8 @@ class Shaderc {
   /// It declares every buffer and parameter that the source declares, used or not.
   Result<std::vector<std::uint32_t>> compile(const Request& request) const;
 
-  /// Which compiler it is.
+  /// Which compiler it is, as far as it tells: the one that the build makes knows its release, shaderc itself only
+  /// that of SPIR-V.
   const std::string& version() const noexcept { return version_; }
 
  private:
