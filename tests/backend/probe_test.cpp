@@ -90,5 +90,25 @@ TEST(Probe, ADeviceThatIsListedButDoesNotOpenLeavesTheOthersUsable) {
   EXPECT_EXIT(_exit(open_where_opengl_is_only_listed()), testing::ExitedWithCode(0), "");
 }
 
+/// Whether opening the API fails with an error that says `text`.
+bool refuses(const char* api, std::string_view text) {
+  const auto device = open_device(api);
+  return !device && device.error().message().find(text) != std::string::npos;
+}
+
+TEST(Probe, LibrariesThatLackAFunctionAreNamedWithIt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  // Heeded by the process of the death test, which begins anew.
+  const char* before = std::getenv("LD_LIBRARY_PATH");
+  const std::string folders = before != nullptr ? ":" + std::string(before) : "";
+  setenv("LD_LIBRARY_PATH", (KILN_HOLLOW_LIBRARIES + folders).c_str(), 1);
+  EXPECT_EXIT(
+      _exit(refuses("vulkan", "libvulkan.so.1 has no vkGetInstanceProcAddr: it is no Vulkan loader") ? 0 : 1),
+      testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(_exit(refuses("opencl", "libOpenCL.so.1 has no clGetPlatformIDs; Kiln needs OpenCL 1.2") ? 0 : 1),
+              testing::ExitedWithCode(0), "");
+  folders.empty() ? unsetenv("LD_LIBRARY_PATH") : setenv("LD_LIBRARY_PATH", folders.c_str() + 1, 1);
+}
+
 }  // namespace
 }  // namespace kiln

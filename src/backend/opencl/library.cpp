@@ -8,7 +8,7 @@
 namespace kiln::opencl {
 namespace {
 
-/// Finds functions, and remembers which are not there.
+/// Finds functions, and remembers the first that is not there.
 class Finder {
  public:
   explicit Finder(const base::DynamicLibrary& library) : library_(library) {}
@@ -16,13 +16,13 @@ class Finder {
   template <class Function>
   void find(Function*& function, const char* name) {
     function = library_.function<Function>(name);
-    if (function == nullptr) missing_ += (missing_.empty() ? "" : ", ") + std::string(name);
+    if (function == nullptr && missing_ == nullptr) missing_ = name;
   }
-  const std::string& missing() const noexcept { return missing_; }
+  const char* missing() const noexcept { return missing_; }
 
  private:
   const base::DynamicLibrary& library_;
-  std::string missing_;
+  const char* missing_ = nullptr;
 };
 
 /// What NVIDIA's driver says of a kernel that left its memory.
@@ -80,9 +80,9 @@ Result<std::shared_ptr<const Library>> Library::open() {
   finder.find(library->enqueue_write_buffer, "clEnqueueWriteBuffer");
   finder.find(library->enqueue_nd_range_kernel, "clEnqueueNDRangeKernel");
   finder.find(library->finish, "clFinish");
-  if (!finder.missing().empty())
+  if (finder.missing() != nullptr)
     return Error(ErrorCode::unsupported,
-                 fmt::format("libOpenCL.so.1 is too old: it lacks {}; OpenCL 1.2 is needed", finder.missing()));
+                 fmt::format("libOpenCL.so.1 has no {}; Kiln needs OpenCL 1.2", finder.missing()));
   return std::shared_ptr<const Library>(std::move(library));
 }
 
