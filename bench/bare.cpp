@@ -28,6 +28,12 @@ std::vector<std::byte> section(const Binary& binary, std::size_t count, std::siz
 
 std::string text(const std::vector<std::byte>& bytes) { return std::string(backend::as_text(bytes)); }
 
+/// Of a binary that Kiln seals.
+std::vector<std::byte> sealed_section(const Binary& binary, std::size_t count, std::size_t index) {
+  const auto bytes = backend::unseal_sections(binary.bytes, count).value().at(index);
+  return {bytes.begin(), bytes.end()};
+}
+
 /// A context of the device is current.
 class BareOpenGl final : public Bare {
  public:
@@ -51,8 +57,8 @@ class BareOpenGl final : public Bare {
 class BareOpenCl final : public Bare {
  public:
   BareOpenCl(std::shared_ptr<Module> module, const Binary& binary)
-      : Bare(std::move(module), section(binary, 4, 3)),
-        entry_(text(section(binary, 4, 1))),
+      : Bare(std::move(module), sealed_section(binary, 4, 3)),
+        entry_(text(sealed_section(binary, 4, 1))),
         program_(dynamic_cast<const opencl::Module&>(*module_).inside()) {}
 
   bool load(std::span<const std::byte> image) override {
@@ -106,8 +112,8 @@ class BareCuda final : public Bare {
 class BareVulkan final : public Bare {
  public:
   BareVulkan(std::shared_ptr<Module> module, const Binary& binary)
-      : Bare(std::move(module), joined(section(binary, 3, 0), section(binary, 3, 1))),
-        code_bytes_(section(binary, 3, 0).size()),
+      : Bare(std::move(module), joined(sealed_section(binary, 4, 0), sealed_section(binary, 4, 2))),
+        code_bytes_(sealed_section(binary, 4, 0).size()),
         context_(dynamic_cast<const vulkan::Module&>(*module_).context()),
         layout_(dynamic_cast<const vulkan::Module&>(*module_).layout()) {}
 

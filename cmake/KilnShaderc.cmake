@@ -14,3 +14,5 @@ endforeach()
 if(KILN_SHADERC_PARTS MATCHES "NOTFOUND")
   set(KILN_SHADERC_PARTS)
 endif()
+# shaderc itself tells only the version of SPIR-V.
+pkg_check_modules(KILN_SHADERC_PACKAGE QUIET shaderc_combined)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include <kiln/device.hpp>
@@ -32,6 +33,10 @@ class Module final : public kiln::Module {
  private:
   std::unique_ptr<Kernel> kernel_;
 };
+
+/// The address of a buffer on its device (a CUdeviceptr), the buffer's until it is destroyed; 0 for a buffer of
+/// another API.
+std::uintptr_t memory(const Buffer& buffer) noexcept;
 
 /// A device on the caller's own context, which outlives it and everything that came of it. The context need not be
 /// current, and what is current on a thread is the same after every call as before.

@@ -36,6 +36,10 @@ class Module final : public kiln::Module {
   std::unique_ptr<cuda::Kernel> kernel_;
 };
 
+/// The address of a buffer on its device (a hipDeviceptr_t), the buffer's until it is destroyed; null for a buffer
+/// of another API.
+void* memory(const Buffer& buffer) noexcept;
+
 /// A device on the caller's own context, which outlives it and everything that came of it. The context need not be
 /// current, and what is current on a thread is the same after every call as before.
 Result<std::shared_ptr<Device>> adopt(hipCtx_t context, const Log& log = {});

@@ -7,6 +7,7 @@
 
 struct _cl_context;
 struct _cl_device_id;
+struct _cl_mem;
 struct _cl_program;
 
 namespace kiln::opencl {
@@ -32,8 +33,11 @@ class Module final : public kiln::Module {
   std::unique_ptr<Program> program_;
 };
 
+/// The cl_mem of a buffer, the buffer's until it is destroyed; null for a buffer of another API.
+_cl_mem* memory(const Buffer& buffer) noexcept;
+
 /// A device in the caller's own cl_context, which is retained as long as the device, its programs or its buffers
-/// live. Programs and buffers can be used with the caller's queues.
+/// live. Programs and buffers (see memory()) can be used with the caller's queues.
 Result<std::shared_ptr<Device>> adopt(_cl_context* context, _cl_device_id* device, const Log& log = {});
 
 }  // namespace kiln::opencl

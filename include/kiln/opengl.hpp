@@ -40,6 +40,10 @@ class Module final : public kiln::Module {
   mutable Signature signature_;
 };
 
+/// The buffer object's name, the buffer's until it is destroyed, in every context of its device's share group; 0
+/// for a buffer of another API.
+std::uint32_t memory(const Buffer& buffer) noexcept;
+
 /// Makes a context of the device current on this thread, for GL calls of one's own and so that calls of
 /// Kiln's in between need not switch; gives it back, and restores what was current before, on destruction.
 /// Owned by the thread that made it.

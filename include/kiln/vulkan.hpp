@@ -13,6 +13,7 @@ using VkInstance = struct VkInstance_T*;
 using VkPhysicalDevice = struct VkPhysicalDevice_T*;
 using VkDevice = struct VkDevice_T*;
 using VkQueue = struct VkQueue_T*;
+using VkBuffer = struct VkBuffer_T*;
 using VkPipeline = struct VkPipeline_T*;
 using VkPipelineLayout = struct VkPipelineLayout_T*;
 using VkDescriptorSetLayout = struct VkDescriptorSetLayout_T*;
@@ -47,6 +48,10 @@ class Module final : public kiln::Module {
  private:
   std::unique_ptr<const Pipeline> pipeline_;
 };
+
+/// The VkBuffer of a buffer, the buffer's until it is destroyed: for storage, and to copy from and to. Null for a
+/// buffer of another API.
+VkBuffer memory(const Buffer& buffer) noexcept;
 
 /// A device of the caller's own, made without Kiln.
 struct Adopted {

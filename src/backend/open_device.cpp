@@ -137,7 +137,12 @@ Result<std::shared_ptr<Device>> open_best(const Log& log) {
   }
   for (const std::string_view name : apis_on_cpu)
     for (const DeviceInfo& info : on_cpu)
-      if (info.identity.api == name) return find_api(name)->open(*number_of(*find_api(name), info.name), log);
+      if (info.identity.api == name) {
+        const Api& api = *find_api(name);
+        auto device = api.open(*number_of(api, info.name), log);
+        if (device) return device;
+        problems += fmt::format("\n  {}: {}", info.name, device.error().message());
+      }
   return Error(ErrorCode::no_device, "no device can be used:" + problems);
 }
 

@@ -1,7 +1,10 @@
 #include "backend/sections.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+
+#include "base/sha256.hpp"
 
 namespace kiln::backend {
 
@@ -29,6 +32,22 @@ std::optional<std::vector<std::span<const std::byte>>> split_sections(std::span<
   }
   if (!bytes.empty()) return std::nullopt;
   return sections;
+}
+
+std::vector<std::byte> seal_sections(std::initializer_list<std::span<const std::byte>> sections) {
+  std::vector<std::byte> bytes = join_sections(sections);
+  const Digest digest = base::sha256(bytes);
+  bytes.insert(bytes.begin(), digest.bytes.begin(), digest.bytes.end());
+  return bytes;
+}
+
+std::optional<std::vector<std::span<const std::byte>>> unseal_sections(std::span<const std::byte> bytes,
+                                                                       std::size_t count) {
+  constexpr std::size_t seal = sizeof(Digest::bytes);
+  if (bytes.size() < seal) return std::nullopt;
+  const auto sealed = bytes.subspan(seal);
+  if (!std::ranges::equal(base::sha256(sealed).bytes, bytes.first(seal))) return std::nullopt;
+  return split_sections(sealed, count);
 }
 
 }  // namespace kiln::backend

@@ -16,6 +16,13 @@ std::vector<std::byte> join_sections(std::initializer_list<std::span<const std::
 std::optional<std::vector<std::span<const std::byte>>> split_sections(std::span<const std::byte> bytes,
                                                                       std::size_t count);
 
+/// The same behind a SHA-256 of it all, for drivers that trust whatever they are handed.
+std::vector<std::byte> seal_sections(std::initializer_list<std::span<const std::byte>> sections);
+
+/// Exactly `count` parts as seal_sections() took them; nothing where a bit has changed since.
+std::optional<std::vector<std::span<const std::byte>>> unseal_sections(std::span<const std::byte> bytes,
+                                                                       std::size_t count);
+
 inline std::span<const std::byte> as_section(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }

@@ -65,6 +65,16 @@ TEST_F(AdoptTest, OtherThreadsJoinTheShareGroup) {
   EXPECT_TRUE(scales(*device, program.module(), 4, 2));
 }
 
+TEST_F(AdoptTest, BuffersCanBeUsedInTheCallersContext) {
+  const auto device = opengl::adopt_current(book_.log()).value();
+  const auto buffer = upload(*device, std::vector<std::uint32_t>{7}).value();
+  glBindBuffer(GL_COPY_READ_BUFFER, opengl::memory(*buffer));
+  std::uint32_t value = 0;
+  glGetBufferSubData(GL_COPY_READ_BUFFER, 0, sizeof value, &value);
+  EXPECT_EQ(value, 7U);
+  glBindBuffer(GL_COPY_READ_BUFFER, 0);
+}
+
 TEST_F(AdoptTest, LaunchesLeaveTheCallersBindingsAsTheyWere) {
   const auto device = opengl::adopt_current(book_.log()).value();
   const Compiled mine = device->compile(scale(1)).value();

@@ -127,13 +127,15 @@ TEST(StandInDriver, RunsProgramsAndSaysWhatIsWrongWithLaunches) {
             "invalid_request: scale_2: 65536 work groups in dimension 1; the device has at most 65535");
   EXPECT_EQ(report["no groups"], "ok");
   expect_wrong_arguments(report);
-  EXPECT_EQ(report["no buffer"], "invalid_request: buffer 0 of the launch is missing");
+  EXPECT_EQ(report["no buffer"], "invalid_request: scale_2: argument 0 is missing");
   EXPECT_EQ(report["write"], "invalid_request: 100 bytes at 1000 do not fit in a buffer of 1024");
   EXPECT_EQ(report["read"], "ok");
   EXPECT_TRUE(report["huge"].starts_with("out_of_memory: ")) << report["huge"];
   EXPECT_EQ(report["nothing"], "ok");
-  EXPECT_EQ(report["foreign"], "invalid_request: the buffer belongs to another device");
-  EXPECT_EQ(report["foreign program"], "invalid_request: the program belongs to another device");
+  EXPECT_EQ(report["address"], "10") << "of CUDA's, and of HIP's";
+  EXPECT_EQ(report["foreign"], "invalid_request: the buffer belongs to another device; allocate it on cuda:0");
+  EXPECT_EQ(report["foreign program"],
+            "invalid_request: scale_2 belongs to another device; compile or load it on cuda:0");
   EXPECT_EQ(report["no entry"],
             "compile_failed: conv has no kernel called conv: declare it extern \"C\" __global__, so that it keeps "
             "its name");

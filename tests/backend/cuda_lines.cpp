@@ -4,7 +4,9 @@
 #include <iostream>
 
 #include <kiln/cache.hpp>
+#include <kiln/cuda.hpp>
 #include <kiln/device.hpp>
+#include <kiln/hip.hpp>
 
 #include "backend/cuda/cuda.hpp"
 #include "backend/cuda_samples.hpp"
@@ -85,6 +87,7 @@ void run(Device& device) {
             << "no parameters " << with([](Launch& l) { l.parameters.clear(); }) << '\n'
             << "two buffers " << with([](Launch& l) { l.buffers.push_back(l.buffers[0]); }) << '\n'
             << "no buffer " << with([](Launch& l) { l.buffers[0] = nullptr; }) << '\n';
+  std::cout << "address " << (cuda::memory(*buffer) != 0) << (hip::memory(*buffer) != nullptr) << '\n';
   std::vector<std::byte> bytes(100);
   std::cout << "write " << told(device.write(*buffer, bytes, 1000)) << '\n'
             << "read " << told(device.read(*buffer, bytes, 924)) << '\n'

@@ -118,5 +118,40 @@ TEST(Probe, ForksNoProcessThatUsesADriverAlready) {
   EXPECT_EXIT(_exit(forks_beside(nullptr)), testing::ExitedWithCode(5), "");
 }
 
+/// What is opened where OpenGL's devices are listed, but do not open.
+int open_where_opengl_is_only_listed() {
+  setenv("__EGL_VENDOR_LIBRARY_FILENAMES", "/nonexistent.json", 1);
+  // Devices are listed in child processes.
+  pthread_atfork(nullptr, nullptr, [] { unsetenv("__EGL_VENDOR_LIBRARY_FILENAMES"); });
+  const auto best = open_device();
+  if (!best) return best.error().message().find("opengl:0") != std::string::npos ? 0 : 2;
+  return (*best)->identity().api != "opengl" ? 0 : 3;
+}
+
+TEST(Probe, ADeviceThatIsListedButDoesNotOpenLeavesTheOthersUsable) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(_exit(open_where_opengl_is_only_listed()), testing::ExitedWithCode(0), "");
+}
+
+/// Whether opening the API fails with an error that says `text`.
+bool refuses(const char* api, std::string_view text) {
+  const auto device = open_device(api);
+  return !device && device.error().message().find(text) != std::string::npos;
+}
+
+TEST(Probe, LibrariesThatLackAFunctionAreNamedWithIt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  // Heeded by the process of the death test, which begins anew.
+  const char* before = std::getenv("LD_LIBRARY_PATH");
+  const std::string folders = before != nullptr ? ":" + std::string(before) : "";
+  setenv("LD_LIBRARY_PATH", (KILN_HOLLOW_LIBRARIES + folders).c_str(), 1);
+  EXPECT_EXIT(
+      _exit(refuses("vulkan", "libvulkan.so.1 has no vkGetInstanceProcAddr: it is no Vulkan loader") ? 0 : 1),
+      testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(_exit(refuses("opencl", "libOpenCL.so.1 has no clGetPlatformIDs; Kiln needs OpenCL 1.2") ? 0 : 1),
+              testing::ExitedWithCode(0), "");
+  folders.empty() ? unsetenv("LD_LIBRARY_PATH") : setenv("LD_LIBRARY_PATH", folders.c_str() + 1, 1);
+}
+
 }  // namespace
 }  // namespace kiln

@@ -84,6 +84,14 @@ TEST_F(VulkanAdopt, BinariesFitTheSameDeviceOpenedByKiln) {
   EXPECT_TRUE(scales(*device, *loaded, 7, 1));
 }
 
+TEST_F(VulkanAdopt, AQueueFamilyThatIsNotThereCannotBeAdopted) {
+  mine_.queue_family = 77;
+  const auto result = vulkan::adopt(mine_, book_.log());
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), ErrorCode::invalid_request);
+  EXPECT_TRUE(result.error().message().starts_with("there is no queue family 77 ")) << result.error().message();
+}
+
 TEST_F(VulkanAdopt, NothingCannotBeAdopted) {
   EXPECT_EQ(vulkan::adopt({}, book_.log()).error().code(), ErrorCode::invalid_request);
 }

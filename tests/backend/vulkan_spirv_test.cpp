@@ -1,3 +1,4 @@
+#include <array>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -48,6 +49,25 @@ void main() {
                            .language = Language::vulkan}));
 }
 
+TEST(Compiler, ThatIsMissingIsNamedWithWhatMakesIt) {
+  static constexpr std::array libraries = {"libc.so.6", "libkiln_nowhere.so"};
+  const auto missing = Shaderc::open(libraries);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), ErrorCode::no_device);
+  const std::string& message = missing.error().message();
+  EXPECT_NE(message.find("cannot load libkiln_nowhere.so: "), std::string::npos) << message;
+  EXPECT_NE(message.find("libshaderc-dev is, which makes libkiln_shaderc.so.0"), std::string::npos) << message;
+  EXPECT_NE(missing.error().log().find("libc.so.6 has no shaderc_compiler_initialize"), std::string::npos);
+}
+
+#ifdef KILN_SHADERC_LIBRARY
+TEST(Compiler, OfTheBuildsOwnMakingTellsItsRelease) {
+  static constexpr std::array libraries = {KILN_SHADERC_LIBRARY};
+  const std::string version = Shaderc::open(libraries).value()->version();
+  EXPECT_TRUE(version.starts_with("shaderc " KILN_SHADERC_VERSION " spirv 1.")) << version;
+}
+#endif
+
 TEST(Spirv, TellsWhatAProgramAsksFor) {
   const Shape shape = read_spirv(rich_module()).value();
   EXPECT_EQ(shape.buffers, 4U);
@@ -55,6 +75,15 @@ TEST(Spirv, TellsWhatAProgramAsksFor) {
   EXPECT_EQ(shape.parameter_bytes, 80U);
   EXPECT_EQ(shape.shared_bytes, 4U * 16 * 17 + 16 * 10 + 2 * 24);
   EXPECT_EQ(shape.group_size, (std::array<std::uint32_t, 3>{8, 4, 2}));
+}
+
+TEST(Spirv, AShapeIsTheSameAfterItWasBytes) {
+  const Shape shape = read_spirv(rich_module()).value();
+  auto bytes = to_bytes(shape);
+  EXPECT_EQ(shape_from(bytes), shape);
+  bytes.pop_back();
+  EXPECT_FALSE(shape_from(bytes));
+  EXPECT_FALSE(shape_from({}));
 }
 
 TEST(Spirv, RowMajorMatricesHaveTheirRowsApart) {

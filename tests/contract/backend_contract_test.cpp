@@ -12,7 +12,12 @@
 #include <unistd.h>
 
 #include <kiln/cache.hpp>
+#include <kiln/cuda.hpp>
+#include <kiln/hip.hpp>
 #include <kiln/kernel.hpp>
+#include <kiln/opencl.hpp>
+#include <kiln/opengl.hpp>
+#include <kiln/vulkan.hpp>
 
 #include "contract/kernels.hpp"
 #include "fakes/cache_fixture.hpp"
@@ -262,15 +267,10 @@ TEST_P(BackendContract, MoreSharedMemoryThanThereIsIsAnError) {
   group_barrier();
   y[i] = cells[i & 63][i & 63][i & 63] * FACTOR + offset;
 })";
-  auto compiled = device_->compile(request(greedy));
-  if (!compiled) {
-    EXPECT_NE(compiled.error().message().find("greedy"), std::string::npos) << compiled.error().message();
-    return;
-  }
-  const auto x = device_->allocate(4000).value();
-  const auto y = device_->allocate(4000).value();
-  EXPECT_FALSE(
-      device_->launch(*compiled->module, greedy.launch({1, 1, 1}, {x.get(), y.get()}, {1000, 1.0F}).value()));
+  const auto compiled = device_->compile(request(greedy));
+  ASSERT_FALSE(compiled);
+  EXPECT_EQ(compiled.error().code(), ErrorCode::unsupported) << compiled.error().describe();
+  EXPECT_NE(compiled.error().message().find("greedy"), std::string::npos) << compiled.error().message();
 }
 
 TEST_P(BackendContract, HandlesOutliveCacheAndDevice) {
@@ -347,6 +347,91 @@ TEST_P(BackendContract, EveryWordOfTheDialectMeansTheSame) {
                                        6, 4.25F, 10, 1,  211, 2,    5,  13, 0,  1};
   const auto got = download<float>(*device_, *values).value();
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << "value " << i;
+}
+
+TEST_P(BackendContract, RefusesABinaryWithAByteChanged) {
+  if (GetParam() != "vulkan" && GetParam() != "opencl")
+    GTEST_SKIP() << GetParam()
+                 << "'s binaries carry no digest: the driver checks them, or the store they come from";
+  const Binary good = device_->compile(request(scale(3))).value().binary.value();
+  for (std::size_t at = 0; at < good.bytes.size(); at += 1 + good.bytes.size() / 1009) {
+    Binary changed = good;
+    changed.bytes[at] ^= std::byte{0x10};
+    const auto loaded = device_->load(changed);
+    ASSERT_FALSE(loaded) << "byte " << at;
+    EXPECT_EQ(loaded.error().code(), ErrorCode::load_failed);
+  }
+  EXPECT_TRUE(scales(*device_, **device_->load(good), 3, 1));
+}
+
+TEST_P(BackendContract, ArgumentsOfTheWrongKindAreRefused) {
+  if (GetParam() == "cuda" || GetParam() == "hip")
+    GTEST_SKIP() << GetParam() << "'s drivers tell how long an argument is, and not what it is";
+  const Kernel copy{.name = "copy",
+                    .buffers = {{"x", Type::f32, Access::read}, {"y", Type::f32, Access::write}},
+                    .source = "KERNEL { y[global_id_x] = x[global_id_x]; }\n"};
+  const auto x = device_->allocate(4000).value();
+  const auto y = device_->allocate(4000).value();
+  Launch swapped = copy.launch({1, 1, 1}, {x.get(), y.get()}, {}).value();
+  swapped.buffers.pop_back();
+  swapped.parameters.resize(8);
+  Launch many = scale(3).launch({1, 1, 1}, {x.get(), y.get()}, {1000, 1.0F}).value();
+  many.buffers.push_back(x.get());
+  many.parameters.clear();
+  for (const auto& [kernel, launch] : {std::pair(copy, swapped), std::pair(scale(3), many)}) {
+    const Compiled compiled = device_->compile(request(kernel)).value();
+    const auto loaded = device_->load(compiled.binary.value()).value();
+    for (Module* module : {compiled.module.get(), loaded.get()}) {
+      const auto result = device_->launch(*module, launch);
+      ASSERT_FALSE(result) << kernel.name;
+      EXPECT_EQ(result.error().code(), ErrorCode::invalid_request) << result.error().message();
+    }
+  }
+}
+
+TEST_P(BackendContract, WhatBelongsToAnotherDeviceIsNamed) {
+  const auto other = open_device(GetParam()).value();
+  const auto contains = [](const Error& error, const std::string& text) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_request);
+    EXPECT_NE(error.message().find(text), std::string::npos) << error.message();
+  };
+  const Compiled compiled = device_->compile(request(scale(3))).value();
+  const auto mine = device_->allocate(4000).value();
+  const auto foreign = other->allocate(4000).value();
+  const std::string& name = device_->info().name;
+  const Launch launch = scale(3).launch({1, 1, 1}, {mine.get(), foreign.get()}, {10, 1.0F}).value();
+  const std::string program = GetParam() == "opengl" ? "the program" : "scale_3";
+  contains(device_->launch(*compiled.module, launch).error(),
+           program + ": argument 1 belongs to another device; allocate it on " + name);
+  contains(other->launch(*compiled.module, launch).error(),
+           program + " belongs to another device; compile or load");
+  std::vector<std::byte> bytes(4);
+  contains(device_->read(*foreign, bytes).error(), "the buffer belongs to another device; allocate it on " + name);
+  contains(device_->write(*foreign, bytes).error(), "the buffer belongs to another device; allocate it on " + name);
+}
+
+TEST_P(BackendContract, TheLastOfAnOddNumberOfHalvesIsReadLikeTheOthers) {
+  const Kernel kernel{.name = "halves",
+                      .buffers = {{"a", Type::f16, Access::read}, {"values", Type::f32, Access::write}},
+                      .group_size = {1, 1, 1},
+                      .source = "KERNEL { for (int i = 0; i < 3; ++i) values[i] = load_half(a, i); }\n"};
+  const Compiled compiled = device_->compile(request(kernel)).value();
+  // 2, 0.5 and 3.
+  const auto a = upload(*device_, std::vector<std::uint16_t>{0x4000, 0x3800, 0x4200}).value();
+  EXPECT_EQ(a->size(), 6U);
+  const auto values = upload(*device_, std::vector<float>(3)).value();
+  device_->launch(*compiled.module, kernel.launch({1, 1, 1}, {a.get(), values.get()}, {}).value()).value();
+  EXPECT_EQ(download<float>(*device_, *values).value(), (std::vector<float>{2, 0.5F, 3}));
+}
+
+TEST_P(BackendContract, ABufferHasANativeHandleInItsOwnApiAlone) {
+  const auto buffer = device_->allocate(64).value();
+  const std::string& api = GetParam();
+  EXPECT_EQ(opengl::memory(*buffer) != 0, api == "opengl");
+  EXPECT_EQ(vulkan::memory(*buffer) != nullptr, api == "vulkan");
+  EXPECT_EQ(opencl::memory(*buffer) != nullptr, api == "opencl");
+  EXPECT_EQ(cuda::memory(*buffer) != 0, api == "cuda");
+  EXPECT_EQ(hip::memory(*buffer) != nullptr, api == "hip");
 }
 
 INSTANTIATE_TEST_SUITE_P(Apis, BackendContract, testing::Values("opengl", "vulkan", "opencl", "cuda", "hip"),

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/cuda/memory.hpp"
+
 namespace kiln::cuda {
 namespace {
 
@@ -137,6 +139,8 @@ Result<Target> target_for(int capability, int version, const std::vector<int>& k
 }
 
 const Dialect& dialect() noexcept { return cuda_dialect; }
+
+std::uintptr_t memory(const Buffer& buffer) noexcept { return CudaBuffer::address_of(buffer, driver_names); }
 
 std::vector<DeviceInfo> list_cuda_devices(const Log& /*log*/) { return list(dialect()); }
 

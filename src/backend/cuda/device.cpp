@@ -6,6 +6,7 @@
 
 #include "backend/cuda/launch.hpp"
 #include "backend/cuda/memory.hpp"
+#include "backend/own_buffer.hpp"
 #include "backend/source_text.hpp"
 
 namespace kiln::cuda {
@@ -132,42 +133,46 @@ Result<std::unique_ptr<Buffer>> CudaDevice::allocate(std::size_t bytes) {
 }
 
 Result<void> CudaDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
-  const auto address = CudaBuffer::address_in(*context_, buffer, bytes.size(), offset);
-  if (!address) return address.error();
+  const auto own = backend::own_buffer<CudaBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
+  if (!own) return own.error();
   if (bytes.empty()) return {};
   return run_on_lane(
       *context_,
       [&](Handle stream) {
-        return context_->driver()->copy_to_device(*address, bytes.data(), bytes.size(), stream);
+        return context_->driver()->copy_to_device((*own)->address() + offset, bytes.data(), bytes.size(), stream);
       },
       [&] { return fmt::format("writing {} bytes", bytes.size()); });
 }
 
 Result<void> CudaDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
-  const auto address = CudaBuffer::address_in(*context_, buffer, bytes.size(), offset);
-  if (!address) return address.error();
+  const auto own = backend::own_buffer<CudaBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
+  if (!own) return own.error();
   if (bytes.empty()) return {};
   return run_on_lane(
       *context_,
-      [&](Handle stream) { return context_->driver()->copy_to_host(bytes.data(), *address, bytes.size(), stream); },
+      [&](Handle stream) {
+        return context_->driver()->copy_to_host(bytes.data(), (*own)->address() + offset, bytes.size(), stream);
+      },
       [&] { return fmt::format("reading {} bytes", bytes.size()); });
 }
 
 Result<void> CudaDevice::launch(kiln::Module& module, const Launch& launch) {
   Kernel* kernel = dialect_.unwrap(module);
   if (kernel == nullptr || &kernel->context() != context_.get())
-    return Error(ErrorCode::invalid_request, "the program belongs to another device");
+    return backend::foreign_program(kernel != nullptr ? kernel->name() : "the program", info_.name);
   const auto function = kernel->function();
   if (!function) return function.error();
   if (auto ok = check_launch(*kernel, **function, info_, launch); !ok) return ok;
-  auto addresses = buffer_addresses(*context_, launch);
-  if (!addresses) return std::move(addresses).error();
+  const auto buffers = backend::own_buffers<CudaBuffer>(launch, *context_, info_.name, kernel->name());
+  if (!buffers) return buffers.error();
+  std::vector<Address> addresses;
+  for (const CudaBuffer* buffer : *buffers) addresses.push_back(buffer->address());
   const auto& groups = launch.groups;
   const auto& size = launch.group_size;
   // Drivers refuse a launch of no groups, which has nothing to do.
   if (std::find(groups.begin(), groups.end(), 0U) != groups.end()) return {};
   std::vector<void*> arguments;
-  for (Address& address : *addresses) arguments.push_back(&address);
+  for (Address& address : addresses) arguments.push_back(&address);
   // The driver only reads them, whatever its signature says.
   if (!launch.parameters.empty()) arguments.push_back(const_cast<std::byte*>(launch.parameters.data()));
   return run_on_lane(

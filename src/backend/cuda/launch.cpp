@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "backend/cuda/memory.hpp"
-
 namespace kiln::cuda {
 namespace {
 
@@ -62,18 +60,6 @@ Result<void> check_launch(const Kernel& kernel, const Kernel::Function& function
     return Error(ErrorCode::unsupported, fmt::format("{}: neither the driver nor the binary tells what {} takes",
                                                      kernel.name(), kernel.entry()));
   return check_arguments(kernel, *function.arguments, launch);
-}
-
-Result<std::vector<Address>> buffer_addresses(const Context& context, const Launch& launch) {
-  std::vector<Address> addresses;
-  for (const Buffer* buffer : launch.buffers) {
-    if (buffer == nullptr)
-      return Error(ErrorCode::invalid_request, fmt::format("buffer {} of the launch is missing", addresses.size()));
-    const auto address = CudaBuffer::address_in(context, *buffer, 0, 0);
-    if (!address) return address.error();
-    addresses.push_back(*address);
-  }
-  return addresses;
 }
 
 }  // namespace kiln::cuda

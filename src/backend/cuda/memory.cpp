@@ -1,8 +1,8 @@
 #include "backend/cuda/memory.hpp"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include "backend/own_buffer.hpp"
 
 namespace kiln::cuda {
 
@@ -11,8 +11,7 @@ Result<std::unique_ptr<Buffer>> CudaBuffer::allocate(std::shared_ptr<Context> co
   const Context::Scope scope(*context);
   Address address = 0;
   Status status = scope.status();
-  // Drivers refuse to allocate nothing.
-  if (status == status::success) status = driver->memory_allocate(&address, std::max<std::size_t>(bytes, 4));
+  if (status == status::success) status = driver->memory_allocate(&address, backend::allocated_bytes(bytes));
   if (status != status::success) {
     // Sizes that no address space holds are refused as invalid.
     constexpr Status invalid_value = 1;
@@ -22,15 +21,9 @@ Result<std::unique_ptr<Buffer>> CudaBuffer::allocate(std::shared_ptr<Context> co
   return std::unique_ptr<Buffer>(std::make_unique<CudaBuffer>(std::move(context), address, bytes));
 }
 
-Result<Address> CudaBuffer::address_in(const Context& context, const Buffer& buffer, std::size_t bytes,
-                                       std::size_t offset) {
+Address CudaBuffer::address_of(const Buffer& buffer, const DriverNames& driver) noexcept {
   const auto* own = dynamic_cast<const CudaBuffer*>(&buffer);
-  if (own == nullptr || own->context_.get() != &context)
-    return Error(ErrorCode::invalid_request, "the buffer belongs to another device");
-  if (offset > buffer.size() || bytes > buffer.size() - offset)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} bytes at {} do not fit in a buffer of {}", bytes, offset, buffer.size()));
-  return own->address_ + offset;
+  return own != nullptr && &own->context_->driver().names() == &driver ? own->address_ : 0;
 }
 
 CudaBuffer::~CudaBuffer() {

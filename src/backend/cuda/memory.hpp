@@ -12,15 +12,17 @@ namespace kiln::cuda {
 class CudaBuffer final : public Buffer {
  public:
   static Result<std::unique_ptr<Buffer>> allocate(std::shared_ptr<Context> context, std::size_t bytes);
-  /// `buffer` as one of this context's that has `bytes` bytes at `offset`: where those are.
-  static Result<Address> address_in(const Context& context, const Buffer& buffer, std::size_t bytes,
-                                    std::size_t offset);
+
+  /// The address of a buffer of that driver's; 0 for others.
+  static Address address_of(const Buffer& buffer, const DriverNames& driver) noexcept;
 
   CudaBuffer(std::shared_ptr<Context> context, Address address, std::size_t size) noexcept
       : context_(std::move(context)), address_(address), size_(size) {}
   ~CudaBuffer() override;
 
   std::size_t size() const noexcept override { return size_; }
+  Address address() const noexcept { return address_; }
+  const Context* owner() const noexcept { return context_.get(); }
 
  private:
   std::shared_ptr<Context> context_;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/refusal.hpp"
 #include "backend/source_text.hpp"
 
 namespace kiln::cuda {
@@ -130,7 +131,7 @@ Result<std::vector<std::byte>> Rtc::compile(const Request& request, const std::v
     std::string log = program.native() != nullptr ? program.log() : "";
     // A refused option has no log.
     if (log.empty()) log = fmt::format("error: {}", functions_.error(result));
-    return backend::compile_error(request, std::move(log));
+    return backend::refusal(request, std::move(log));
   }
   auto bytes = program.take(output);
   if (bytes.empty())

@@ -10,6 +10,7 @@
 #include "backend/cuda/arguments.hpp"
 #include "backend/cuda/image.hpp"
 #include "backend/hip/child_process.hpp"
+#include "backend/refusal.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
 
@@ -70,7 +71,7 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
   if (*status != 0 || image.empty()) {
     std::string text = contents(output);
     if (text.empty()) text = fmt::format("error: hipcc ended with {} and said nothing", *status);
-    return backend::compile_error(request, std::move(text));
+    return backend::refusal(request, std::move(text));
   }
   const auto bytes = backend::as_section(image);
   if (!cuda::is_whole(bytes, cuda::ImageKind::code_object))

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/cuda/memory.hpp"
 #include "backend/hip/architecture.hpp"
 
 namespace kiln::hip {
@@ -129,6 +130,10 @@ hipFunction_t Module::function() const noexcept { return static_cast<hipFunction
 std::size_t Module::bytes() const noexcept { return kernel_->bytes(); }
 
 const cuda::Dialect& dialect() noexcept { return hip_dialect; }
+
+void* memory(const Buffer& buffer) noexcept {
+  return reinterpret_cast<void*>(cuda::CudaBuffer::address_of(buffer, driver_names));
+}
 
 std::vector<DeviceInfo> list_hip_devices(const Log& /*log*/) { return cuda::list(dialect()); }
 

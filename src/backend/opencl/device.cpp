@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/own_buffer.hpp"
+
 namespace kiln::opencl {
 namespace {
 
@@ -16,7 +18,7 @@ class ClBuffer final : public Buffer {
 
   std::size_t size() const noexcept override { return size_; }
   cl_mem memory() const noexcept { return memory_; }
-  const Context* context() const noexcept { return context_.get(); }
+  const Context* owner() const noexcept { return context_.get(); }
 
  private:
   std::shared_ptr<const Context> context_;
@@ -24,15 +26,34 @@ class ClBuffer final : public Buffer {
   std::size_t size_;
 };
 
-/// The buffer as one of this context's that has `bytes` bytes at `offset`.
-Result<cl_mem> memory_of(const Context& context, const Buffer& buffer, std::size_t bytes, std::size_t offset) {
-  const auto* own = dynamic_cast<const ClBuffer*>(&buffer);
-  if (own == nullptr || own->context() != &context)
-    return Error(ErrorCode::invalid_request, "the buffer belongs to another device");
-  if (offset > buffer.size() || bytes > buffer.size() - offset)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} bytes at {} do not fit in a buffer of {}", bytes, offset, buffer.size()));
-  return own->memory();
+/// Whether a kernel takes as many arguments as a launch has, and of their kinds: drivers read the bytes of one kind
+/// as the handle of another, and crash.
+Result<void> check_arguments(const Program& program, const Launch& launch) {
+  const std::size_t buffers = launch.buffers.size();
+  const std::size_t given = buffers + (launch.parameters.empty() ? 0 : 1);
+  const auto refuse = [&](std::string why) {
+    return Error(ErrorCode::invalid_request, fmt::format("{}{}", program.name(), why));
+  };
+  if (program.argument_count() != given)
+    return refuse(fmt::format(" takes {} arguments; the launch has {} buffers{}", program.argument_count(), buffers,
+                              launch.parameters.empty() ? "" : " and parameters"));
+  for (std::size_t i = 0; i < given; ++i) {
+    switch (program.argument(i)) {
+      case ArgumentKind::buffer:
+        if (i == buffers) return refuse(fmt::format(": argument {} takes a buffer; the launch has parameters", i));
+        break;
+      case ArgumentKind::value:
+        if (i < buffers) return refuse(fmt::format(": argument {} takes a value; the launch has a buffer", i));
+        break;
+      case ArgumentKind::local:
+        return refuse(fmt::format(": argument {} is local memory; declare it in the kernel instead", i));
+      case ArgumentKind::object:
+        return refuse(
+            fmt::format(": argument {} is an image or a sampler; launches have buffers and parameters", i));
+      case ArgumentKind::unknown: break;
+    }
+  }
+  return {};
 }
 
 Identity read_identity(const Library& cl, cl_device_id device) {
@@ -43,7 +64,7 @@ Identity read_identity(const Library& cl, cl_device_id device) {
       cl.text(device, CL_DEVICE_NAME),
       cl.text(device, CL_DRIVER_VERSION),
       fmt::format("{}, {}", cl.text(platform, CL_PLATFORM_VERSION), cl.text(device, CL_DEVICE_OPENCL_C_VERSION)),
-      {1}};
+      {binary_format}};
 }
 
 DeviceLimits read_limits(const Library& cl, cl_device_id device) {
@@ -92,6 +113,15 @@ Result<std::vector<cl_device_id>> find_devices(const Library& cl) {
   return all;
 }
 
+/// The devices that a context was made for; none where it is no context.
+std::vector<cl_device_id> devices_of(const Library& cl, cl_context context) {
+  std::size_t bytes = 0;
+  if (cl.get_context_info(context, CL_CONTEXT_DEVICES, 0, nullptr, &bytes) != CL_SUCCESS) return {};
+  std::vector<cl_device_id> devices(bytes / sizeof(cl_device_id));
+  if (cl.get_context_info(context, CL_CONTEXT_DEVICES, bytes, devices.data(), nullptr) != CL_SUCCESS) return {};
+  return devices;
+}
+
 DeviceInfo read_info(const Library& cl, cl_device_id device, std::string name) {
   return {.name = std::move(name),
           .identity = read_identity(cl, device),
@@ -120,9 +150,8 @@ Result<std::unique_ptr<Buffer>> ClDevice::allocate(std::size_t bytes) {
     return Error(ErrorCode::out_of_memory,
                  fmt::format("{} bytes are more than the device gives at once ({})", bytes, largest));
   cl_int error = CL_SUCCESS;
-  // There are no buffers of no size.
   cl_mem memory = context_->cl().create_buffer(context_->context(), CL_MEM_READ_WRITE,
-                                               std::max<std::size_t>(bytes, 4), nullptr, &error);
+                                               backend::allocated_bytes(bytes), nullptr, &error);
   if (memory == nullptr)
     return cl_error(error == CL_OUT_OF_RESOURCES ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error,
                     fmt::format("allocating {} bytes", bytes));
@@ -130,26 +159,26 @@ Result<std::unique_ptr<Buffer>> ClDevice::allocate(std::size_t bytes) {
 }
 
 Result<void> ClDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
-  auto memory = memory_of(*context_, buffer, bytes.size(), offset);
-  if (!memory) return std::move(memory).error();
+  const auto own = backend::own_buffer<ClBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
+  if (!own) return own.error();
   if (bytes.empty()) return {};
   auto queue = borrow_queue();
   if (!queue) return std::move(queue).error();
-  const cl_int error = context_->cl().enqueue_write_buffer((*queue)->get(), *memory, CL_TRUE, offset, bytes.size(),
-                                                           bytes.data(), 0, nullptr, nullptr);
+  const cl_int error = context_->cl().enqueue_write_buffer((*queue)->get(), (*own)->memory(), CL_TRUE, offset,
+                                                           bytes.size(), bytes.data(), 0, nullptr, nullptr);
   if (error == CL_SUCCESS) return {};
   queue->discard();
   return cl_error(error, fmt::format("writing {} bytes", bytes.size()));
 }
 
 Result<void> ClDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
-  auto memory = memory_of(*context_, buffer, bytes.size(), offset);
-  if (!memory) return std::move(memory).error();
+  const auto own = backend::own_buffer<ClBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
+  if (!own) return own.error();
   if (bytes.empty()) return {};
   auto queue = borrow_queue();
   if (!queue) return std::move(queue).error();
-  const cl_int error = context_->cl().enqueue_read_buffer((*queue)->get(), *memory, CL_TRUE, offset, bytes.size(),
-                                                          bytes.data(), 0, nullptr, nullptr);
+  const cl_int error = context_->cl().enqueue_read_buffer((*queue)->get(), (*own)->memory(), CL_TRUE, offset,
+                                                          bytes.size(), bytes.data(), 0, nullptr, nullptr);
   if (error == CL_SUCCESS) return {};
   queue->discard();
   return cl_error(error, fmt::format("reading {} bytes", bytes.size()));
@@ -158,7 +187,7 @@ Result<void> ClDevice::read(const Buffer& buffer, std::span<std::byte> bytes, st
 Result<void> ClDevice::launch(kiln::Module& module, const Launch& launch) {
   const auto* own = dynamic_cast<const Module*>(&module);
   if (own == nullptr || &own->inside().context() != context_.get())
-    return Error(ErrorCode::invalid_request, "the program belongs to another device");
+    return backend::foreign_program(own != nullptr ? own->inside().name() : "the program", info_.name);
   Program& program = own->inside();
   auto kernel = program.borrow_kernel();
   if (!kernel) return std::move(kernel).error();
@@ -215,20 +244,13 @@ Result<std::array<std::size_t, 3>> ClDevice::group_size(const Program& program, 
 }
 
 Result<void> ClDevice::set_arguments(const Program& program, const Launch& launch, cl_kernel kernel) const {
+  if (auto ok = check_arguments(program, launch); !ok) return ok;
   const Library& cl = context_->cl();
-  cl_uint takes = 0;
-  cl.get_kernel_info(kernel, CL_KERNEL_NUM_ARGS, sizeof takes, &takes, nullptr);
-  const std::size_t given = launch.buffers.size() + (launch.parameters.empty() ? 0 : 1);
-  if (takes != given)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} takes {} arguments; the launch has {} buffers{}", program.name(), takes,
-                             launch.buffers.size(), launch.parameters.empty() ? "" : " and parameters"));
-  for (std::size_t i = 0; i < launch.buffers.size(); ++i) {
-    if (launch.buffers[i] == nullptr)
-      return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is missing", program.name(), i));
-    auto memory = memory_of(*context_, *launch.buffers[i], 0, 0);
-    if (!memory) return std::move(memory).error();
-    if (const cl_int error = cl.set_kernel_arg(kernel, static_cast<cl_uint>(i), sizeof(cl_mem), &*memory);
+  const auto buffers = backend::own_buffers<ClBuffer>(launch, *context_, info_.name, program.name());
+  if (!buffers) return buffers.error();
+  for (std::size_t i = 0; i < buffers->size(); ++i) {
+    const cl_mem memory = (*buffers)[i]->memory();
+    if (const cl_int error = cl.set_kernel_arg(kernel, static_cast<cl_uint>(i), sizeof memory, &memory);
         error != CL_SUCCESS)
       return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is no buffer in the source ({})",
                                                            program.name(), i, error_name(error)));
@@ -242,6 +264,11 @@ Result<void> ClDevice::set_arguments(const Program& program, const Launch& launc
                  fmt::format("{}: argument {} does not take {} bytes ({})", program.name(), last,
                              launch.parameters.size(), error_name(error)));
   return {};
+}
+
+_cl_mem* memory(const Buffer& buffer) noexcept {
+  const auto* own = dynamic_cast<const ClBuffer*>(&buffer);
+  return own != nullptr ? own->memory() : nullptr;
 }
 
 std::vector<DeviceInfo> list_cl_devices(const Log&) {
@@ -285,6 +312,10 @@ Result<std::shared_ptr<Device>> adopt(_cl_context* context, _cl_device_id* devic
   if (!library) return std::move(library).error();
   if (context == nullptr || device == nullptr)
     return Error(ErrorCode::invalid_request, "adopting takes a cl_context and one of its devices");
+  if (const auto devices = devices_of(**library, context); std::ranges::find(devices, device) == devices.end())
+    return Error(
+        ErrorCode::invalid_request,
+        fmt::format("the device to adopt is none of the {} that the cl_context was made for", devices.size()));
   DeviceInfo info = read_info(**library, device, "opencl:adopted");
   if (!info.problem.empty()) return Error(ErrorCode::no_device, fmt::format("the device: {}", info.problem));
   if (const cl_int error = (*library)->retain_context(context); error != CL_SUCCESS)

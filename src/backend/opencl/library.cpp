@@ -8,7 +8,7 @@
 namespace kiln::opencl {
 namespace {
 
-/// Finds functions, and remembers which are not there.
+/// Finds functions, and remembers the first that is not there.
 class Finder {
  public:
   explicit Finder(const base::DynamicLibrary& library) : library_(library) {}
@@ -16,14 +16,17 @@ class Finder {
   template <class Function>
   void find(Function*& function, const char* name) {
     function = library_.function<Function>(name);
-    if (function == nullptr) missing_ += (missing_.empty() ? "" : ", ") + std::string(name);
+    if (function == nullptr && missing_ == nullptr) missing_ = name;
   }
-  const std::string& missing() const noexcept { return missing_; }
+  const char* missing() const noexcept { return missing_; }
 
  private:
   const base::DynamicLibrary& library_;
-  std::string missing_;
+  const char* missing_ = nullptr;
 };
+
+/// What NVIDIA's driver says of a kernel that left its memory.
+constexpr cl_int nvidia_illegal_access = -9999;
 
 template <class Get>
 std::string text_by(Get get) {
@@ -54,6 +57,7 @@ Result<std::shared_ptr<const Library>> Library::open() {
   finder.find(library->get_device_ids, "clGetDeviceIDs");
   finder.find(library->get_device_info, "clGetDeviceInfo");
   finder.find(library->create_context, "clCreateContext");
+  finder.find(library->get_context_info, "clGetContextInfo");
   finder.find(library->retain_context, "clRetainContext");
   finder.find(library->release_context, "clReleaseContext");
   finder.find(library->create_command_queue, "clCreateCommandQueue");
@@ -70,14 +74,15 @@ Result<std::shared_ptr<const Library>> Library::open() {
   finder.find(library->release_kernel, "clReleaseKernel");
   finder.find(library->set_kernel_arg, "clSetKernelArg");
   finder.find(library->get_kernel_info, "clGetKernelInfo");
+  finder.find(library->get_kernel_arg_info, "clGetKernelArgInfo");
   finder.find(library->get_kernel_work_group_info, "clGetKernelWorkGroupInfo");
   finder.find(library->enqueue_read_buffer, "clEnqueueReadBuffer");
   finder.find(library->enqueue_write_buffer, "clEnqueueWriteBuffer");
   finder.find(library->enqueue_nd_range_kernel, "clEnqueueNDRangeKernel");
   finder.find(library->finish, "clFinish");
-  if (!finder.missing().empty())
+  if (finder.missing() != nullptr)
     return Error(ErrorCode::unsupported,
-                 fmt::format("libOpenCL.so.1 is too old: it lacks {}; OpenCL 1.2 is needed", finder.missing()));
+                 fmt::format("libOpenCL.so.1 has no {}; Kiln needs OpenCL 1.2", finder.missing()));
   return std::shared_ptr<const Library>(std::move(library));
 }
 
@@ -93,6 +98,12 @@ std::string Library::text(cl_device_id device, cl_device_info what) const {
   });
 }
 
+std::string Library::argument_type(cl_kernel kernel, cl_uint argument) const {
+  return text_by([&](std::size_t size, void* text, std::size_t* needed) {
+    return get_kernel_arg_info(kernel, argument, CL_KERNEL_ARG_TYPE_NAME, size, text, needed);
+  });
+}
+
 std::string error_name(cl_int error) {
   switch (error) {
     case CL_DEVICE_NOT_FOUND: return "CL_DEVICE_NOT_FOUND";
@@ -104,6 +115,7 @@ std::string error_name(cl_int error) {
     case CL_BUILD_PROGRAM_FAILURE: return "CL_BUILD_PROGRAM_FAILURE";
     case CL_INVALID_VALUE: return "CL_INVALID_VALUE";
     case CL_INVALID_CONTEXT: return "CL_INVALID_CONTEXT";
+    case CL_INVALID_COMMAND_QUEUE: return "CL_INVALID_COMMAND_QUEUE";
     case CL_INVALID_BINARY: return "CL_INVALID_BINARY";
     case CL_INVALID_BUILD_OPTIONS: return "CL_INVALID_BUILD_OPTIONS";
     case CL_INVALID_PROGRAM_EXECUTABLE: return "CL_INVALID_PROGRAM_EXECUTABLE";
@@ -115,6 +127,7 @@ std::string error_name(cl_int error) {
     case CL_INVALID_WORK_GROUP_SIZE: return "CL_INVALID_WORK_GROUP_SIZE";
     case CL_INVALID_WORK_ITEM_SIZE: return "CL_INVALID_WORK_ITEM_SIZE";
     case CL_INVALID_BUFFER_SIZE: return "CL_INVALID_BUFFER_SIZE";
+    case nvidia_illegal_access: return "-9999, an illegal access";
     default: return fmt::format("{}", error);
   }
 }
@@ -125,7 +138,13 @@ Error cl_error(cl_int error, const std::string& doing) {
     if (error == out)
       return Error(ErrorCode::out_of_memory,
                    fmt::format("the device ran out of memory {} ({})", doing, error_name(error)));
-  return Error(ErrorCode::device_failed, fmt::format("OpenCL error {} {}", error_name(error), doing));
+  std::string_view advice;
+  if (error == CL_DEVICE_NOT_AVAILABLE || error == CL_INVALID_COMMAND_QUEUE || error == nvidia_illegal_access)
+    advice = ": the device was lost; open it anew";
+  // Drivers say so too of a kernel that crashed.
+  if (error == CL_OUT_OF_RESOURCES)
+    advice = ": it needs more than the device has, or the device was lost; then open it anew";
+  return Error(ErrorCode::device_failed, fmt::format("OpenCL error {} {}{}", error_name(error), doing, advice));
 }
 
 }  // namespace kiln::opencl

@@ -24,6 +24,7 @@ class Library {
   decltype(&::clGetDeviceIDs) get_device_ids = nullptr;
   decltype(&::clGetDeviceInfo) get_device_info = nullptr;
   decltype(&::clCreateContext) create_context = nullptr;
+  decltype(&::clGetContextInfo) get_context_info = nullptr;
   decltype(&::clRetainContext) retain_context = nullptr;
   decltype(&::clReleaseContext) release_context = nullptr;
   decltype(&::clCreateCommandQueue) create_command_queue = nullptr;
@@ -40,6 +41,7 @@ class Library {
   decltype(&::clReleaseKernel) release_kernel = nullptr;
   decltype(&::clSetKernelArg) set_kernel_arg = nullptr;
   decltype(&::clGetKernelInfo) get_kernel_info = nullptr;
+  decltype(&::clGetKernelArgInfo) get_kernel_arg_info = nullptr;
   decltype(&::clGetKernelWorkGroupInfo) get_kernel_work_group_info = nullptr;
   decltype(&::clEnqueueReadBuffer) enqueue_read_buffer = nullptr;
   decltype(&::clEnqueueWriteBuffer) enqueue_write_buffer = nullptr;
@@ -49,6 +51,8 @@ class Library {
   /// A platform's or device's text.
   std::string text(cl_platform_id platform, cl_platform_info what) const;
   std::string text(cl_device_id device, cl_device_info what) const;
+  /// The name of the type of a kernel's argument; empty where the driver does not tell.
+  std::string argument_type(cl_kernel kernel, cl_uint argument) const;
   /// A device's number of any kind; T{} where it has none.
   template <class T>
   T number(cl_device_id device, cl_device_info what) const {
@@ -64,7 +68,7 @@ class Library {
 /// The name of an error, such as CL_INVALID_BINARY.
 std::string error_name(cl_int error);
 
-/// The error for what could not be done: "OpenCL error NAME DOING".
+/// The error for what could not be done: "OpenCL error NAME DOING", and what to do where the device was lost.
 Error cl_error(cl_int error, const std::string& doing);
 
 }  // namespace kiln::opencl

@@ -8,14 +8,12 @@
 
 #include <kiln/opencl.hpp>
 
+#include "backend/refusal.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
-#include "base/sha256.hpp"
 
 namespace kiln::opencl {
 namespace {
-
-constexpr std::uint32_t binary_format = 1;
 
 /// Where a line of the text that was compiled comes from, as "file:line": what its last #line directive says.
 std::string origin_of(std::string_view text, std::size_t line) {
@@ -32,6 +30,20 @@ std::string origin_of(std::string_view text, std::size_t line) {
     if (quote != std::string_view::npos) file = words.substr(quote + 1, words.rfind('"') - quote - 1);
   }
   return fmt::format("{}:{}", file, number);
+}
+
+ArgumentKind kind_of(const Library& cl, cl_kernel kernel, cl_uint argument) {
+  cl_kernel_arg_address_qualifier space = 0;
+  if (cl.get_kernel_arg_info(kernel, argument, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof space, &space, nullptr) !=
+      CL_SUCCESS)
+    return ArgumentKind::unknown;
+  const std::string type = cl.argument_type(kernel, argument);
+  switch (space) {
+    case CL_KERNEL_ARG_ADDRESS_LOCAL: return ArgumentKind::local;
+    case CL_KERNEL_ARG_ADDRESS_PRIVATE: return type == "sampler_t" ? ArgumentKind::object : ArgumentKind::value;
+    // Images count as global memory too.
+    default: return type.starts_with("image") && !type.ends_with('*') ? ArgumentKind::object : ArgumentKind::buffer;
+  }
 }
 
 /// NVIDIA's compiler does not heed #line, and calls every file "<kernel>".
@@ -76,21 +88,22 @@ Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context,
   cl_program made = cl.create_program_with_source(context->context(), 1, &text, &length, &error);
   if (made == nullptr) return cl_error(error, fmt::format("compiling {}", request.name()));
   auto program = std::make_unique<Program>(context, made, request.name(), request.entry());
-  if (auto built = program->build(fmt::format("{}", fmt::join(request.options(), " "))); !built)
+  if (auto built = program->build("-cl-kernel-arg-info", fmt::format("{}", fmt::join(request.options(), " ")));
+      !built)
     return built.error().code() == ErrorCode::compile_failed
-               ? backend::compile_error(request, with_origins(program->build_log(), source))
+               ? backend::refusal(request, with_origins(program->build_log(), source))
                : std::move(built).error();
   if (auto opened = program->open_kernel(); !opened) return std::move(opened).error();
+  if (auto read = program->read_arguments(); !read) return std::move(read).error();
 
   auto image = program->image();
   if (!image) return std::move(image).error();
   program->bytes_ = image->size();
   std::optional<Binary> binary;
   if (!image->empty()) {
-    const Digest digest = base::sha256(*image);
-    binary = Binary{binary_format,
-                    backend::join_sections({backend::as_section(program->name()),
-                                            backend::as_section(program->entry()), digest.bytes, *image})};
+    binary = Binary{binary_format, backend::seal_sections({backend::as_section(program->name()),
+                                                           backend::as_section(program->entry()),
+                                                           backend::as_section(program->arguments_), *image})};
   }
   return Compiled{std::make_unique<Module>(std::move(program)), std::move(binary)};
 }
@@ -99,12 +112,9 @@ Result<std::unique_ptr<kiln::Module>> Program::load(const std::shared_ptr<const 
                                                     const Binary& binary) {
   if (binary.format != binary_format)
     return Error(ErrorCode::load_failed, fmt::format("{} is no binary format of OpenCL's", binary.format));
-  const auto sections = backend::split_sections(binary.bytes, 4);
-  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: its parts do not fill it");
+  const auto sections = backend::unseal_sections(binary.bytes, 4);
+  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: it has another SHA-256");
   const auto image = (*sections)[3];
-  // Drivers trust what they once gave out.
-  if (!std::ranges::equal(base::sha256(image).bytes, (*sections)[2]))
-    return Error(ErrorCode::load_failed, "the binary is damaged: it has another SHA-256");
   const std::string name(backend::as_text((*sections)[0]));
   const auto* bytes = reinterpret_cast<const unsigned char*>(image.data());
   const std::size_t size = image.size();
@@ -118,24 +128,28 @@ Result<std::unique_ptr<kiln::Module>> Program::load(const std::shared_ptr<const 
                  fmt::format("the driver refuses the binary of {}: {}", name,
                              error_name(status != CL_SUCCESS ? status : error)));
   auto program = std::make_unique<Program>(context, made, name, std::string(backend::as_text((*sections)[1])));
+  program->arguments_ = backend::as_text((*sections)[2]);
   program->bytes_ = size;
-  if (auto built = program->build(""); !built)
+  if (auto built = program->build("", ""); !built)
     return Error(
         built.error().code() == ErrorCode::out_of_memory ? ErrorCode::out_of_memory : ErrorCode::load_failed,
         fmt::format("the driver refuses the binary of {}: {}", name, built.error().message()));
   if (auto opened = program->open_kernel(); !opened)
-    return Error(ErrorCode::load_failed, std::move(opened).error().message());
+    return Error(
+        opened.error().code() == ErrorCode::out_of_memory ? ErrorCode::out_of_memory : ErrorCode::load_failed,
+        opened.error().message());
   return std::unique_ptr<kiln::Module>(std::make_unique<Module>(std::move(program)));
 }
 
-Result<void> Program::build(const std::string& options) {
+Result<void> Program::build(const std::string& own, const std::string& asked) {
   cl_device_id device = context_->device();
+  const std::string options = own + (own.empty() || asked.empty() ? "" : " ") + asked;
   const cl_int error = context_->cl().build_program(program_, 1, &device, options.c_str(), nullptr, nullptr);
   if (error == CL_SUCCESS) return {};
   if (error == CL_BUILD_PROGRAM_FAILURE) return Error(ErrorCode::compile_failed, "it does not compile");
   if (error == CL_INVALID_BUILD_OPTIONS)
     return Error(ErrorCode::invalid_request,
-                 fmt::format("{} is given options that the compiler does not take: {}", name_, options));
+                 fmt::format("{} is given options that the compiler does not take: {}", name_, asked));
   return cl_error(error, fmt::format("building {}", name_));
 }
 
@@ -160,6 +174,18 @@ Result<void> Program::open_kernel() {
   if (used > has)
     return Error(ErrorCode::unsupported,
                  fmt::format("{} takes {} bytes of local memory; the device has {}", name_, used, has));
+  return {};
+}
+
+Result<void> Program::read_arguments() {
+  auto kernel = borrow_kernel();
+  if (!kernel) return std::move(kernel).error();
+  const Library& cl = context_->cl();
+  cl_uint count = 0;
+  if (const cl_int error = cl.get_kernel_info((*kernel)->get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr);
+      error != CL_SUCCESS)
+    return cl_error(error, fmt::format("counting the arguments of {}", name_));
+  for (cl_uint i = 0; i < count; ++i) arguments_ += static_cast<char>(kind_of(cl, (*kernel)->get(), i));
   return {};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,21 @@
 #include "backend/pool.hpp"
 
 namespace kiln::opencl {
+
+/// The only format of Kiln's OpenCL binaries: sealed, the program's name, the kernel's, the kinds of its arguments,
+/// and what the driver made.
+constexpr std::uint32_t binary_format = 2;
+
+/// What a kernel takes as an argument. Drivers tell it of programs built from source, so binaries keep it.
+enum class ArgumentKind : char {
+  buffer = 'b',
+  value = 'v',
+  local = 'l',
+  /// An image or a sampler.
+  object = 'o',
+  /// What the driver does not tell.
+  unknown = '?',
+};
 
 /// A context with one device, shared by all that was made in it.
 class Context {
@@ -67,22 +83,28 @@ class Program {
   const std::string& name() const noexcept { return name_; }
   const std::string& entry() const noexcept { return entry_; }
   std::size_t bytes() const noexcept { return bytes_; }
+  std::size_t argument_count() const noexcept { return arguments_.size(); }
+  ArgumentKind argument(std::size_t i) const noexcept { return static_cast<ArgumentKind>(arguments_[i]); }
 
   /// A kernel for one launch.
   Result<backend::Pool<KernelObject>::Loan> borrow_kernel();
 
  private:
-  /// Builds; the log where the compiler refuses.
-  Result<void> build(const std::string& options);
+  /// Builds with options of Kiln's own, and those asked for.
+  Result<void> build(const std::string& own, const std::string& asked);
   std::string build_log() const;
   /// Makes the first kernel, and checks that the device can run it.
   Result<void> open_kernel();
+  /// Reads what the kernel takes; only of a program built from source.
+  Result<void> read_arguments();
   Result<std::vector<std::byte>> image() const;
 
   std::shared_ptr<const Context> context_;
   cl_program program_;
   std::string name_;
   std::string entry_;
+  /// An ArgumentKind for each argument.
+  std::string arguments_;
   std::size_t bytes_ = 0;
   backend::Pool<KernelObject> kernels_;
 };

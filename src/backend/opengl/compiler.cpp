@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/refusal.hpp"
 #include "backend/source_text.hpp"
 
 namespace kiln::opengl {
@@ -64,7 +65,7 @@ Error refused(const Request& request, std::string log) {
   if (ran_out_of_memory())
     return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory compiling {}", request.name()),
                  log);
-  return backend::compile_error(request, std::move(log));
+  return backend::refusal(request, std::move(log));
 }
 
 /// One property of every active resource of a program's interface.

@@ -9,6 +9,7 @@
 #include "backend/opengl/bindings.hpp"
 #include "backend/opengl/compiler.hpp"
 #include "backend/opengl/display.hpp"
+#include "backend/own_buffer.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -21,7 +22,7 @@ class GlBuffer final : public Buffer {
 
   std::size_t size() const noexcept override { return size_; }
   GLuint id() const noexcept { return id_; }
-  const ShareGroup* group() const noexcept { return group_.get(); }
+  const ShareGroup* owner() const noexcept { return group_.get(); }
 
  private:
   std::shared_ptr<ShareGroup> group_;
@@ -49,22 +50,13 @@ Result<void> check_gl(std::string_view doing) {
     if (!result) continue;
     if (error == GL_OUT_OF_MEMORY) {
       result = Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory {}", doing));
+    } else if (error == GL_CONTEXT_LOST) {
+      result = Error(ErrorCode::device_failed, fmt::format("the device was lost {}; open it anew", doing));
     } else {
       result = Error(ErrorCode::device_failed, fmt::format("OpenGL error {:#x} {}", error, doing));
     }
   }
   return result;
-}
-
-/// The buffer as one of this group's that has `bytes` bytes at `offset`.
-Result<GLuint> buffer_id(const ShareGroup& group, const Buffer& buffer, std::size_t bytes, std::size_t offset) {
-  const auto* own = dynamic_cast<const GlBuffer*>(&buffer);
-  if (own == nullptr || own->group() != &group)
-    return Error(ErrorCode::invalid_request, "the buffer belongs to another device");
-  if (offset > buffer.size() || bytes > buffer.size() - offset)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} bytes at {} do not fit in a buffer of {}", bytes, offset, buffer.size()));
-  return own->id();
 }
 
 Identity read_identity() {
@@ -160,8 +152,7 @@ Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
   glGenBuffers(1, &id);
   auto buffer = std::make_unique<GlBuffer>(group_, id, bytes);
   binding.bind(id);
-  // Drivers refuse to bind a buffer of no size.
-  glBufferData(GL_COPY_WRITE_BUFFER, static_cast<GLsizeiptr>(std::max<std::size_t>(bytes, 4)), nullptr,
+  glBufferData(GL_COPY_WRITE_BUFFER, static_cast<GLsizeiptr>(backend::allocated_bytes(bytes)), nullptr,
                GL_DYNAMIC_COPY);
   if (auto ok = check_gl(fmt::format("allocating {} bytes", bytes)); !ok) return std::move(ok).error();
   glFinish();
@@ -169,12 +160,12 @@ Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
 }
 
 Result<void> GlDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
-  auto id = buffer_id(*group_, buffer, bytes.size(), offset);
-  if (!id) return std::move(id).error();
+  const auto own = backend::own_buffer<GlBuffer>(buffer, *group_, info_.name, bytes.size(), offset);
+  if (!own) return own.error();
   auto current = begin(*group_);
   if (!current) return std::move(current).error();
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
-  binding.bind(*id);
+  binding.bind((*own)->id());
   glBufferSubData(GL_COPY_WRITE_BUFFER, static_cast<GLintptr>(offset), static_cast<GLsizeiptr>(bytes.size()),
                   bytes.data());
   // Other contexts see what has been finished.
@@ -183,12 +174,12 @@ Result<void> GlDevice::write(Buffer& buffer, std::span<const std::byte> bytes, s
 }
 
 Result<void> GlDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
-  auto id = buffer_id(*group_, buffer, bytes.size(), offset);
-  if (!id) return std::move(id).error();
+  const auto own = backend::own_buffer<GlBuffer>(buffer, *group_, info_.name, bytes.size(), offset);
+  if (!own) return own.error();
   auto current = begin(*group_);
   if (!current) return std::move(current).error();
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
-  binding.bind(*id);
+  binding.bind((*own)->id());
   glGetBufferSubData(GL_COPY_WRITE_BUFFER, static_cast<GLintptr>(offset), static_cast<GLsizeiptr>(bytes.size()),
                      bytes.data());
   return check_gl(fmt::format("reading {} bytes", bytes.size()));
@@ -197,28 +188,23 @@ Result<void> GlDevice::read(const Buffer& buffer, std::span<std::byte> bytes, st
 Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   const auto* program = dynamic_cast<const Module*>(&module);
   if (program == nullptr || &program->group() != group_.get())
-    return Error(ErrorCode::invalid_request, "the program belongs to another device");
+    return backend::foreign_program("the program", info_.name);
   for (std::size_t i = 0; i < 3; ++i)
     if (launch.groups[i] > info_.limits.max_groups[i])
       return Error(ErrorCode::invalid_request,
                    fmt::format("{} work groups in dimension {}; the device has at most {}", launch.groups[i], i,
                                info_.limits.max_groups[i]));
-  std::vector<GLuint> ids;
-  for (const Buffer* buffer : launch.buffers) {
-    if (buffer == nullptr)
-      return Error(ErrorCode::invalid_request, fmt::format("buffer {} of the launch is missing", ids.size()));
-    auto id = buffer_id(*group_, *buffer, 0, 0);
-    if (!id) return std::move(id).error();
-    ids.push_back(*id);
-  }
+  const auto own = backend::own_buffers<GlBuffer>(launch, *group_, info_.name, "the program");
+  if (!own) return own.error();
+  const std::vector<const GlBuffer*>& buffers = *own;
   auto current = begin(*group_);
   if (!current) return std::move(current).error();
   if (auto ok = check_arguments(*program, launch); !ok) return ok;
 
   const LaunchGate::Launching launching(group_->gate());
   std::optional<LaunchBindings> callers;
-  if (group_->in_callers_context()) callers.emplace(static_cast<GLuint>(ids.size()));
-  for (GLuint i = 0; i < ids.size(); ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, ids[i]);
+  if (group_->in_callers_context()) callers.emplace(static_cast<GLuint>(buffers.size()));
+  for (GLuint i = 0; i < buffers.size(); ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, buffers[i]->id());
   // Parameters have a buffer of their own for each launch: uniforms would live in the program all threads share.
   GLuint parameters = 0;
   if (!launch.parameters.empty()) {
@@ -238,9 +224,14 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   if (!callers) {
     // What stays bound in an idle context would live on after it was deleted.
     glUseProgram(0);
-    for (GLuint i = 0; i < ids.size(); ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, 0);
+    for (GLuint i = 0; i < buffers.size(); ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, 0);
   }
   return check_gl("launching a program");
+}
+
+std::uint32_t memory(const Buffer& buffer) noexcept {
+  const auto* own = dynamic_cast<const GlBuffer*>(&buffer);
+  return own != nullptr ? own->id() : 0;
 }
 
 std::vector<DeviceInfo> list_gl_devices(const Log& log) {

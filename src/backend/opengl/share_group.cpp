@@ -140,8 +140,11 @@ Result<Current> ShareGroup::acquire() {
     auto context = take_idle();
     if (!context) return std::move(context).error();
     if (eglMakeCurrent(display_, EGL_NO_SURFACE, EGL_NO_SURFACE, *context) != EGL_TRUE) {
-      const std::string reason = egl_error_name(eglGetError());
+      const EGLint error = eglGetError();
+      const std::string reason = egl_error_name(error);
       give_back(*context);
+      if (error == EGL_CONTEXT_LOST)
+        return Error(ErrorCode::device_failed, fmt::format("the device was lost ({}); open it anew", reason));
       return Error(
           ErrorCode::device_failed,
           fmt::format("an OpenGL context cannot be made current on this thread ({}); is a context of another "

@@ -5,23 +5,12 @@
 
 #include <fmt/format.h>
 
+#include "backend/own_buffer.hpp"
 #include "backend/vulkan/memory.hpp"
 #include "backend/vulkan/module.hpp"
 
 namespace kiln::vulkan {
 namespace {
-
-/// The buffer as one of this device's that has `bytes` bytes at `offset`.
-Result<const DeviceBuffer*> own_buffer(const Context& context, const Buffer& buffer, std::size_t bytes,
-                                       std::size_t offset) {
-  const auto* own = dynamic_cast<const DeviceBuffer*>(&buffer);
-  if (own == nullptr || own->context() != &context)
-    return Error(ErrorCode::invalid_request, "the buffer belongs to another device");
-  if (offset > buffer.size() || bytes > buffer.size() - offset)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} bytes at {} do not fit in a buffer of {}", bytes, offset, buffer.size()));
-  return own;
-}
 
 /// Whether a launch gives the program what it declares, within what the device has.
 Result<void> check_launch(const DeviceLimits& limits, const Module& module, const Launch& launch) {
@@ -74,7 +63,7 @@ Result<std::unique_ptr<Buffer>> VulkanDevice::allocate(std::size_t bytes) {
 }
 
 Result<void> VulkanDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
-  const auto own = own_buffer(*context_, buffer, bytes.size(), offset);
+  const auto own = backend::own_buffer<DeviceBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
   if (!own) return Error(own.error());
   if (bytes.empty()) return {};
   if (std::byte* mapped = (*own)->writable(); mapped != nullptr) {
@@ -85,7 +74,7 @@ Result<void> VulkanDevice::write(Buffer& buffer, std::span<const std::byte> byte
 }
 
 Result<void> VulkanDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
-  const auto own = own_buffer(*context_, buffer, bytes.size(), offset);
+  const auto own = backend::own_buffer<DeviceBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
   if (!own) return Error(own.error());
   if (bytes.empty()) return {};
   if (const std::byte* mapped = (*own)->readable(); mapped != nullptr) {
@@ -98,18 +87,11 @@ Result<void> VulkanDevice::read(const Buffer& buffer, std::span<std::byte> bytes
 Result<void> VulkanDevice::launch(kiln::Module& module, const Launch& launch) {
   const auto* program = dynamic_cast<const Module*>(&module);
   if (program == nullptr || &program->context() != context_.get())
-    return Error(ErrorCode::invalid_request, "the program belongs to another device");
+    return backend::foreign_program(program != nullptr ? program->name() : "the program", info_.name);
   if (auto ok = check_launch(info_.limits, *program, launch); !ok) return ok;
-  std::vector<const DeviceBuffer*> buffers;
-  for (const Buffer* buffer : launch.buffers) {
-    if (buffer == nullptr)
-      return Error(ErrorCode::invalid_request,
-                   fmt::format("buffer {} of the launch of {} is missing", buffers.size(), program->name()));
-    const auto own = own_buffer(*context_, *buffer, 0, 0);
-    if (!own) return Error(own.error());
-    buffers.push_back(*own);
-  }
-  return on_lane([&](Lane& lane) { return lane.launch(*program, buffers, launch); });
+  const auto buffers = backend::own_buffers<DeviceBuffer>(launch, *context_, info_.name, program->name());
+  if (!buffers) return Error(buffers.error());
+  return on_lane([&](Lane& lane) { return lane.launch(*program, *buffers, launch); });
 }
 
 std::vector<DeviceInfo> list_vulkan_devices(const Log&) {
@@ -169,6 +151,14 @@ Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log) {
   const Physical physical = (*instance)->describe(adopted.physical);
   if (const std::string problem = physical.problem(); !problem.empty())
     return Error(ErrorCode::unsupported, problem);
+  if (adopted.queue_family >= physical.families.size())
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("there is no queue family {} to adopt a queue of; {} has {}", adopted.queue_family,
+                             physical.properties.deviceName, physical.families.size()));
+  if (!physical.families[adopted.queue_family])
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("queues of family {} of {} cannot compute; those of family {} can",
+                             adopted.queue_family, physical.properties.deviceName, *physical.compute_family));
   auto shaderc = Shaderc::open();
   if (!shaderc) return std::move(shaderc).error();
   auto context =

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/vulkan/module.hpp"
+
 namespace kiln::vulkan {
 namespace {
 
@@ -60,7 +62,7 @@ Identity Physical::identity(const std::string& compiler) const {
           // The UUID is the driver's own word on whether it takes a pipeline cache back.
           .driver = fmt::format("{}, cache {}", driver, hex(properties.pipelineCacheUUID)),
           .compiler = compiler,
-          .formats = {1}};
+          .formats = {binary_format}};
 }
 
 Result<std::shared_ptr<const Instance>> Instance::create() {
@@ -160,9 +162,12 @@ Physical Instance::describe(VkPhysicalDevice device) const {
   vk.GetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
   vk.GetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
-  for (std::uint32_t family = 0; family < count && !physical.compute_family; ++family)
-    if ((families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && families[family].queueCount > 0)
-      physical.compute_family = family;
+  for (std::uint32_t family = 0; family < count; ++family) {
+    const bool computes =
+        (families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && families[family].queueCount > 0;
+    physical.families.push_back(computes);
+    if (computes && !physical.compute_family) physical.compute_family = family;
+  }
   return physical;
 }
 

@@ -21,7 +21,8 @@ struct Physical {
   std::uint64_t max_allocation = 0;
   /// The driver's name, version and build.
   std::string driver = {};
-  /// The first family of queues that can compute.
+  /// Whether each family of queues can compute, and the first that can.
+  std::vector<bool> families = {};
   std::optional<std::uint32_t> compute_family = {};
 
   bool software() const noexcept { return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }

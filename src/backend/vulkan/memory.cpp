@@ -6,6 +6,10 @@
 
 #include <fmt/format.h>
 
+#include <kiln/vulkan.hpp>
+
+#include "backend/own_buffer.hpp"
+
 namespace kiln::vulkan {
 namespace {
 
@@ -55,8 +59,7 @@ Result<std::unique_ptr<DeviceBuffer>> DeviceBuffer::allocate(std::shared_ptr<Con
   auto buffer = std::make_unique<DeviceBuffer>(std::move(owner), bytes);
   VkBufferCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-  // Vulkan knows no buffer of no size.
-  info.size = std::max<std::uint64_t>(bytes, 4);
+  info.size = backend::allocated_bytes(bytes);
   info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   if (use == Use::storage) info.usage |= VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
   if (auto ok = check(context.vk.CreateBuffer(context.device, &info, nullptr, &buffer->buffer_), doing); !ok)
@@ -98,6 +101,11 @@ DeviceBuffer::~DeviceBuffer() {
   if (buffer_ != nullptr) vk.DestroyBuffer(context_->device, buffer_, nullptr);
   // Freeing ends the mapping too.
   if (memory_ != nullptr) vk.FreeMemory(context_->device, memory_, nullptr);
+}
+
+VkBuffer memory(const Buffer& buffer) noexcept {
+  const auto* own = dynamic_cast<const DeviceBuffer*>(&buffer);
+  return own != nullptr ? own->handle() : nullptr;
 }
 
 }  // namespace kiln::vulkan

@@ -23,7 +23,7 @@ class DeviceBuffer final : public Buffer {
 
   std::size_t size() const noexcept override { return size_; }
   VkBuffer handle() const noexcept { return buffer_; }
-  const Context* context() const noexcept { return context_.get(); }
+  const Context* owner() const noexcept { return context_.get(); }
   /// Where the host writes it; null where it cannot.
   std::byte* writable() const noexcept { return mapped_; }
   /// Where the host reads it; null where it cannot, or only so slowly that a copy is faster.

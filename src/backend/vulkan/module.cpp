@@ -37,25 +37,26 @@ Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const 
   Compiled compiled{.module = std::make_unique<Module>(std::move(made->pipeline))};
   if (check_cache_header(context->physical, made->cache_data))
     compiled.binary =
-        Binary{binary_format, backend::join_sections({std::as_bytes(std::span(*spirv)), made->cache_data,
-                                                      backend::as_section(request.name())})};
+        Binary{binary_format, backend::seal_sections({std::as_bytes(std::span(*spirv)), to_bytes(*shape),
+                                                      made->cache_data, backend::as_section(request.name())})};
   return compiled;
 }
 
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context>& context, const Binary& binary) {
   if (binary.format != binary_format)
     return Error(ErrorCode::load_failed, fmt::format("Kiln knows no Vulkan binary of format {:#x}", binary.format));
-  const auto sections = backend::split_sections(binary.bytes, 3);
-  if (!sections) return Error(ErrorCode::load_failed, "the binary does not have the three parts it should have");
-  const auto spirv = spirv_words((*sections)[0]);
-  const std::string name(backend::as_text((*sections)[2]));
-  const auto shape = read_spirv(spirv);
-  if (!shape) return Error(ErrorCode::load_failed, fmt::format("{}: {}", name, shape.error().message()));
+  const auto sections = backend::unseal_sections(binary.bytes, 4);
+  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: it has another SHA-256");
+  const std::string name(backend::as_text((*sections)[3]));
+  const auto cache = (*sections)[2];
+  // The seal shows that the SPIR-V is the one that was read when it was compiled.
+  const auto shape = shape_from((*sections)[1]);
+  if (!shape) return Error(ErrorCode::load_failed, fmt::format("{}: the binary is damaged", name));
   if (auto ok = check_shape(context->physical, name, *shape); !ok)
     return Error(ErrorCode::load_failed, ok.error().message());
-  if (auto ok = check_cache_header(context->physical, (*sections)[1]); !ok)
+  if (auto ok = check_cache_header(context->physical, cache); !ok)
     return Error(ErrorCode::load_failed, fmt::format("{}: {}", name, ok.error().message()));
-  auto made = Pipeline::create(context, name, spirv, *shape, (*sections)[1]);
+  auto made = Pipeline::create(context, name, spirv_words((*sections)[0]), *shape, cache);
   if (!made) return std::move(made).error();
   return std::unique_ptr<kiln::Module>(std::make_unique<Module>(std::move(made->pipeline)));
 }

@@ -10,8 +10,9 @@
 
 namespace kiln::vulkan {
 
-/// The only format of Kiln's Vulkan binaries: the SPIR-V, the driver's pipeline cache, the program's name.
-constexpr std::uint32_t binary_format = 1;
+/// The only format of Kiln's Vulkan binaries: sealed, the SPIR-V, what was read from it (see Shape), the driver's
+/// pipeline cache, the program's name.
+constexpr std::uint32_t binary_format = 2;
 
 Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const Shaderc& shaderc,
                                  const Request& request);

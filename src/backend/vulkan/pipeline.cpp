@@ -10,7 +10,7 @@ namespace kiln::vulkan {
 namespace {
 
 Error beyond(const std::string& name, const std::string& what, std::uint64_t most) {
-  return Error(ErrorCode::invalid_request, fmt::format("{} {}; the device has at most {}", name, what, most));
+  return Error(ErrorCode::unsupported, fmt::format("{} {}; the device has at most {}", name, what, most));
 }
 
 /// A handle that is destroyed with its owner.

@@ -48,7 +48,7 @@ const char* find_functions(const base::DynamicLibrary& library, ShadercFunctions
 
 /// The libraries that may hold shaderc. Debian 12's own has undefined symbols and does not load, so the build
 /// makes one of its static parts where it finds them.
-constexpr const char* libraries[] = {
+constexpr const char* known_libraries[] = {
     "libshaderc_shared.so.1",
     "libshaderc.so.1",
     "libkiln_shaderc.so.0",
@@ -81,22 +81,29 @@ Result<void> check_version(const Request& request) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Shaderc>> Shaderc::open() {
+Result<std::shared_ptr<const Shaderc>> Shaderc::open() { return open(known_libraries); }
+
+Result<std::shared_ptr<const Shaderc>> Shaderc::open(std::span<const char* const> libraries) {
   std::string reasons;
+  std::string last;
   for (const char* name : libraries) {
     auto library = base::DynamicLibrary::open(name);
     if (!library) {
-      reasons += library.error().message() + '\n';
+      last = library.error().message();
+      reasons += last + '\n';
       continue;
     }
     ShadercFunctions functions;
     const char* missing = find_functions(*library, functions);
     if (missing == nullptr)
       return std::shared_ptr<const Shaderc>(std::make_shared<Shaderc>(std::move(*library), functions));
-    reasons += fmt::format("{} has no {}\n", name, missing);
+    last = fmt::format("{} has no {}", name, missing);
+    reasons += last + '\n';
   }
   return Error(ErrorCode::no_device,
-               "libshaderc.so.1 is missing (Debian: libshaderc1) or does not load: programs cannot be compiled",
+               fmt::format("there is no shaderc to compile programs with ({}); build Kiln where libshaderc-dev is, "
+                           "which makes libkiln_shaderc.so.0, or install a libshaderc.so.1 that loads",
+                           last),
                std::move(reasons));
 }
 
@@ -108,7 +115,10 @@ Shaderc::Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions
         unsigned int version = 0;
         unsigned int revision = 0;
         functions_.spv_version(&version, &revision);
-        return fmt::format("shaderc spirv {}.{} rev {}", version >> 16, version >> 8 & 0xff, revision);
+        const auto package = library_.function<const char*()>("kiln_shaderc_version");
+        const std::string release = package != nullptr ? package() : "";
+        return fmt::format("shaderc {}{}spirv {}.{} rev {}", release, release.empty() ? "" : " ", version >> 16,
+                           version >> 8 & 0xff, revision);
       }()) {}
 
 Shaderc::~Shaderc() { functions_.compiler_release(compiler_); }

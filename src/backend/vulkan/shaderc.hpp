@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ class Shaderc {
  public:
   /// The error says which library is missing, and what provides it.
   static Result<std::shared_ptr<const Shaderc>> open();
+  /// The first of these libraries that loads and is shaderc.
+  static Result<std::shared_ptr<const Shaderc>> open(std::span<const char* const> libraries);
   Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions);
   ~Shaderc();
   Shaderc(const Shaderc&) = delete;
@@ -27,7 +30,8 @@ class Shaderc {
   /// It declares every buffer and parameter that the source declares, used or not.
   Result<std::vector<std::uint32_t>> compile(const Request& request) const;
 
-  /// Which compiler it is.
+  /// Which compiler it is, as far as it tells: the one that the build makes knows its release, shaderc itself only
+  /// that of SPIR-V.
   const std::string& version() const noexcept { return version_; }
 
  private:

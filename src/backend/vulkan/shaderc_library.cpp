@@ -1,6 +1,9 @@
 #include "backend/vulkan/shaderc_functions.hpp"
 
-/// All that libkiln_shaderc.so gives out: the functions of the static shaderc in it, which are hidden themselves.
+/// The version of the package that the static shaderc came from; empty where it does not tell.
+extern "C" [[gnu::visibility("default")]] const char* kiln_shaderc_version() { return KILN_SHADERC_VERSION; }
+
+/// The functions of the static shaderc, which are hidden themselves.
 extern "C" [[gnu::visibility("default")]] const kiln::vulkan::ShadercFunctions* kiln_shaderc_functions() {
   static constexpr kiln::vulkan::ShadercFunctions functions = {
       .compiler_initialize = shaderc_compiler_initialize,

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "base/bytes.hpp"
+
 namespace kiln::vulkan {
 namespace {
 
@@ -344,6 +346,26 @@ class Reader {
 };
 
 }  // namespace
+
+std::vector<std::byte> to_bytes(const Shape& shape) {
+  base::ByteWriter writer;
+  writer.number(shape.buffers);
+  writer.number(shape.parameter_bytes);
+  writer.number(shape.shared_bytes);
+  for (const std::uint32_t size : shape.group_size) writer.number(size);
+  return std::move(writer).bytes();
+}
+
+std::optional<Shape> shape_from(std::span<const std::byte> bytes) {
+  if (bytes.size() != 28) return std::nullopt;
+  base::ByteReader reader(bytes);
+  Shape shape;
+  shape.buffers = reader.number<std::uint32_t>();
+  shape.parameter_bytes = reader.number<std::uint32_t>();
+  shape.shared_bytes = reader.number<std::uint64_t>();
+  for (std::uint32_t& size : shape.group_size) size = reader.number<std::uint32_t>();
+  return shape;
+}
 
 std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes) {
   if (bytes.size() % 4 != 0) return {};

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,10 @@ struct Shape {
 
   friend bool operator==(const Shape&, const Shape&) = default;
 };
+
+/// A shape as bytes, and back; nothing where they are not as many as one has.
+std::vector<std::byte> to_bytes(const Shape& shape);
+std::optional<Shape> shape_from(std::span<const std::byte> bytes);
 
 /// The bytes as words; none where they are not whole ones.
 std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes);

@@ -1,0 +1,1 @@
+// A library with nothing in it, under the names of those that lead to drivers.

@@ -1,0 +1,135 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include <kiln/opencl.hpp>
+
+#include "backend/opencl/library.hpp"
+#include "fakes/cache_fixture.hpp"
+
+namespace kiln {
+namespace {
+
+/// The real driver of this machine: PoCL where there is no GPU.
+class OpenClDevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened = open_device("opencl", book_.log());
+    if (!opened) GTEST_SKIP() << opened.error().message();
+    device_ = *opened;
+  }
+
+  static Request program(const std::string& arguments, const std::string& body = "") {
+    return Request({.name = "odd",
+                    .source = "__kernel void odd(" + arguments + ") { " + body + " }\n",
+                    .entry = "odd",
+                    .language = Language::opencl});
+  }
+
+  /// What a launch of one work item is refused with: of the program as compiled, and as loaded, which is the same.
+  std::string refusal(const Request& request, Launch launch) {
+    launch.group_size = {1, 1, 1};
+    const Compiled compiled = device_->compile(request).value();
+    const auto loaded = device_->load(compiled.binary.value()).value();
+    const auto first = device_->launch(*compiled.module, launch);
+    const auto second = device_->launch(*loaded, launch);
+    if (first && second) return "none";
+    if (first || second || first.error().message() != second.error().message()) return "not the same twice";
+    EXPECT_EQ(first.error().code(), ErrorCode::invalid_request);
+    return first.error().message();
+  }
+
+  fakes::LogBook book_;
+  std::shared_ptr<Device> device_;
+};
+
+TEST_F(OpenClDevice, AnArgumentOfAnotherKindIsNamedWithItsNumber) {
+  const auto buffer = device_->allocate(64).value();
+  const std::vector<std::byte> parameters(8);
+  EXPECT_EQ(refusal(program("__global float* a, __global float* b"),
+                    {.buffers = {buffer.get()}, .parameters = parameters}),
+            "odd: argument 1 takes a buffer; the launch has parameters");
+  EXPECT_EQ(refusal(program("__constant float* a, ulong b"), {.buffers = {buffer.get(), buffer.get()}}),
+            "odd: argument 1 takes a value; the launch has a buffer");
+  EXPECT_EQ(refusal(program("__global float* a, __local float* b"), {.buffers = {buffer.get(), buffer.get()}}),
+            "odd: argument 1 is local memory; declare it in the kernel instead");
+  EXPECT_EQ(refusal(program("__global float* a, __global float* b"), {.buffers = {buffer.get()}}),
+            "odd takes 2 arguments; the launch has 1 buffers");
+}
+
+TEST_F(OpenClDevice, ImagesAndSamplersCannotBeGiven) {
+  const auto buffer = device_->allocate(64).value();
+  EXPECT_EQ(refusal(program("__read_only image2d_t a"), {.buffers = {buffer.get()}}),
+            "odd: argument 0 is an image or a sampler; launches have buffers and parameters");
+  EXPECT_EQ(refusal(program("sampler_t a"), {.parameters = std::vector<std::byte>(8)}),
+            "odd: argument 0 is an image or a sampler; launches have buffers and parameters");
+}
+
+TEST_F(OpenClDevice, ASourceOfOnesOwnTakesBuffersAndOneValueOfAnyType) {
+  const auto buffer = upload(*device_, std::vector<float>{1, 2}).value();
+  const float factor = 3;
+  Launch launch{.buffers = {buffer.get()}, .parameters = std::vector<std::byte>(sizeof factor)};
+  std::memcpy(launch.parameters.data(), &factor, sizeof factor);
+  EXPECT_EQ(refusal(program("__global float* a, float b", "a[0] *= b;"), launch), "none");
+  EXPECT_EQ(download<float>(*device_, *buffer).value(), (std::vector<float>{9, 2})) << "compiled, and loaded";
+  EXPECT_EQ(refusal(program(""), {}), "none");
+}
+
+TEST(OpenClError, OfALostDeviceSaysToOpenItAnew) {
+  const auto message = [](cl_int error) { return opencl::cl_error(error, "launching odd").message(); };
+  EXPECT_EQ(message(-9999),
+            "OpenCL error -9999, an illegal access launching odd: the device was lost; open it anew");
+  EXPECT_EQ(message(CL_INVALID_COMMAND_QUEUE),
+            "OpenCL error CL_INVALID_COMMAND_QUEUE launching odd: the device was lost; open it anew");
+  EXPECT_EQ(message(CL_DEVICE_NOT_AVAILABLE),
+            "OpenCL error CL_DEVICE_NOT_AVAILABLE launching odd: the device was lost; open it anew");
+  EXPECT_NE(message(CL_OUT_OF_RESOURCES).find("open it anew"), std::string::npos) << message(CL_OUT_OF_RESOURCES);
+  EXPECT_EQ(message(CL_INVALID_VALUE), "OpenCL error CL_INVALID_VALUE launching odd");
+}
+
+/// A context of the caller's own, made without Kiln's backend.
+class OpenClAdopt : public OpenClDevice {
+ protected:
+  void SetUp() override {
+    OpenClDevice::SetUp();
+    if (IsSkipped()) return;
+    cl_ = opencl::Library::open().value();
+    cl_platform_id platform = nullptr;
+    ASSERT_EQ(cl_->get_platform_ids(1, &platform, nullptr), CL_SUCCESS);
+    ASSERT_EQ(cl_->get_device_ids(platform, CL_DEVICE_TYPE_ALL, 1, &mine_, nullptr), CL_SUCCESS);
+    context_ = cl_->create_context(nullptr, 1, &mine_, nullptr, nullptr, nullptr);
+    ASSERT_NE(context_, nullptr);
+  }
+  void TearDown() override {
+    if (context_ != nullptr) cl_->release_context(context_);
+  }
+
+  std::shared_ptr<const opencl::Library> cl_;
+  cl_device_id mine_ = nullptr;
+  cl_context context_ = nullptr;
+};
+
+TEST_F(OpenClAdopt, BuffersCanBeUsedWithTheCallersQueues) {
+  const auto device = opencl::adopt(context_, mine_, book_.log()).value();
+  EXPECT_EQ(device->info().name, "opencl:adopted");
+  const auto buffer = upload(*device, std::vector<float>{1, 2}).value();
+  cl_command_queue queue = cl_->create_command_queue(context_, mine_, 0, nullptr);
+  float second = 0;
+  EXPECT_EQ(cl_->enqueue_read_buffer(queue, opencl::memory(*buffer), CL_TRUE, sizeof second, sizeof second, &second,
+                                     0, nullptr, nullptr),
+            CL_SUCCESS);
+  EXPECT_EQ(second, 2);
+  cl_->release_command_queue(queue);
+}
+
+TEST_F(OpenClAdopt, ADeviceOfAnotherContextCannotBeAdopted) {
+  int no_device = 0;
+  const auto result = opencl::adopt(context_, reinterpret_cast<cl_device_id>(&no_device), book_.log());
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), ErrorCode::invalid_request);
+  EXPECT_EQ(result.error().message(), "the device to adopt is none of the 1 that the cl_context was made for");
+  EXPECT_EQ(opencl::adopt(nullptr, mine_).error().code(), ErrorCode::invalid_request);
+}
+
+}  // namespace
+}  // namespace kiln
