@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <thread>
 
 #include "backend/gl_fixture.hpp"
@@ -124,6 +125,9 @@ TEST_F(OpenGlDevice, AnAllocationThatCannotBeIsOutOfMemory) {
   const auto result = device_->allocate(std::size_t{1} << 50);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code(), ErrorCode::out_of_memory) << result.error().message();
+  const auto negative = device_->allocate(std::numeric_limits<std::size_t>::max());
+  ASSERT_FALSE(negative);
+  EXPECT_EQ(negative.error().code(), ErrorCode::out_of_memory) << negative.error().message();
   EXPECT_TRUE(device_->allocate(0));
 }
 

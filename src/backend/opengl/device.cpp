@@ -153,6 +153,9 @@ Result<std::unique_ptr<kiln::Module>> GlDevice::load(const Binary& binary) {
 }
 
 Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
+  // OpenGL's sizes are signed: what is more would be a negative one.
+  if (bytes > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()))
+    return Error(ErrorCode::out_of_memory, fmt::format("no device has {} bytes of memory", bytes));
   auto current = begin(*group_);
   if (!current) return std::move(current).error();
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
