@@ -87,6 +87,20 @@ TEST_F(AdoptTest, LaunchesLeaveTheCallersBindingsAsTheyWere) {
   glDeleteBuffers(2, buffers);
 }
 
+TEST_F(AdoptTest, DeletingAProgramLeavesTheCallersProgramInUse) {
+  const auto device = opengl::adopt_current(book_.log()).value();
+  const Compiled mine = device->compile(scale(1)).value();
+  Compiled compiled = device->compile(scale(4)).value();
+  EXPECT_TRUE(scales(*device, *compiled.module, 4, 2));
+  const GLuint id = dynamic_cast<opengl::Module&>(*mine.module).id();
+  glUseProgram(id);
+  compiled.module.reset();
+  GLint now = 0;
+  glGetIntegerv(GL_CURRENT_PROGRAM, &now);
+  EXPECT_EQ(static_cast<GLuint>(now), id);
+  glUseProgram(0);
+}
+
 TEST_F(AdoptTest, AnUnsharedContextServesOnlyTheThreadsThatHaveIt) {
   const auto device = opengl::adopt_current(book_.log(), false).value();
   EXPECT_FALSE(device->usable_from_any_thread());

@@ -242,9 +242,12 @@ void ShareGroup::prepare_launch(GLuint program) {
 
 void ShareGroup::launch_idle_program() {
   if (idle_program_ == 0) idle_program_ = make_idle_program();
+  // The context may be the caller's.
+  GLint before = 0;
+  glGetIntegerv(GL_CURRENT_PROGRAM, &before);
   glUseProgram(idle_program_);
   glDispatchCompute(1, 1, 1);
-  glUseProgram(0);
+  glUseProgram(static_cast<GLuint>(before));
 }
 
 void ShareGroup::delete_doomed() {
