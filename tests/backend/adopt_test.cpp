@@ -136,5 +136,24 @@ TEST_F(AdoptTest, AnotherContextThatWasCurrentIsSoAgainAfterEveryCall) {
   EXPECT_EQ(eglGetCurrentContext(), context_);
 }
 
+TEST_F(AdoptTest, ALentContextIsTakenBackWhereTheCallersSurfaceIsGone) {
+  const EGLint wanted[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT, EGL_NONE};
+  EGLConfig config = nullptr;
+  EGLint count = 0;
+  if (eglChooseConfig(display_, wanted, &config, 1, &count) != EGL_TRUE || count == 0)
+    GTEST_SKIP() << "the display has no surfaces";
+  const EGLint size[] = {EGL_WIDTH, 1, EGL_HEIGHT, 1, EGL_NONE};
+  const EGLSurface surface = eglCreatePbufferSurface(display_, config, size);
+  ASSERT_TRUE(eglMakeCurrent(display_, surface, surface, context_));
+  EGLContext lent = EGL_NO_CONTEXT;
+  {
+    const auto current = opengl::make_current(*device_).value();
+    lent = eglGetCurrentContext();
+    eglDestroySurface(display_, surface);
+  }
+  EXPECT_NE(eglGetCurrentContext(), lent);
+  std::thread([&] { EXPECT_TRUE(device_->allocate(16)); }).join();
+}
+
 }  // namespace
 }  // namespace kiln

@@ -1,6 +1,7 @@
 #include "backend/opengl/share_group.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -51,19 +52,48 @@ class ApiBinding {
   EGLenum before_;
 };
 
+/// Makes a context current on this thread, and then what was current before.
+class Switch {
+ public:
+  Switch(EGLDisplay display, EGLContext context)
+      : display_(display),
+        display_before_(eglGetCurrentDisplay()),
+        draw_before_(eglGetCurrentSurface(EGL_DRAW)),
+        read_before_(eglGetCurrentSurface(EGL_READ)),
+        context_before_(eglGetCurrentContext()),
+        made_(eglMakeCurrent(display, EGL_NO_SURFACE, EGL_NO_SURFACE, context) == EGL_TRUE) {}
+  ~Switch() { static_cast<void>(back()); }
+  Switch(const Switch&) = delete;
+  Switch& operator=(const Switch&) = delete;
+
+  bool made() const noexcept { return made_; }
+  /// Whether the context is current on no thread any more.
+  [[nodiscard]] bool back() {
+    if (!std::exchange(made_, false)) return true;
+    if (context_before_ != EGL_NO_CONTEXT &&
+        eglMakeCurrent(display_before_, draw_before_, read_before_, context_before_) == EGL_TRUE)
+      return true;
+    // What was current may be gone, or have lost its surface meanwhile.
+    return eglMakeCurrent(display_, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT) == EGL_TRUE;
+  }
+
+ private:
+  EGLDisplay display_;
+  EGLDisplay display_before_;
+  EGLSurface draw_before_;
+  EGLSurface read_before_;
+  EGLContext context_before_;
+  bool made_;
+};
+
 }  // namespace
 
 /// A context on loan; puts things back as they were when it ends.
 struct Current::Lease {
   explicit Lease(std::shared_ptr<ShareGroup> lender) : group(std::move(lender)) {}
   ~Lease() {
-    if (context == EGL_NO_CONTEXT) return;
-    if (context_before != EGL_NO_CONTEXT) {
-      eglMakeCurrent(display_before, draw_before, read_before, context_before);
-    } else {
-      eglMakeCurrent(group->display_, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT);
-    }
-    group->give_back(context);
+    // A context that stays current here can be lent to no other thread.
+    if (borrowed && borrowed->back()) group->give_back(context);
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
@@ -72,11 +102,8 @@ struct Current::Lease {
   const ApiBinding api;
   std::shared_ptr<ShareGroup> group;
   // Nothing where a context of the group was current already.
+  std::optional<Switch> borrowed;
   EGLContext context = EGL_NO_CONTEXT;
-  EGLDisplay display_before = EGL_NO_DISPLAY;
-  EGLSurface draw_before = EGL_NO_SURFACE;
-  EGLSurface read_before = EGL_NO_SURFACE;
-  EGLContext context_before = EGL_NO_CONTEXT;
 };
 
 Current::Current(std::unique_ptr<Lease> lease) noexcept : lease_(std::move(lease)) {}
@@ -133,22 +160,16 @@ Result<Current> ShareGroup::acquire() {
     if (!pooled())
       return Error(ErrorCode::device_failed,
                    "the adopted OpenGL context is not current on this thread, and cannot be shared with it");
-    lease->display_before = eglGetCurrentDisplay();
-    lease->draw_before = eglGetCurrentSurface(EGL_DRAW);
-    lease->read_before = eglGetCurrentSurface(EGL_READ);
-    lease->context_before = eglGetCurrentContext();
     auto context = take_idle();
     if (!context) return std::move(context).error();
-    if (eglMakeCurrent(display_, EGL_NO_SURFACE, EGL_NO_SURFACE, *context) != EGL_TRUE) {
-      const std::string reason = egl_error_name(eglGetError());
-      give_back(*context);
+    lease->context = *context;
+    lease->borrowed.emplace(display_, *context);
+    if (!lease->borrowed->made())
       return Error(
           ErrorCode::device_failed,
           fmt::format("an OpenGL context cannot be made current on this thread ({}); is a context of another "
                       "window system current on it?",
-                      reason));
-    }
-    lease->context = *context;
+                      egl_error_name(eglGetError())));
     watch_debug_output();
   }
   delete_doomed();
