@@ -101,6 +101,21 @@ TEST_F(AdoptTest, DeletingAProgramLeavesTheCallersProgramInUse) {
   glUseProgram(0);
 }
 
+TEST_F(AdoptTest, NothingOfKilnsStaysInTheCallersContext) {
+  for (const bool share : {true, false}) {
+    auto device = opengl::adopt_current(book_.log(), share).value();
+    Compiled first = device->compile(scale(4)).value();
+    Compiled second = device->compile(scale(5)).value();
+    EXPECT_TRUE(scales(*device, *first.module, 4, 2));
+    first.module.reset();
+    EXPECT_TRUE(scales(*device, *second.module, 5, 2));
+    // This context holds on to it, or is the only one.
+    std::thread([&] { second.module.reset(); }).join();
+    device.reset();
+    for (GLuint id = 1; id < 100; ++id) EXPECT_EQ(glIsProgram(id), GL_FALSE) << id;
+  }
+}
+
 TEST_F(AdoptTest, AnUnsharedContextServesOnlyTheThreadsThatHaveIt) {
   const auto device = opengl::adopt_current(book_.log(), false).value();
   EXPECT_FALSE(device->usable_from_any_thread());

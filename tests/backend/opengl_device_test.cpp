@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <barrier>
 #include <limits>
 #include <thread>
+
+#include <epoxy/gl.h>
 
 #include "backend/gl_fixture.hpp"
 #include "backend/source_text.hpp"
@@ -142,6 +145,34 @@ TEST_F(OpenGlDevice, LaunchesFromSixteenThreadsAtOnceAreRight) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(OpenGlDevice, ProgramsLaunchedLastInIdleContextsAreDeleted) {
+  Compiled compiled[] = {device_->compile(scale(2)).value(), device_->compile(scale(3)).value()};
+  std::barrier both(2);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&, t] {
+      const auto current = opengl::make_current(*device_).value();
+      both.arrive_and_wait();
+      EXPECT_TRUE(scales(*device_, *compiled[t].module, 2 + t, 0));
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (Compiled& program : compiled) {
+    const GLuint id = dynamic_cast<opengl::Module&>(*program.module).id();
+    program.module.reset();
+    const auto current = opengl::make_current(*device_).value();
+    EXPECT_EQ(glIsProgram(id), GL_FALSE);
+  }
+  const Compiled other = device_->compile(scale(4)).value();
+  threads.clear();
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      const auto current = opengl::make_current(*device_).value();
+      both.arrive_and_wait();
+      EXPECT_TRUE(scales(*device_, *other.module, 4, 0)) << "the contexts are as good as before";
+    });
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(OpenGlDevice, AModuleOutlivesItsDevice) {

@@ -148,8 +148,10 @@ Result<std::shared_ptr<ShareGroup>> ShareGroup::adopt(const Log& log, bool share
 }
 
 ShareGroup::~ShareGroup() {
-  if (!pooled() && current() == adopted_) delete_doomed();
+  const ApiBinding api;
   const base::MutexLock lock(pool_mutex_);
+  // Objects of a group of Kiln's own go with its contexts; the caller's contexts would keep them.
+  if (adopted_ != nullptr) delete_all();
   for (EGLContext context : members_) eglDestroyContext(display_, context);
 }
 
@@ -256,48 +258,95 @@ void ShareGroup::prepare_launch(GLuint program) {
   Last& last = launched_last_[current()];
   if (last.deletions != deletions_) {
     glFinish();
-    launch_idle_program();
+    launch_idle_programs();
   }
   last = {program, deletions_};
 }
 
-void ShareGroup::launch_idle_program() {
-  if (idle_program_ == 0) idle_program_ = make_idle_program();
+void ShareGroup::launch_idle_programs() {
   // The context may be the caller's.
   GLint before = 0;
   glGetIntegerv(GL_CURRENT_PROGRAM, &before);
-  glUseProgram(idle_program_);
-  glDispatchCompute(1, 1, 1);
+  for (GLuint& program : idle_programs_) {
+    if (program == 0) program = make_idle_program();
+    glUseProgram(program);
+    glDispatchCompute(1, 1, 1);
+  }
   glUseProgram(static_cast<GLuint>(before));
 }
 
+ShareGroup::Doomed ShareGroup::take_doomed(void* here) {
+  Doomed ripe;
+  std::swap(ripe.buffers, doomed_.buffers);
+  const auto busy_elsewhere = [&](GLuint program) KILN_REQUIRES(pool_mutex_) {
+    return std::any_of(launched_last_.begin(), launched_last_.end(),
+                       [&](const auto& launched) KILN_REQUIRES(pool_mutex_) {
+                         return launched.second.program == program && launched.first != here &&
+                                std::find(idle_.begin(), idle_.end(), launched.first) == idle_.end();
+                       });
+  };
+  const auto first = std::partition(doomed_.programs.begin(), doomed_.programs.end(), busy_elsewhere);
+  ripe.programs.assign(first, doomed_.programs.end());
+  doomed_.programs.erase(first, doomed_.programs.end());
+  return ripe;
+}
+
+std::vector<EGLContext> ShareGroup::take_idle_with(const std::vector<GLuint>& programs) {
+  const auto other = [&](EGLContext context) KILN_REQUIRES(pool_mutex_) {
+    const auto last = launched_last_.find(context);
+    return last == launched_last_.end() ||
+           std::find(programs.begin(), programs.end(), last->second.program) == programs.end();
+  };
+  const auto first = std::partition(idle_.begin(), idle_.end(), other);
+  std::vector<EGLContext> taken(first, idle_.end());
+  idle_.erase(first, idle_.end());
+  return taken;
+}
+
+void ShareGroup::let_go(void* context) {
+  launch_idle_programs();
+  launched_last_[context].program = 0;
+}
+
 void ShareGroup::delete_doomed() {
-  Doomed doomed;
   void* here = current();
+  Doomed doomed;
+  std::vector<EGLContext> holding;
   {
     const base::MutexLock lock(pool_mutex_);
     if (doomed_.programs.empty() && doomed_.buffers.empty()) return;
-    const auto last_elsewhere = [&](GLuint program) KILN_REQUIRES(pool_mutex_) {
-      return std::any_of(launched_last_.begin(), launched_last_.end(), [&](const auto& launched) {
-        return launched.first != here && launched.second.program == program;
-      });
-    };
-    const auto ripe = std::partition(doomed_.programs.begin(), doomed_.programs.end(), last_elsewhere);
-    doomed.programs.assign(ripe, doomed_.programs.end());
-    doomed_.programs.erase(ripe, doomed_.programs.end());
-    std::swap(doomed.buffers, doomed_.buffers);
+    doomed = take_doomed(here);
+    holding = take_idle_with(doomed.programs);
   }
   if (!doomed.buffers.empty()) glDeleteBuffers(static_cast<GLsizei>(doomed.buffers.size()), doomed.buffers.data());
   if (doomed.programs.empty()) return;
   const LaunchGate::Deleting deleting(gate_);
-  const base::MutexLock lock(pool_mutex_);
-  Last& last = launched_last_[here];
-  if (std::find(doomed.programs.begin(), doomed.programs.end(), last.program) != doomed.programs.end()) {
-    launch_idle_program();
-    last.program = 0;
+  for (EGLContext context : holding) {
+    Switch there(display_, context);
+    if (there.made()) {
+      const base::MutexLock lock(pool_mutex_);
+      let_go(context);
+    }
+    if (there.back()) give_back(context);
   }
+  const base::MutexLock lock(pool_mutex_);
+  if (std::find(doomed.programs.begin(), doomed.programs.end(), launched_last_[here].program) !=
+      doomed.programs.end())
+    let_go(here);
   for (const GLuint program : doomed.programs) glDeleteProgram(program);
   deletions_ += doomed.programs.size();
+}
+
+void ShareGroup::delete_all() {
+  std::optional<Switch> there;
+  if (current() != adopted_) {
+    if (members_.empty()) return;
+    there.emplace(display_, *members_.begin());
+    if (!there->made()) return;
+  }
+  glDeleteBuffers(static_cast<GLsizei>(doomed_.buffers.size()), doomed_.buffers.data());
+  for (const GLuint program : doomed_.programs) glDeleteProgram(program);
+  for (const GLuint program : idle_programs_) glDeleteProgram(program);
 }
 
 void ShareGroup::watch_debug_output() {

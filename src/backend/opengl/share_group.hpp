@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -70,8 +71,16 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   bool is_member(void* context) const;
   /// The context current on this thread, as far as it can be one of this group.
   void* current() const noexcept;
+  /// Deletes what is doomed, as far as that can be done from here.
   void delete_doomed();
-  void launch_idle_program() KILN_REQUIRES(pool_mutex_);
+  /// What is doomed, less the programs launched last in a context that another thread has.
+  Doomed take_doomed(void* here) KILN_REQUIRES(pool_mutex_);
+  /// The idle contexts that launched one of the programs last.
+  std::vector<EGLContext> take_idle_with(const std::vector<GLuint>& programs) KILN_REQUIRES(pool_mutex_);
+  /// Makes the context that is current hold on to none of the programs that can be deleted.
+  void let_go(void* context) KILN_REQUIRES(pool_mutex_);
+  void delete_all() KILN_REQUIRES(pool_mutex_);
+  void launch_idle_programs() KILN_REQUIRES(pool_mutex_);
   void watch_debug_output();
 
   // Where new contexts come from; EGL_NO_DISPLAY for a lone adopted context.
@@ -97,8 +106,8 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
     std::uint64_t deletions = 0;
   };
   std::map<void*, Last> launched_last_ KILN_GUARDED_BY(pool_mutex_);
-  // A program that does nothing; made when first needed.
-  GLuint idle_program_ KILN_GUARDED_BY(pool_mutex_) = 0;
+  // Programs that do nothing, made when first needed. Two: what a context launched last may have been unbound.
+  std::array<GLuint, 2> idle_programs_ KILN_GUARDED_BY(pool_mutex_) = {};
 };
 
 }  // namespace kiln::opengl
