@@ -16,7 +16,9 @@ class Module final : public kiln::Module {
   Module(std::shared_ptr<ShareGroup> group, std::uint32_t id, std::size_t bytes) noexcept;
   ~Module() override;
 
-  /// The program object's name, for glUseProgram.
+  /// The program object's name, for glUseProgram, in contexts that make_current() lent or adopt_current() adopted.
+  /// Further contexts of the application's own are not known to Kiln: on Mesa, where a program deleted in one
+  /// context can crash dispatches in others, none may be destroyed while one is dispatched there.
   std::uint32_t id() const noexcept { return id_; }
   std::size_t bytes() const noexcept override { return bytes_; }
   /// The contexts in which the program object exists.
@@ -57,6 +59,9 @@ class Current {
 };
 
 /// Lends this thread a context of `device`, which must be an OpenGL one.
+///
+/// On Mesa, programs destroyed while contexts are lent or adopted are deleted when a call is made in the only one,
+/// or when the last is given back and the device is used again.
 Result<Current> make_current(Device& device);
 
 /// A device on the caller's own OpenGL context, which is current on this thread and outlives it.

@@ -101,6 +101,11 @@ TEST_F(AdoptTest, DeletingAProgramLeavesTheCallersProgramInUse) {
   glUseProgram(0);
 }
 
+TEST_F(AdoptTest, TheCallerDispatchesWhileOtherProgramsAreDestroyed) {
+  const auto device = opengl::adopt_current(book_.log()).value();
+  dispatch_while_others_are_destroyed(*device);
+}
+
 TEST_F(AdoptTest, NothingOfKilnsStaysInTheCallersContext) {
   for (const bool share : {true, false}) {
     auto device = opengl::adopt_current(book_.log(), share).value();

@@ -175,6 +175,11 @@ TEST_F(OpenGlDevice, ProgramsLaunchedLastInIdleContextsAreDeleted) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_F(OpenGlDevice, ALentContextDispatchesWhileOtherProgramsAreDestroyed) {
+  const auto current = opengl::make_current(*device_).value();
+  dispatch_while_others_are_destroyed(*device_);
+}
+
 TEST_F(OpenGlDevice, AModuleOutlivesItsDevice) {
   auto compiled = device_->compile(scale(2)).value();
   device_.reset();

@@ -279,7 +279,7 @@ Result<std::shared_ptr<Device>> open_gl_device(std::size_t number, const Log& lo
 Result<Current> make_current(Device& device) {
   auto* own = dynamic_cast<GlDevice*>(&device);
   if (own == nullptr) return Error(ErrorCode::invalid_request, "the device is no OpenGL device");
-  return own->group().acquire();
+  return own->group().show();
 }
 
 Result<std::shared_ptr<Device>> adopt_current(const Log& log, bool share) {

@@ -40,6 +40,12 @@ GLuint make_idle_program() {
   return glCreateShaderProgramv(GL_COMPUTE_SHADER, 1, &source);
 }
 
+/// Whether the context that is current is one of Mesa's.
+bool on_mesa() {
+  const auto* version = reinterpret_cast<const char*>(glGetString(GL_VERSION));
+  return version != nullptr && std::string_view(version).find("Mesa") != std::string_view::npos;
+}
+
 /// Binds OpenGL as this thread's API, which EGL keeps for each thread, and then what was bound before.
 class ApiBinding {
  public:
@@ -92,6 +98,7 @@ class Switch {
 struct Current::Lease {
   explicit Lease(std::shared_ptr<ShareGroup> lender) : group(std::move(lender)) {}
   ~Lease() {
+    if (shown) group->take_back(context);
     // A context that stays current here can be lent to no other thread.
     if (borrowed && borrowed->back()) group->give_back(context);
   }
@@ -104,6 +111,8 @@ struct Current::Lease {
   // Nothing where a context of the group was current already.
   std::optional<Switch> borrowed;
   EGLContext context = EGL_NO_CONTEXT;
+  // Whether the application may launch programs in it.
+  bool shown = false;
 };
 
 Current::Current(std::unique_ptr<Lease> lease) noexcept : lease_(std::move(lease)) {}
@@ -176,6 +185,22 @@ Result<Current> ShareGroup::acquire() {
   }
   delete_doomed();
   return Current(std::move(lease));
+}
+
+Result<Current> ShareGroup::show() {
+  auto current = acquire();
+  if (!current || !current->lease_->borrowed) return current;
+  const LaunchGate::Launching launching(gate_);
+  const base::MutexLock lock(pool_mutex_);
+  recover();
+  shown_.insert(current->lease_->context);
+  current->lease_->shown = true;
+  return current;
+}
+
+void ShareGroup::take_back(EGLContext context) {
+  const base::MutexLock lock(pool_mutex_);
+  shown_.erase(context);
 }
 
 void ShareGroup::delete_program(GLuint id) noexcept {
@@ -255,12 +280,16 @@ bool ShareGroup::is_member(void* context) const {
 
 void ShareGroup::prepare_launch(GLuint program) {
   const base::MutexLock lock(pool_mutex_);
+  recover();
+  launched_last_[current()].program = program;
+}
+
+void ShareGroup::recover() {
   Last& last = launched_last_[current()];
-  if (last.deletions != deletions_) {
-    glFinish();
-    launch_idle_programs();
-  }
-  last = {program, deletions_};
+  if (last.deletions == deletions_) return;
+  glFinish();
+  launch_idle_programs();
+  last = {0, deletions_};
 }
 
 void ShareGroup::launch_idle_programs() {
@@ -275,9 +304,15 @@ void ShareGroup::launch_idle_programs() {
   glUseProgram(static_cast<GLuint>(before));
 }
 
+bool ShareGroup::would_unbind(void* here) const {
+  const bool applications = (adopted_ != nullptr && adopted_ != here) || shown_.size() > shown_.count(here);
+  return applications && on_mesa();
+}
+
 ShareGroup::Doomed ShareGroup::take_doomed(void* here) {
   Doomed ripe;
   std::swap(ripe.buffers, doomed_.buffers);
+  if (would_unbind(here)) return ripe;
   const auto busy_elsewhere = [&](GLuint program) KILN_REQUIRES(pool_mutex_) {
     return std::any_of(launched_last_.begin(), launched_last_.end(),
                        [&](const auto& launched) KILN_REQUIRES(pool_mutex_) {
@@ -330,6 +365,11 @@ void ShareGroup::delete_doomed() {
     if (there.back()) give_back(context);
   }
   const base::MutexLock lock(pool_mutex_);
+  // An application may have been shown a context meanwhile.
+  if (would_unbind(here)) {
+    doomed_.programs.insert(doomed_.programs.end(), doomed.programs.begin(), doomed.programs.end());
+    return;
+  }
   if (std::find(doomed.programs.begin(), doomed.programs.end(), launched_last_[here].program) !=
       doomed.programs.end())
     let_go(here);
@@ -342,7 +382,8 @@ void ShareGroup::delete_all() {
   if (current() != adopted_) {
     if (members_.empty()) return;
     there.emplace(display_, *members_.begin());
-    if (!there->made()) return;
+    // What the caller launches there is worth more than the memory.
+    if (!there->made() || on_mesa()) return;
   }
   glDeleteBuffers(static_cast<GLsizei>(doomed_.buffers.size()), doomed_.buffers.data());
   for (const GLuint program : doomed_.programs) glDeleteProgram(program);
