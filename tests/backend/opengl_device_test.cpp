@@ -124,6 +124,62 @@ TEST_F(OpenGlDevice, LaunchesThatCannotBeAreErrors) {
   EXPECT_TRUE(device_->read(*buffer, bytes, 156));
 }
 
+TEST_F(OpenGlDevice, LaunchErrorsNameTheProgramAndTheArgument) {
+  const Compiled compiled = device_->compile(scale(7)).value();
+  const auto loaded = device_->load(compiled.binary.value()).value();
+  const auto buffer = device_->allocate(256).value();
+  const auto foreign = open_device("opengl").value()->allocate(256).value();
+  const std::vector<std::byte> offset(4);
+  for (Module* module : {compiled.module.get(), loaded.get()}) {
+    const auto message = [&](const Launch& launch) { return device_->launch(*module, launch).error().message(); };
+    EXPECT_EQ(message({.buffers = {}, .parameters = offset}), "scale_7 declares 1 buffers; 0 were given");
+    EXPECT_EQ(message({.buffers = {buffer.get(), buffer.get()}, .parameters = offset}),
+              "scale_7 declares 1 buffers; 2 were given");
+    EXPECT_EQ(message({.buffers = {buffer.get(), nullptr}, .parameters = offset}),
+              "buffer 1 of the launch of scale_7 is missing");
+    EXPECT_TRUE(message({.buffers = {buffer.get(), foreign.get()}, .parameters = offset})
+                    .starts_with("buffer 1 of the launch of scale_7: "));
+    EXPECT_NE(message({.buffers = {buffer.get()}}).find("bytes of parameters; 0 were given"), std::string::npos);
+    EXPECT_NE(
+        message({.buffers = {buffer.get()}, .parameters = std::vector<std::byte>(32)}).find("scale_7 declares"),
+        std::string::npos);
+    EXPECT_NE(message({.groups = {1, 1, 0xffffffff}, .buffers = {buffer.get()}}).find("scale_7"),
+              std::string::npos);
+  }
+}
+
+TEST_F(OpenGlDevice, ABufferThatIsDeclaredAndNotUsedIsGivenLikeTheOthers) {
+  const Compiled compiled = device_
+                                ->compile(Request({.name = "first", .source = R"(#version 430
+layout(local_size_x = 1) in;
+layout(std430, binding = 0) buffer First { float first[]; };
+layout(std430, binding = 1) buffer Second { float second[]; };
+layout(std140, binding = 0) uniform Parameters { float a; float b[4]; };
+void main() { first[0] = 1.0; }
+)"}))
+                                .value();
+  const auto buffer = device_->allocate(256).value();
+  const auto result = device_->launch(
+      *compiled.module, {.buffers = {buffer.get(), buffer.get()}, .parameters = std::vector<std::byte>(80)});
+  EXPECT_TRUE(result) << result.error().message();
+}
+
+TEST_F(OpenGlDevice, RefusesABinaryWithoutItsNameOrWithMoreThanThat) {
+  const Binary good = device_->compile(scale(3)).value().binary.value();
+  for (const std::size_t left_out : {1U, 7U, 15U}) {
+    Binary part = good;
+    part.bytes.resize(good.bytes.size() - left_out);
+    EXPECT_EQ(device_->load(part).error().code(), ErrorCode::load_failed) << left_out;
+  }
+  Binary more = good;
+  more.bytes.push_back(std::byte{0});
+  EXPECT_EQ(device_->load(more).error().code(), ErrorCode::load_failed);
+  // As the driver gave it out, without Kiln's parts around it.
+  Binary bare = good;
+  bare.bytes.erase(bare.bytes.begin(), bare.bytes.begin() + 8);
+  EXPECT_EQ(device_->load(bare).error().code(), ErrorCode::load_failed);
+}
+
 TEST_F(OpenGlDevice, AnAllocationThatCannotBeIsOutOfMemory) {
   const auto result = device_->allocate(std::size_t{1} << 50);
   ASSERT_FALSE(result);

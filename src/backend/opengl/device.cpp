@@ -76,6 +76,7 @@ Identity read_identity() {
   std::vector<GLint> formats(static_cast<std::size_t>(std::max(count, 0)));
   if (!formats.empty()) glGetIntegerv(GL_PROGRAM_BINARY_FORMATS, formats.data());
   identity.formats.assign(formats.begin(), formats.end());
+  if (!formats.empty()) identity.formats.push_back(binary_layout);
   return identity;
 }
 
@@ -84,14 +85,14 @@ std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 /// What a program reads must be there: drivers do not check.
 Result<void> check_arguments(const Module& program, const Launch& launch) {
+  const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
   const Module::Signature& takes = program.signature();
-  if (launch.buffers.size() < takes.buffers)
-    return Error(ErrorCode::invalid_request, fmt::format("the program uses {} storage buffers; the launch has {}",
-                                                         takes.buffers, launch.buffers.size()));
-  if (padded(launch.parameters.size()) < takes.parameter_bytes)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("the program takes {} bytes of parameters; the launch has {}", takes.parameter_bytes,
-                             launch.parameters.size()));
+  if (launch.buffers.size() != takes.buffers)
+    return refuse(
+        fmt::format("{} declares {} buffers; {} were given", program.name(), takes.buffers, launch.buffers.size()));
+  if (padded(launch.parameters.size()) != padded(takes.parameter_bytes))
+    return refuse(fmt::format("{} declares {} bytes of parameters; {} were given", program.name(),
+                              takes.parameter_bytes, launch.parameters.size()));
   return {};
 }
 
@@ -204,14 +205,17 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   for (std::size_t i = 0; i < 3; ++i)
     if (launch.groups[i] > info_.limits.max_groups[i])
       return Error(ErrorCode::invalid_request,
-                   fmt::format("{} work groups in dimension {}; the device has at most {}", launch.groups[i], i,
-                               info_.limits.max_groups[i]));
+                   fmt::format("{} work groups in dimension {} for {}; the device has at most {}", launch.groups[i],
+                               i, program->name(), info_.limits.max_groups[i]));
   std::vector<GLuint> ids;
   for (const Buffer* buffer : launch.buffers) {
     if (buffer == nullptr)
-      return Error(ErrorCode::invalid_request, fmt::format("buffer {} of the launch is missing", ids.size()));
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("buffer {} of the launch of {} is missing", ids.size(), program->name()));
     auto id = buffer_id(*group_, *buffer, 0, 0);
-    if (!id) return std::move(id).error();
+    if (!id)
+      return Error(id.error().code(), fmt::format("buffer {} of the launch of {}: {}", ids.size(), program->name(),
+                                                  id.error().message()));
     ids.push_back(*id);
   }
   auto current = begin(*group_);
@@ -243,7 +247,7 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
     glUseProgram(0);
     for (GLuint i = 0; i < ids.size(); ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, 0);
   }
-  return check_gl("launching a program");
+  return check_gl(fmt::format("running {}", program->name()));
 }
 
 std::vector<DeviceInfo> list_gl_devices(const Log& log) {
