@@ -142,6 +142,26 @@ TEST_F(AdoptTest, AnUnsharedContextServesOnlyTheThreadsThatHaveIt) {
   EXPECT_EQ(glIsProgram(id), GL_FALSE);
 }
 
+TEST_F(AdoptTest, AContextThatIsToldOfResetsIsJoinedLikeAnyOther) {
+  const EGLint attributes[] = {EGL_CONTEXT_MAJOR_VERSION,
+                               4,
+                               EGL_CONTEXT_MINOR_VERSION,
+                               3,
+                               EGL_CONTEXT_OPENGL_RESET_NOTIFICATION_STRATEGY,
+                               EGL_LOSE_CONTEXT_ON_RESET,
+                               EGL_NONE};
+  const EGLContext told = eglCreateContext(display_, nullptr, EGL_NO_CONTEXT, attributes);
+  if (told == EGL_NO_CONTEXT) GTEST_SKIP() << "the driver tells of no resets";
+  ASSERT_TRUE(eglMakeCurrent(display_, EGL_NO_SURFACE, EGL_NO_SURFACE, told));
+  {
+    const auto device = opengl::adopt_current(book_.log()).value();
+    const Compiled compiled = device->compile(scale(4)).value();
+    std::thread([&] { EXPECT_TRUE(scales(*device, *compiled.module, 4, 1)); }).join();
+  }
+  release();
+  eglDestroyContext(display_, told);
+}
+
 TEST_F(AdoptTest, AnotherContextThatWasCurrentIsSoAgainAfterEveryCall) {
   const Compiled compiled = device_->compile(scale(4)).value();
   EXPECT_TRUE(scales(*device_, *compiled.module, 4, 2));

@@ -6,6 +6,7 @@
 #include <epoxy/gl.h>
 
 #include "backend/gl_fixture.hpp"
+#include "backend/opengl/errors.hpp"
 #include "backend/source_text.hpp"
 
 namespace kiln {
@@ -178,6 +179,20 @@ TEST_F(OpenGlDevice, RefusesABinaryWithoutItsNameOrWithMoreThanThat) {
   Binary bare = good;
   bare.bytes.erase(bare.bytes.begin(), bare.bytes.begin() + 8);
   EXPECT_EQ(device_->load(bare).error().code(), ErrorCode::load_failed);
+}
+
+TEST_F(OpenGlDevice, ContextsAreToldOfResetsWhereTheDriverTellsOfThem) {
+  const auto current = opengl::make_current(*device_).value();
+  GLint strategy = 0;
+  glGetIntegerv(GL_RESET_NOTIFICATION_STRATEGY, &strategy);
+  if (glGetError() != GL_NO_ERROR) GTEST_SKIP() << "the driver knows of no resets";
+  EXPECT_EQ(strategy, GL_LOSE_CONTEXT_ON_RESET);
+}
+
+TEST(OpenGlErrors, ALostDeviceIsToBeOpenedAnew) {
+  const Error error = opengl::gl_error(GL_CONTEXT_LOST, "running conv");
+  EXPECT_EQ(error.code(), ErrorCode::device_failed);
+  EXPECT_EQ(error.message(), "the device was lost running conv; open it anew");
 }
 
 TEST_F(OpenGlDevice, AnAllocationThatCannotBeIsOutOfMemory) {

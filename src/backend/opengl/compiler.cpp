@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/opengl/errors.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
 
@@ -51,20 +52,18 @@ std::string info_log(GLuint id, Get get, GetLog get_log) {
   return log;
 }
 
-bool ran_out_of_memory() {
-  bool out = false;
-  for (GLenum error = glGetError(); error != GL_NO_ERROR; error = glGetError())
-    out = out || error == GL_OUT_OF_MEMORY;
-  return out;
-}
-
 /// Other contexts see an object as it is when the commands that changed it are complete.
 void finish_for_others() { glFinish(); }
 
+/// Why the driver did not do what was asked, where that is not the fault of what it was given.
+std::optional<Error> drivers_fault(std::string_view doing, std::string_view name, const std::string& log) {
+  const GLenum error = take_error();
+  if (error != GL_OUT_OF_MEMORY && error != GL_CONTEXT_LOST) return std::nullopt;
+  return gl_error(error, fmt::format("{} {}", doing, name), log);
+}
+
 Error refused(const Request& request, std::string log) {
-  if (ran_out_of_memory())
-    return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory compiling {}", request.name()),
-                 log);
+  if (auto fault = drivers_fault("compiling", request.name(), log)) return std::move(*fault);
   return backend::compile_error(request, std::move(log));
 }
 
@@ -156,10 +155,9 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGr
   GLint ok = GL_FALSE;
   glGetProgramiv(program.id(), GL_LINK_STATUS, &ok);
   if (ok != GL_TRUE) {
-    if (ran_out_of_memory())
-      return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory loading {}", name));
-    return Error(ErrorCode::load_failed, fmt::format("the driver refuses the binary of {}: {}", name,
-                                                     info_log(program.id(), glGetProgramiv, glGetProgramInfoLog)));
+    const std::string log = info_log(program.id(), glGetProgramiv, glGetProgramInfoLog);
+    if (auto fault = drivers_fault("loading", name, log)) return std::move(*fault);
+    return Error(ErrorCode::load_failed, fmt::format("the driver refuses the binary of {}: {}", name, log));
   }
   finish_for_others();
   return std::unique_ptr<kiln::Module>(

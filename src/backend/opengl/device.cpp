@@ -9,6 +9,7 @@
 #include "backend/opengl/bindings.hpp"
 #include "backend/opengl/compiler.hpp"
 #include "backend/opengl/display.hpp"
+#include "backend/opengl/errors.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -37,23 +38,8 @@ std::string text_of(GLenum name) {
 /// Makes a context current for one operation, and forgets errors of earlier calls: they are not its own.
 Result<Current> begin(ShareGroup& group) {
   auto current = group.acquire();
-  if (current)
-    while (glGetError() != GL_NO_ERROR) {
-    }
+  if (current) static_cast<void>(take_error());
   return current;
-}
-
-Result<void> check_gl(std::string_view doing) {
-  Result<void> result;
-  for (GLenum error = glGetError(); error != GL_NO_ERROR; error = glGetError()) {
-    if (!result) continue;
-    if (error == GL_OUT_OF_MEMORY) {
-      result = Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory {}", doing));
-    } else {
-      result = Error(ErrorCode::device_failed, fmt::format("OpenGL error {:#x} {}", error, doing));
-    }
-  }
-  return result;
 }
 
 /// The buffer as one of this group's that has `bytes` bytes at `offset`.
@@ -132,7 +118,8 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
   if (info.identity.formats.empty())
     group->log().warning(fmt::format("{} gives out no program binaries: programs are compiled at every start",
                                      info.identity.device));
-  return std::shared_ptr<Device>(std::make_shared<GlDevice>(std::move(group), std::move(info)));
+  const bool tells_resets = epoxy_gl_version() >= 45 || epoxy_has_gl_extension("GL_KHR_robustness");
+  return std::shared_ptr<Device>(std::make_shared<GlDevice>(std::move(group), std::move(info), tells_resets));
 }
 
 Result<Compiled> GlDevice::compile(const Request& request) {
@@ -241,13 +228,16 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   glDispatchCompute(launch.groups[0], launch.groups[1], launch.groups[2]);
   glMemoryBarrier(GL_ALL_BARRIER_BITS);
   glFinish();
+  const bool lost = tells_resets_ && glGetGraphicsResetStatus() != GL_NO_ERROR;
   if (parameters != 0) glDeleteBuffers(1, &parameters);
   if (!callers) {
     // What stays bound in an idle context would live on after it was deleted.
     glUseProgram(0);
     for (GLuint i = 0; i < ids.size(); ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, 0);
   }
-  return check_gl(fmt::format("running {}", program->name()));
+  const std::string doing = fmt::format("running {}", program->name());
+  if (lost) return gl_error(GL_CONTEXT_LOST, doing);
+  return check_gl(doing);
 }
 
 std::vector<DeviceInfo> list_gl_devices(const Log& log) {

@@ -46,6 +46,18 @@ bool on_mesa() {
   return version != nullptr && std::string_view(version).find("Mesa") != std::string_view::npos;
 }
 
+std::vector<EGLint> context_attributes(bool debug, bool tell_resets) {
+  std::vector<EGLint> attributes = {EGL_CONTEXT_MAJOR_VERSION,       4,
+                                    EGL_CONTEXT_MINOR_VERSION,       3,
+                                    EGL_CONTEXT_OPENGL_PROFILE_MASK, EGL_CONTEXT_OPENGL_CORE_PROFILE_BIT,
+                                    EGL_CONTEXT_OPENGL_DEBUG,        debug ? EGL_TRUE : EGL_FALSE};
+  if (tell_resets)
+    attributes.insert(attributes.end(),
+                      {EGL_CONTEXT_OPENGL_RESET_NOTIFICATION_STRATEGY, EGL_LOSE_CONTEXT_ON_RESET});
+  attributes.push_back(EGL_NONE);
+  return attributes;
+}
+
 /// Binds OpenGL as this thread's API, which EGL keeps for each thread, and then what was bound before.
 class ApiBinding {
  public:
@@ -235,17 +247,14 @@ Result<EGLContext> ShareGroup::make_context(EGLContext share) {
     if (eglChooseConfig(display_, wanted, &config, 1, &count) != EGL_TRUE || count == 0)
       return Error(ErrorCode::unsupported, "the driver has no configuration for OpenGL");
   }
-  const bool debug = log_.enabled(LogLevel::debug);
-  const EGLint attributes[] = {EGL_CONTEXT_MAJOR_VERSION,
-                               4,
-                               EGL_CONTEXT_MINOR_VERSION,
-                               3,
-                               EGL_CONTEXT_OPENGL_PROFILE_MASK,
-                               EGL_CONTEXT_OPENGL_CORE_PROFILE_BIT,
-                               EGL_CONTEXT_OPENGL_DEBUG,
-                               debug ? EGL_TRUE : EGL_FALSE,
-                               EGL_NONE};
-  EGLContext context = eglCreateContext(display_, config, share, attributes);
+  EGLContext context = EGL_NO_CONTEXT;
+  // Not every driver tells of resets, and contexts share only where all are told or none: the caller's may be
+  // either.
+  for (const bool tell_resets : {true, false}) {
+    const std::vector<EGLint> attributes = context_attributes(log_.enabled(LogLevel::debug), tell_resets);
+    context = eglCreateContext(display_, config, share, attributes.data());
+    if (context != EGL_NO_CONTEXT) break;
+  }
   if (context == EGL_NO_CONTEXT)
     return Error(ErrorCode::unsupported,
                  fmt::format("the driver makes no OpenGL 4.3 context ({}); compute shaders need one",
