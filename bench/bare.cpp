@@ -38,7 +38,7 @@ std::vector<std::byte> sealed_section(const Binary& binary, std::size_t count, s
 class BareOpenGl final : public Bare {
  public:
   BareOpenGl(std::shared_ptr<Module> module, const Binary& binary)
-      : Bare(std::move(module), binary.bytes), format_(binary.format) {}
+      : Bare(std::move(module), section(binary, 2, 0)), format_(binary.format) {}
 
   bool load(std::span<const std::byte> image) override {
     program_ = glCreateProgram();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include <kiln/device.hpp>
 
@@ -13,11 +14,15 @@ class ShareGroup;
 /// A linked OpenGL program object, visible in every context of its device's share group.
 class Module final : public kiln::Module {
  public:
-  Module(std::shared_ptr<ShareGroup> group, std::uint32_t id, std::size_t bytes) noexcept;
+  Module(std::shared_ptr<ShareGroup> group, std::uint32_t id, std::string name, std::size_t bytes) noexcept;
   ~Module() override;
 
-  /// The program object's name, for glUseProgram.
+  /// The program object's name, for glUseProgram, in contexts that make_current() lent or adopt_current() adopted.
+  /// Further contexts of the application's own are not known to Kiln: on Mesa, where a program deleted in one
+  /// context can crash dispatches in others, none may be destroyed while one is dispatched there.
   std::uint32_t id() const noexcept { return id_; }
+  /// What its request called it.
+  const std::string& name() const noexcept { return name_; }
   std::size_t bytes() const noexcept override { return bytes_; }
   /// The contexts in which the program object exists.
   const ShareGroup& group() const noexcept { return *group_; }
@@ -35,6 +40,7 @@ class Module final : public kiln::Module {
  private:
   std::shared_ptr<ShareGroup> group_;
   std::uint32_t id_;
+  std::string name_;
   std::size_t bytes_;
   mutable std::once_flag signature_read_;
   mutable Signature signature_;
@@ -61,6 +67,9 @@ class Current {
 };
 
 /// Lends this thread a context of `device`, which must be an OpenGL one.
+///
+/// On Mesa, programs destroyed while contexts are lent or adopted are deleted when a call is made in the only one,
+/// or when the last is given back and the device is used again.
 Result<Current> make_current(Device& device);
 
 /// A device on the caller's own OpenGL context, which is current on this thread and outlives it.

@@ -97,6 +97,40 @@ TEST_F(AdoptTest, LaunchesLeaveTheCallersBindingsAsTheyWere) {
   glDeleteBuffers(2, buffers);
 }
 
+TEST_F(AdoptTest, DeletingAProgramLeavesTheCallersProgramInUse) {
+  const auto device = opengl::adopt_current(book_.log()).value();
+  const Compiled mine = device->compile(scale(1)).value();
+  Compiled compiled = device->compile(scale(4)).value();
+  EXPECT_TRUE(scales(*device, *compiled.module, 4, 2));
+  const GLuint id = dynamic_cast<opengl::Module&>(*mine.module).id();
+  glUseProgram(id);
+  compiled.module.reset();
+  GLint now = 0;
+  glGetIntegerv(GL_CURRENT_PROGRAM, &now);
+  EXPECT_EQ(static_cast<GLuint>(now), id);
+  glUseProgram(0);
+}
+
+TEST_F(AdoptTest, TheCallerDispatchesWhileOtherProgramsAreDestroyed) {
+  const auto device = opengl::adopt_current(book_.log()).value();
+  dispatch_while_others_are_destroyed(*device);
+}
+
+TEST_F(AdoptTest, NothingOfKilnsStaysInTheCallersContext) {
+  for (const bool share : {true, false}) {
+    auto device = opengl::adopt_current(book_.log(), share).value();
+    Compiled first = device->compile(scale(4)).value();
+    Compiled second = device->compile(scale(5)).value();
+    EXPECT_TRUE(scales(*device, *first.module, 4, 2));
+    first.module.reset();
+    EXPECT_TRUE(scales(*device, *second.module, 5, 2));
+    // This context holds on to it, or is the only one.
+    std::thread([&] { second.module.reset(); }).join();
+    device.reset();
+    for (GLuint id = 1; id < 100; ++id) EXPECT_EQ(glIsProgram(id), GL_FALSE) << id;
+  }
+}
+
 TEST_F(AdoptTest, AnUnsharedContextServesOnlyTheThreadsThatHaveIt) {
   const auto device = opengl::adopt_current(book_.log(), false).value();
   EXPECT_FALSE(device->usable_from_any_thread());
@@ -118,6 +152,26 @@ TEST_F(AdoptTest, AnUnsharedContextServesOnlyTheThreadsThatHaveIt) {
   EXPECT_EQ(glIsProgram(id), GL_FALSE);
 }
 
+TEST_F(AdoptTest, AContextThatIsToldOfResetsIsJoinedLikeAnyOther) {
+  const EGLint attributes[] = {EGL_CONTEXT_MAJOR_VERSION,
+                               4,
+                               EGL_CONTEXT_MINOR_VERSION,
+                               3,
+                               EGL_CONTEXT_OPENGL_RESET_NOTIFICATION_STRATEGY,
+                               EGL_LOSE_CONTEXT_ON_RESET,
+                               EGL_NONE};
+  const EGLContext told = eglCreateContext(display_, nullptr, EGL_NO_CONTEXT, attributes);
+  if (told == EGL_NO_CONTEXT) GTEST_SKIP() << "the driver tells of no resets";
+  ASSERT_TRUE(eglMakeCurrent(display_, EGL_NO_SURFACE, EGL_NO_SURFACE, told));
+  {
+    const auto device = opengl::adopt_current(book_.log()).value();
+    const Compiled compiled = device->compile(scale(4)).value();
+    std::thread([&] { EXPECT_TRUE(scales(*device, *compiled.module, 4, 1)); }).join();
+  }
+  release();
+  eglDestroyContext(display_, told);
+}
+
 TEST_F(AdoptTest, AnotherContextThatWasCurrentIsSoAgainAfterEveryCall) {
   const Compiled compiled = device_->compile(scale(4)).value();
   EXPECT_TRUE(scales(*device_, *compiled.module, 4, 2));
@@ -130,6 +184,25 @@ TEST_F(AdoptTest, AnotherContextThatWasCurrentIsSoAgainAfterEveryCall) {
     EXPECT_EQ(eglGetCurrentContext(), lent);
   }
   EXPECT_EQ(eglGetCurrentContext(), context_);
+}
+
+TEST_F(AdoptTest, ALentContextIsTakenBackWhereTheCallersSurfaceIsGone) {
+  const EGLint wanted[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT, EGL_NONE};
+  EGLConfig config = nullptr;
+  EGLint count = 0;
+  if (eglChooseConfig(display_, wanted, &config, 1, &count) != EGL_TRUE || count == 0)
+    GTEST_SKIP() << "the display has no surfaces";
+  const EGLint size[] = {EGL_WIDTH, 1, EGL_HEIGHT, 1, EGL_NONE};
+  const EGLSurface surface = eglCreatePbufferSurface(display_, config, size);
+  ASSERT_TRUE(eglMakeCurrent(display_, surface, surface, context_));
+  EGLContext lent = EGL_NO_CONTEXT;
+  {
+    const auto current = opengl::make_current(*device_).value();
+    lent = eglGetCurrentContext();
+    eglDestroySurface(display_, surface);
+  }
+  EXPECT_NE(eglGetCurrentContext(), lent);
+  std::thread([&] { EXPECT_TRUE(device_->allocate(16)); }).join();
 }
 
 }  // namespace

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 #include <vector>
+
+#include <epoxy/gl.h>
 
 #include <kiln/device.hpp>
 #include <kiln/opengl.hpp>
@@ -55,6 +58,41 @@ class GlTest : public testing::Test {
     for (std::size_t i = 0; i < results.size(); ++i)
       if (results[i] != static_cast<float>(i) * static_cast<float>(factor) + offset) return false;
     return true;
+  }
+
+  /// Dispatches a program as an application does, in the context that is current, while another thread compiles,
+  /// launches and destroys others.
+  static void dispatch_while_others_are_destroyed(Device& device) {
+    const Compiled kept = device.compile(scale(3)).value();
+    const auto dispatch = [&] {
+      glUseProgram(dynamic_cast<opengl::Module&>(*kept.module).id());
+      glDispatchCompute(1, 1, 1);
+      glFinish();
+    };
+    GLuint buffers[2];
+    glGenBuffers(2, buffers);
+    glBindBufferBase(GL_SHADER_STORAGE_BUFFER, 0, buffers[0]);
+    glBufferData(GL_SHADER_STORAGE_BUFFER, 4096, nullptr, GL_DYNAMIC_COPY);
+    glBindBufferBase(GL_UNIFORM_BUFFER, 0, buffers[1]);
+    glBufferData(GL_UNIFORM_BUFFER, 4096, nullptr, GL_DYNAMIC_COPY);
+    for (int round = 0; round < 5; ++round) {
+      Compiled here = device.compile(scale(10 + round)).value();
+      const GLuint id = dynamic_cast<opengl::Module&>(*here.module).id();
+      dispatch();
+      std::thread([&] {
+        here.module.reset();
+        const Compiled there = device.compile(scale(30 + round)).value();
+        EXPECT_TRUE(scales(device, *there.module, 30 + round, 1));
+      }).join();
+      glFinish();
+      dispatch();
+      static_cast<void>(opengl::make_current(device).value());
+      EXPECT_EQ(glIsProgram(id), GL_FALSE);
+      dispatch();
+    }
+    EXPECT_EQ(glGetError(), static_cast<GLenum>(GL_NO_ERROR));
+    glUseProgram(0);
+    glDeleteBuffers(2, buffers);
   }
 
   TemporaryFolder folder_;

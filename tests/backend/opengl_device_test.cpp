@@ -1,7 +1,12 @@
 #include <algorithm>
+#include <barrier>
+#include <limits>
 #include <thread>
 
+#include <epoxy/gl.h>
+
 #include "backend/gl_fixture.hpp"
+#include "backend/opengl/errors.hpp"
 #include "backend/source_text.hpp"
 
 namespace kiln {
@@ -120,10 +125,83 @@ TEST_F(OpenGlDevice, LaunchesThatCannotBeAreErrors) {
   EXPECT_TRUE(device_->read(*buffer, bytes, 156));
 }
 
+TEST_F(OpenGlDevice, LaunchErrorsNameTheProgramAndTheArgument) {
+  const Compiled compiled = device_->compile(scale(7)).value();
+  const auto loaded = device_->load(compiled.binary.value()).value();
+  const auto buffer = device_->allocate(256).value();
+  const auto foreign = open_device("opengl").value()->allocate(256).value();
+  const std::vector<std::byte> offset(4);
+  for (Module* module : {compiled.module.get(), loaded.get()}) {
+    const auto message = [&](const Launch& launch) { return device_->launch(*module, launch).error().message(); };
+    EXPECT_EQ(message({.buffers = {}, .parameters = offset}), "scale_7 declares 1 buffers; 0 were given");
+    EXPECT_EQ(message({.buffers = {buffer.get(), buffer.get()}, .parameters = offset}),
+              "scale_7 declares 1 buffers; 2 were given");
+    EXPECT_EQ(message({.buffers = {buffer.get(), nullptr}, .parameters = offset}),
+              "buffer 1 of the launch of scale_7 is missing");
+    EXPECT_TRUE(message({.buffers = {buffer.get(), foreign.get()}, .parameters = offset})
+                    .starts_with("buffer 1 of the launch of scale_7: "));
+    EXPECT_NE(message({.buffers = {buffer.get()}}).find("bytes of parameters; 0 were given"), std::string::npos);
+    EXPECT_NE(
+        message({.buffers = {buffer.get()}, .parameters = std::vector<std::byte>(32)}).find("scale_7 declares"),
+        std::string::npos);
+    EXPECT_NE(message({.groups = {1, 1, 0xffffffff}, .buffers = {buffer.get()}}).find("scale_7"),
+              std::string::npos);
+  }
+}
+
+TEST_F(OpenGlDevice, ABufferThatIsDeclaredAndNotUsedIsGivenLikeTheOthers) {
+  const Compiled compiled = device_
+                                ->compile(Request({.name = "first", .source = R"(#version 430
+layout(local_size_x = 1) in;
+layout(std430, binding = 0) buffer First { float first[]; };
+layout(std430, binding = 1) buffer Second { float second[]; };
+layout(std140, binding = 0) uniform Parameters { float a; float b[4]; };
+void main() { first[0] = 1.0; }
+)"}))
+                                .value();
+  const auto buffer = device_->allocate(256).value();
+  const auto result = device_->launch(
+      *compiled.module, {.buffers = {buffer.get(), buffer.get()}, .parameters = std::vector<std::byte>(80)});
+  EXPECT_TRUE(result) << result.error().message();
+}
+
+TEST_F(OpenGlDevice, RefusesABinaryWithoutItsNameOrWithMoreThanThat) {
+  const Binary good = device_->compile(scale(3)).value().binary.value();
+  for (const std::size_t left_out : {1U, 7U, 15U}) {
+    Binary part = good;
+    part.bytes.resize(good.bytes.size() - left_out);
+    EXPECT_EQ(device_->load(part).error().code(), ErrorCode::load_failed) << left_out;
+  }
+  Binary more = good;
+  more.bytes.push_back(std::byte{0});
+  EXPECT_EQ(device_->load(more).error().code(), ErrorCode::load_failed);
+  // As the driver gave it out, without Kiln's parts around it.
+  Binary bare = good;
+  bare.bytes.erase(bare.bytes.begin(), bare.bytes.begin() + 8);
+  EXPECT_EQ(device_->load(bare).error().code(), ErrorCode::load_failed);
+}
+
+TEST_F(OpenGlDevice, ContextsAreToldOfResetsWhereTheDriverTellsOfThem) {
+  const auto current = opengl::make_current(*device_).value();
+  GLint strategy = 0;
+  glGetIntegerv(GL_RESET_NOTIFICATION_STRATEGY, &strategy);
+  if (glGetError() != GL_NO_ERROR) GTEST_SKIP() << "the driver knows of no resets";
+  EXPECT_EQ(strategy, GL_LOSE_CONTEXT_ON_RESET);
+}
+
+TEST(OpenGlErrors, ALostDeviceIsToBeOpenedAnew) {
+  const Error error = opengl::gl_error(GL_CONTEXT_LOST, "running conv");
+  EXPECT_EQ(error.code(), ErrorCode::device_failed);
+  EXPECT_EQ(error.message(), "the device was lost running conv; open it anew");
+}
+
 TEST_F(OpenGlDevice, AnAllocationThatCannotBeIsOutOfMemory) {
   const auto result = device_->allocate(std::size_t{1} << 50);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code(), ErrorCode::out_of_memory) << result.error().message();
+  const auto negative = device_->allocate(std::numeric_limits<std::size_t>::max());
+  ASSERT_FALSE(negative);
+  EXPECT_EQ(negative.error().code(), ErrorCode::out_of_memory) << negative.error().message();
   EXPECT_TRUE(device_->allocate(0));
 }
 
@@ -138,6 +216,39 @@ TEST_F(OpenGlDevice, LaunchesFromSixteenThreadsAtOnceAreRight) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(OpenGlDevice, ProgramsLaunchedLastInIdleContextsAreDeleted) {
+  Compiled compiled[] = {device_->compile(scale(2)).value(), device_->compile(scale(3)).value()};
+  std::barrier both(2);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&, t] {
+      const auto current = opengl::make_current(*device_).value();
+      both.arrive_and_wait();
+      EXPECT_TRUE(scales(*device_, *compiled[t].module, 2 + t, 0));
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (Compiled& program : compiled) {
+    const GLuint id = dynamic_cast<opengl::Module&>(*program.module).id();
+    program.module.reset();
+    const auto current = opengl::make_current(*device_).value();
+    EXPECT_EQ(glIsProgram(id), GL_FALSE);
+  }
+  const Compiled other = device_->compile(scale(4)).value();
+  threads.clear();
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      const auto current = opengl::make_current(*device_).value();
+      both.arrive_and_wait();
+      EXPECT_TRUE(scales(*device_, *other.module, 4, 0)) << "the contexts are as good as before";
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(OpenGlDevice, ALentContextDispatchesWhileOtherProgramsAreDestroyed) {
+  const auto current = opengl::make_current(*device_).value();
+  dispatch_while_others_are_destroyed(*device_);
 }
 
 TEST_F(OpenGlDevice, AModuleOutlivesItsDevice) {

@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "backend/opengl/errors.hpp"
 #include "backend/refusal.hpp"
+#include "backend/sections.hpp"
 #include "backend/source_text.hpp"
 
 namespace kiln::opengl {
@@ -51,21 +53,37 @@ std::string info_log(GLuint id, Get get, GetLog get_log) {
   return log;
 }
 
-bool ran_out_of_memory() {
-  bool out = false;
-  for (GLenum error = glGetError(); error != GL_NO_ERROR; error = glGetError())
-    out = out || error == GL_OUT_OF_MEMORY;
-  return out;
-}
-
 /// Other contexts see an object as it is when the commands that changed it are complete.
 void finish_for_others() { glFinish(); }
 
+/// Why the driver did not do what was asked, where that is not the fault of what it was given.
+std::optional<Error> drivers_fault(std::string_view doing, std::string_view name, const std::string& log) {
+  const GLenum error = take_error();
+  if (error != GL_OUT_OF_MEMORY && error != GL_CONTEXT_LOST) return std::nullopt;
+  return gl_error(error, fmt::format("{} {}", doing, name), log);
+}
+
 Error refused(const Request& request, std::string log) {
-  if (ran_out_of_memory())
-    return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory compiling {}", request.name()),
-                 log);
+  if (auto fault = drivers_fault("compiling", request.name(), log)) return std::move(*fault);
   return backend::refusal(request, std::move(log));
+}
+
+struct Image {
+  GLenum format = 0;
+  std::vector<std::byte> bytes;
+};
+
+/// A linked program as the driver gives it out; no bytes where it does not.
+Image image_of(GLuint program) {
+  GLint size = 0;
+  glGetProgramiv(program, GL_PROGRAM_BINARY_LENGTH, &size);
+  Image image;
+  if (size <= 0) return image;
+  image.bytes.resize(static_cast<std::size_t>(size));
+  GLsizei written = 0;
+  glGetProgramBinary(program, size, &written, &image.format, image.bytes.data());
+  image.bytes.resize(static_cast<std::size_t>(std::max(written, 0)));
+  return image;
 }
 
 /// One property of every active resource of a program's interface.
@@ -80,8 +98,8 @@ std::vector<GLint> properties(GLuint program, GLenum interface, GLenum property)
 
 }  // namespace
 
-Module::Module(std::shared_ptr<ShareGroup> group, std::uint32_t id, std::size_t bytes) noexcept
-    : group_(std::move(group)), id_(id), bytes_(bytes) {}
+Module::Module(std::shared_ptr<ShareGroup> group, std::uint32_t id, std::string name, std::size_t bytes) noexcept
+    : group_(std::move(group)), id_(id), name_(std::move(name)), bytes_(bytes) {}
 
 Module::~Module() { group_->delete_program(id_); }
 
@@ -119,36 +137,32 @@ Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const
   finish_for_others();
 
   std::optional<Binary> binary;
-  GLint size = 0;
-  glGetProgramiv(program.id(), GL_PROGRAM_BINARY_LENGTH, &size);
-  if (size > 0) {
-    Binary taken;
-    taken.bytes.resize(static_cast<std::size_t>(size));
-    GLsizei written = 0;
-    GLenum format = 0;
-    glGetProgramBinary(program.id(), size, &written, &format, taken.bytes.data());
-    taken.bytes.resize(static_cast<std::size_t>(std::max(written, 0)));
-    taken.format = format;
-    if (written > 0) binary = std::move(taken);
-  }
-  const std::size_t bytes = binary ? binary->bytes.size() : source.size();
-  return Compiled{std::make_unique<Module>(group, program.release(), bytes), std::move(binary)};
+  const Image image = image_of(program.id());
+  // The image comes first, where the bytes are aligned as a driver may expect of it.
+  if (!image.bytes.empty())
+    binary = Binary{image.format, backend::join_sections({image.bytes, backend::as_section(request.name())})};
+  const std::size_t bytes = binary ? image.bytes.size() : source.size();
+  return Compiled{std::make_unique<Module>(group, program.release(), request.name(), bytes), std::move(binary)};
 }
 
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGroup>& group, const Binary& binary) {
+  const auto sections = backend::split_sections(binary.bytes, 2);
+  if (!sections) return Error(ErrorCode::load_failed, "the binary is not in the parts it was made of");
+  const auto image = (*sections)[0];
+  std::string name(backend::as_text((*sections)[1]));
   ProgramObject program;
-  glProgramBinary(program.id(), binary.format, binary.bytes.data(), static_cast<GLsizei>(binary.bytes.size()));
+  glProgramBinary(program.id(), binary.format, image.data(), static_cast<GLsizei>(image.size()));
   // The call itself reports nothing about a binary that does not fit.
   GLint ok = GL_FALSE;
   glGetProgramiv(program.id(), GL_LINK_STATUS, &ok);
   if (ok != GL_TRUE) {
-    if (ran_out_of_memory())
-      return Error(ErrorCode::out_of_memory, "the device ran out of memory loading a program");
-    return Error(ErrorCode::load_failed,
-                 "the driver refuses the binary: " + info_log(program.id(), glGetProgramiv, glGetProgramInfoLog));
+    const std::string log = info_log(program.id(), glGetProgramiv, glGetProgramInfoLog);
+    if (auto fault = drivers_fault("loading", name, log)) return std::move(*fault);
+    return Error(ErrorCode::load_failed, fmt::format("the driver refuses the binary of {}: {}", name, log));
   }
   finish_for_others();
-  return std::unique_ptr<kiln::Module>(std::make_unique<Module>(group, program.release(), binary.bytes.size()));
+  return std::unique_ptr<kiln::Module>(
+      std::make_unique<Module>(group, program.release(), std::move(name), image.size()));
 }
 
 }  // namespace kiln::opengl

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include <kiln/backend.hpp>
@@ -8,6 +9,9 @@
 #include "backend/opengl/share_group.hpp"
 
 namespace kiln::opengl {
+
+/// How Kiln lays out what the driver gave out; part of the identity, so that no other layout is ever met.
+inline constexpr std::uint32_t binary_layout = 1;
 
 /// Compiles and links a compute program; a context of the group is current.
 Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const Request& request);

@@ -9,6 +9,7 @@
 #include "backend/opengl/bindings.hpp"
 #include "backend/opengl/compiler.hpp"
 #include "backend/opengl/display.hpp"
+#include "backend/opengl/errors.hpp"
 #include "backend/own_buffer.hpp"
 
 namespace kiln::opengl {
@@ -38,25 +39,8 @@ std::string text_of(GLenum name) {
 /// Makes a context current for one operation, and forgets errors of earlier calls: they are not its own.
 Result<Current> begin(ShareGroup& group) {
   auto current = group.acquire();
-  if (current)
-    while (glGetError() != GL_NO_ERROR) {
-    }
+  if (current) static_cast<void>(take_error());
   return current;
-}
-
-Result<void> check_gl(std::string_view doing) {
-  Result<void> result;
-  for (GLenum error = glGetError(); error != GL_NO_ERROR; error = glGetError()) {
-    if (!result) continue;
-    if (error == GL_OUT_OF_MEMORY) {
-      result = Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory {}", doing));
-    } else if (error == GL_CONTEXT_LOST) {
-      result = Error(ErrorCode::device_failed, fmt::format("the device was lost {}; open it anew", doing));
-    } else {
-      result = Error(ErrorCode::device_failed, fmt::format("OpenGL error {:#x} {}", error, doing));
-    }
-  }
-  return result;
 }
 
 Identity read_identity() {
@@ -68,6 +52,7 @@ Identity read_identity() {
   std::vector<GLint> formats(static_cast<std::size_t>(std::max(count, 0)));
   if (!formats.empty()) glGetIntegerv(GL_PROGRAM_BINARY_FORMATS, formats.data());
   identity.formats.assign(formats.begin(), formats.end());
+  if (!formats.empty()) identity.formats.push_back(binary_layout);
   return identity;
 }
 
@@ -76,14 +61,14 @@ std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 /// What a program reads must be there: drivers do not check.
 Result<void> check_arguments(const Module& program, const Launch& launch) {
+  const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
   const Module::Signature& takes = program.signature();
-  if (launch.buffers.size() < takes.buffers)
-    return Error(ErrorCode::invalid_request, fmt::format("the program uses {} storage buffers; the launch has {}",
-                                                         takes.buffers, launch.buffers.size()));
-  if (padded(launch.parameters.size()) < takes.parameter_bytes)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("the program takes {} bytes of parameters; the launch has {}", takes.parameter_bytes,
-                             launch.parameters.size()));
+  if (launch.buffers.size() != takes.buffers)
+    return refuse(
+        fmt::format("{} declares {} buffers; {} were given", program.name(), takes.buffers, launch.buffers.size()));
+  if (padded(launch.parameters.size()) != padded(takes.parameter_bytes))
+    return refuse(fmt::format("{} declares {} bytes of parameters; {} were given", program.name(),
+                              takes.parameter_bytes, launch.parameters.size()));
   return {};
 }
 
@@ -123,7 +108,8 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
   if (info.identity.formats.empty())
     group->log().warning(fmt::format("{} gives out no program binaries: programs are compiled at every start",
                                      info.identity.device));
-  return std::shared_ptr<Device>(std::make_shared<GlDevice>(std::move(group), std::move(info)));
+  const bool tells_resets = epoxy_gl_version() >= 45 || epoxy_has_gl_extension("GL_KHR_robustness");
+  return std::shared_ptr<Device>(std::make_shared<GlDevice>(std::move(group), std::move(info), tells_resets));
 }
 
 Result<Compiled> GlDevice::compile(const Request& request) {
@@ -145,6 +131,9 @@ Result<std::unique_ptr<kiln::Module>> GlDevice::load(const Binary& binary) {
 }
 
 Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
+  // OpenGL's sizes are signed: what is more would be a negative one.
+  if (bytes > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()))
+    return Error(ErrorCode::out_of_memory, fmt::format("no device has {} bytes of memory", bytes));
   auto current = begin(*group_);
   if (!current) return std::move(current).error();
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
@@ -192,9 +181,9 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   for (std::size_t i = 0; i < 3; ++i)
     if (launch.groups[i] > info_.limits.max_groups[i])
       return Error(ErrorCode::invalid_request,
-                   fmt::format("{} work groups in dimension {}; the device has at most {}", launch.groups[i], i,
-                               info_.limits.max_groups[i]));
-  const auto own = backend::own_buffers<GlBuffer>(launch, *group_, info_.name, "the program");
+                   fmt::format("{} work groups in dimension {} for {}; the device has at most {}", launch.groups[i],
+                               i, program->name(), info_.limits.max_groups[i]));
+  const auto own = backend::own_buffers<GlBuffer>(launch, *group_, info_.name, program->name());
   if (!own) return own.error();
   const std::vector<const GlBuffer*>& buffers = *own;
   auto current = begin(*group_);
@@ -220,13 +209,16 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   glDispatchCompute(launch.groups[0], launch.groups[1], launch.groups[2]);
   glMemoryBarrier(GL_ALL_BARRIER_BITS);
   glFinish();
+  const bool lost = tells_resets_ && glGetGraphicsResetStatus() != GL_NO_ERROR;
   if (parameters != 0) glDeleteBuffers(1, &parameters);
   if (!callers) {
     // What stays bound in an idle context would live on after it was deleted.
     glUseProgram(0);
     for (GLuint i = 0; i < buffers.size(); ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, 0);
   }
-  return check_gl("launching a program");
+  const std::string doing = fmt::format("running {}", program->name());
+  if (lost) return gl_error(GL_CONTEXT_LOST, doing);
+  return check_gl(doing);
 }
 
 std::uint32_t memory(const Buffer& buffer) noexcept {
@@ -267,7 +259,7 @@ Result<std::shared_ptr<Device>> open_gl_device(std::size_t number, const Log& lo
 Result<Current> make_current(Device& device) {
   auto* own = dynamic_cast<GlDevice*>(&device);
   if (own == nullptr) return Error(ErrorCode::invalid_request, "the device is no OpenGL device");
-  return own->group().acquire();
+  return own->group().show();
 }
 
 Result<std::shared_ptr<Device>> adopt_current(const Log& log, bool share) {

@@ -1,11 +1,13 @@
 #include "backend/opengl/share_group.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "backend/opengl/display.hpp"
+#include "backend/opengl/switch.hpp"
 #include "base/dynamic_library.hpp"
 
 namespace kiln::opengl {
@@ -39,17 +41,23 @@ GLuint make_idle_program() {
   return glCreateShaderProgramv(GL_COMPUTE_SHADER, 1, &source);
 }
 
-/// Binds OpenGL as this thread's API, which EGL keeps for each thread, and then what was bound before.
-class ApiBinding {
- public:
-  ApiBinding() : before_(eglQueryAPI()) { eglBindAPI(EGL_OPENGL_API); }
-  ~ApiBinding() { eglBindAPI(before_); }
-  ApiBinding(const ApiBinding&) = delete;
-  ApiBinding& operator=(const ApiBinding&) = delete;
+/// Whether the context that is current is one of Mesa's.
+bool on_mesa() {
+  const auto* version = reinterpret_cast<const char*>(glGetString(GL_VERSION));
+  return version != nullptr && std::string_view(version).find("Mesa") != std::string_view::npos;
+}
 
- private:
-  EGLenum before_;
-};
+std::vector<EGLint> context_attributes(bool debug, bool tell_resets) {
+  std::vector<EGLint> attributes = {EGL_CONTEXT_MAJOR_VERSION,       4,
+                                    EGL_CONTEXT_MINOR_VERSION,       3,
+                                    EGL_CONTEXT_OPENGL_PROFILE_MASK, EGL_CONTEXT_OPENGL_CORE_PROFILE_BIT,
+                                    EGL_CONTEXT_OPENGL_DEBUG,        debug ? EGL_TRUE : EGL_FALSE};
+  if (tell_resets)
+    attributes.insert(attributes.end(),
+                      {EGL_CONTEXT_OPENGL_RESET_NOTIFICATION_STRATEGY, EGL_LOSE_CONTEXT_ON_RESET});
+  attributes.push_back(EGL_NONE);
+  return attributes;
+}
 
 }  // namespace
 
@@ -57,13 +65,9 @@ class ApiBinding {
 struct Current::Lease {
   explicit Lease(std::shared_ptr<ShareGroup> lender) : group(std::move(lender)) {}
   ~Lease() {
-    if (context == EGL_NO_CONTEXT) return;
-    if (context_before != EGL_NO_CONTEXT) {
-      eglMakeCurrent(display_before, draw_before, read_before, context_before);
-    } else {
-      eglMakeCurrent(group->display_, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT);
-    }
-    group->give_back(context);
+    if (shown) group->take_back(context);
+    // A context that stays current here can be lent to no other thread.
+    if (borrowed && borrowed->back()) group->give_back(context);
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
@@ -72,11 +76,10 @@ struct Current::Lease {
   const ApiBinding api;
   std::shared_ptr<ShareGroup> group;
   // Nothing where a context of the group was current already.
+  std::optional<Switch> borrowed;
   EGLContext context = EGL_NO_CONTEXT;
-  EGLDisplay display_before = EGL_NO_DISPLAY;
-  EGLSurface draw_before = EGL_NO_SURFACE;
-  EGLSurface read_before = EGL_NO_SURFACE;
-  EGLContext context_before = EGL_NO_CONTEXT;
+  // Whether the application may launch programs in it.
+  bool shown = false;
 };
 
 Current::Current(std::unique_ptr<Lease> lease) noexcept : lease_(std::move(lease)) {}
@@ -121,8 +124,10 @@ Result<std::shared_ptr<ShareGroup>> ShareGroup::adopt(const Log& log, bool share
 }
 
 ShareGroup::~ShareGroup() {
-  if (!pooled() && current() == adopted_) delete_doomed();
+  const ApiBinding api;
   const base::MutexLock lock(pool_mutex_);
+  // Objects of a group of Kiln's own go with its contexts; the caller's contexts would keep them.
+  if (adopted_ != nullptr) delete_all();
   for (EGLContext context : members_) eglDestroyContext(display_, context);
 }
 
@@ -133,29 +138,39 @@ Result<Current> ShareGroup::acquire() {
     if (!pooled())
       return Error(ErrorCode::device_failed,
                    "the adopted OpenGL context is not current on this thread, and cannot be shared with it");
-    lease->display_before = eglGetCurrentDisplay();
-    lease->draw_before = eglGetCurrentSurface(EGL_DRAW);
-    lease->read_before = eglGetCurrentSurface(EGL_READ);
-    lease->context_before = eglGetCurrentContext();
     auto context = take_idle();
     if (!context) return std::move(context).error();
-    if (eglMakeCurrent(display_, EGL_NO_SURFACE, EGL_NO_SURFACE, *context) != EGL_TRUE) {
+    lease->context = *context;
+    lease->borrowed.emplace(display_, *context);
+    if (!lease->borrowed->made()) {
       const EGLint error = eglGetError();
-      const std::string reason = egl_error_name(error);
-      give_back(*context);
-      if (error == EGL_CONTEXT_LOST)
-        return Error(ErrorCode::device_failed, fmt::format("the device was lost ({}); open it anew", reason));
+      if (error == EGL_CONTEXT_LOST) return Error(ErrorCode::device_failed, "the device was lost; open it anew");
       return Error(
           ErrorCode::device_failed,
           fmt::format("an OpenGL context cannot be made current on this thread ({}); is a context of another "
                       "window system current on it?",
-                      reason));
+                      egl_error_name(error)));
     }
-    lease->context = *context;
     watch_debug_output();
   }
   delete_doomed();
   return Current(std::move(lease));
+}
+
+Result<Current> ShareGroup::show() {
+  auto current = acquire();
+  if (!current || !current->lease_->borrowed) return current;
+  const LaunchGate::Launching launching(gate_);
+  const base::MutexLock lock(pool_mutex_);
+  recover();
+  shown_.insert(current->lease_->context);
+  current->lease_->shown = true;
+  return current;
+}
+
+void ShareGroup::take_back(EGLContext context) {
+  const base::MutexLock lock(pool_mutex_);
+  shown_.erase(context);
 }
 
 void ShareGroup::delete_program(GLuint id) noexcept {
@@ -190,17 +205,14 @@ Result<EGLContext> ShareGroup::make_context(EGLContext share) {
     if (eglChooseConfig(display_, wanted, &config, 1, &count) != EGL_TRUE || count == 0)
       return Error(ErrorCode::unsupported, "the driver has no configuration for OpenGL");
   }
-  const bool debug = log_.enabled(LogLevel::debug);
-  const EGLint attributes[] = {EGL_CONTEXT_MAJOR_VERSION,
-                               4,
-                               EGL_CONTEXT_MINOR_VERSION,
-                               3,
-                               EGL_CONTEXT_OPENGL_PROFILE_MASK,
-                               EGL_CONTEXT_OPENGL_CORE_PROFILE_BIT,
-                               EGL_CONTEXT_OPENGL_DEBUG,
-                               debug ? EGL_TRUE : EGL_FALSE,
-                               EGL_NONE};
-  EGLContext context = eglCreateContext(display_, config, share, attributes);
+  EGLContext context = EGL_NO_CONTEXT;
+  // Not every driver tells of resets, and contexts share only where all are told or none: the caller's may be
+  // either.
+  for (const bool tell_resets : {true, false}) {
+    const std::vector<EGLint> attributes = context_attributes(log_.enabled(LogLevel::debug), tell_resets);
+    context = eglCreateContext(display_, config, share, attributes.data());
+    if (context != EGL_NO_CONTEXT) break;
+  }
   if (context == EGL_NO_CONTEXT)
     return Error(ErrorCode::unsupported,
                  fmt::format("the driver makes no OpenGL 4.3 context ({}); compute shaders need one",
@@ -235,48 +247,114 @@ bool ShareGroup::is_member(void* context) const {
 
 void ShareGroup::prepare_launch(GLuint program) {
   const base::MutexLock lock(pool_mutex_);
-  Last& last = launched_last_[current()];
-  if (last.deletions != deletions_) {
-    glFinish();
-    launch_idle_program();
-  }
-  last = {program, deletions_};
+  recover();
+  launched_last_[current()].program = program;
 }
 
-void ShareGroup::launch_idle_program() {
-  if (idle_program_ == 0) idle_program_ = make_idle_program();
-  glUseProgram(idle_program_);
-  glDispatchCompute(1, 1, 1);
-  glUseProgram(0);
+void ShareGroup::recover() {
+  Last& last = launched_last_[current()];
+  if (last.deletions == deletions_) return;
+  glFinish();
+  launch_idle_programs();
+  last = {0, deletions_};
+}
+
+void ShareGroup::launch_idle_programs() {
+  // The context may be the caller's.
+  GLint before = 0;
+  glGetIntegerv(GL_CURRENT_PROGRAM, &before);
+  for (GLuint& program : idle_programs_) {
+    if (program == 0) program = make_idle_program();
+    glUseProgram(program);
+    glDispatchCompute(1, 1, 1);
+  }
+  glUseProgram(static_cast<GLuint>(before));
+}
+
+bool ShareGroup::would_unbind(void* here) const {
+  const bool applications = (adopted_ != nullptr && adopted_ != here) || shown_.size() > shown_.count(here);
+  return applications && on_mesa();
+}
+
+ShareGroup::Doomed ShareGroup::take_doomed(void* here) {
+  Doomed ripe;
+  std::swap(ripe.buffers, doomed_.buffers);
+  if (would_unbind(here)) return ripe;
+  const auto busy_elsewhere = [&](GLuint program) KILN_REQUIRES(pool_mutex_) {
+    return std::any_of(launched_last_.begin(), launched_last_.end(),
+                       [&](const auto& launched) KILN_REQUIRES(pool_mutex_) {
+                         return launched.second.program == program && launched.first != here &&
+                                std::find(idle_.begin(), idle_.end(), launched.first) == idle_.end();
+                       });
+  };
+  const auto first = std::partition(doomed_.programs.begin(), doomed_.programs.end(), busy_elsewhere);
+  ripe.programs.assign(first, doomed_.programs.end());
+  doomed_.programs.erase(first, doomed_.programs.end());
+  return ripe;
+}
+
+std::vector<EGLContext> ShareGroup::take_idle_with(const std::vector<GLuint>& programs) {
+  const auto other = [&](EGLContext context) KILN_REQUIRES(pool_mutex_) {
+    const auto last = launched_last_.find(context);
+    return last == launched_last_.end() ||
+           std::find(programs.begin(), programs.end(), last->second.program) == programs.end();
+  };
+  const auto first = std::partition(idle_.begin(), idle_.end(), other);
+  std::vector<EGLContext> taken(first, idle_.end());
+  idle_.erase(first, idle_.end());
+  return taken;
+}
+
+void ShareGroup::let_go(void* context) {
+  launch_idle_programs();
+  launched_last_[context].program = 0;
 }
 
 void ShareGroup::delete_doomed() {
-  Doomed doomed;
   void* here = current();
+  Doomed doomed;
+  std::vector<EGLContext> holding;
   {
     const base::MutexLock lock(pool_mutex_);
     if (doomed_.programs.empty() && doomed_.buffers.empty()) return;
-    const auto last_elsewhere = [&](GLuint program) KILN_REQUIRES(pool_mutex_) {
-      return std::any_of(launched_last_.begin(), launched_last_.end(), [&](const auto& launched) {
-        return launched.first != here && launched.second.program == program;
-      });
-    };
-    const auto ripe = std::partition(doomed_.programs.begin(), doomed_.programs.end(), last_elsewhere);
-    doomed.programs.assign(ripe, doomed_.programs.end());
-    doomed_.programs.erase(ripe, doomed_.programs.end());
-    std::swap(doomed.buffers, doomed_.buffers);
+    doomed = take_doomed(here);
+    holding = take_idle_with(doomed.programs);
   }
   if (!doomed.buffers.empty()) glDeleteBuffers(static_cast<GLsizei>(doomed.buffers.size()), doomed.buffers.data());
   if (doomed.programs.empty()) return;
   const LaunchGate::Deleting deleting(gate_);
-  const base::MutexLock lock(pool_mutex_);
-  Last& last = launched_last_[here];
-  if (std::find(doomed.programs.begin(), doomed.programs.end(), last.program) != doomed.programs.end()) {
-    launch_idle_program();
-    last.program = 0;
+  for (EGLContext context : holding) {
+    Switch there(display_, context);
+    if (there.made()) {
+      const base::MutexLock lock(pool_mutex_);
+      let_go(context);
+    }
+    if (there.back()) give_back(context);
   }
+  const base::MutexLock lock(pool_mutex_);
+  // An application may have been shown a context meanwhile.
+  if (would_unbind(here)) {
+    doomed_.programs.insert(doomed_.programs.end(), doomed.programs.begin(), doomed.programs.end());
+    return;
+  }
+  if (std::find(doomed.programs.begin(), doomed.programs.end(), launched_last_[here].program) !=
+      doomed.programs.end())
+    let_go(here);
   for (const GLuint program : doomed.programs) glDeleteProgram(program);
   deletions_ += doomed.programs.size();
+}
+
+void ShareGroup::delete_all() {
+  std::optional<Switch> there;
+  if (current() != adopted_) {
+    if (members_.empty()) return;
+    there.emplace(display_, *members_.begin());
+    // What the caller launches there is worth more than the memory.
+    if (!there->made() || on_mesa()) return;
+  }
+  glDeleteBuffers(static_cast<GLsizei>(doomed_.buffers.size()), doomed_.buffers.data());
+  for (const GLuint program : doomed_.programs) glDeleteProgram(program);
+  for (const GLuint program : idle_programs_) glDeleteProgram(program);
 }
 
 void ShareGroup::watch_debug_output() {

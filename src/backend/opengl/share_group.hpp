@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -35,6 +36,8 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   /// Makes a context of the group current on this thread until the lease ends. Where one is current already,
   /// that one is used.
   Result<Current> acquire();
+  /// The same for an application, which may launch programs of its own accord until the lease ends.
+  Result<Current> show();
 
   /// Deletes a program or a buffer; at a later acquire() where that cannot be done now.
   void delete_program(GLuint id) noexcept;
@@ -53,6 +56,9 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   /// they launched last, and does not remember that: launched again, it is no program at all, and crashes. So after
   /// a deletion a context is flushed and launches something else first. And a context holds on to what it launched
   /// last: a program goes only when every context has launched another.
+  ///
+  /// What an application launches itself is not known here. A deletion does no harm in the context in which it is
+  /// made; so none is made while an application has another context, adopted or shown to it.
   void prepare_launch(GLuint program);
 
  private:
@@ -67,11 +73,24 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   Result<EGLContext> make_context(EGLContext share);
   Result<EGLContext> take_idle();
   void give_back(EGLContext context);
+  void take_back(EGLContext shown);
   bool is_member(void* context) const;
   /// The context current on this thread, as far as it can be one of this group.
   void* current() const noexcept;
+  /// Deletes what is doomed, as far as that can be done from here.
   void delete_doomed();
-  void launch_idle_program() KILN_REQUIRES(pool_mutex_);
+  /// Whether a program deleted here could be missed by an application elsewhere; see prepare_launch().
+  bool would_unbind(void* here) const KILN_REQUIRES(pool_mutex_);
+  /// What is doomed, less the programs launched last in a context that another thread has.
+  Doomed take_doomed(void* here) KILN_REQUIRES(pool_mutex_);
+  /// The idle contexts that launched one of the programs last.
+  std::vector<EGLContext> take_idle_with(const std::vector<GLuint>& programs) KILN_REQUIRES(pool_mutex_);
+  /// Makes the context that is current launch what it should, after deletions elsewhere; see prepare_launch().
+  void recover() KILN_REQUIRES(pool_mutex_);
+  /// Makes the context that is current hold on to none of the programs that can be deleted.
+  void let_go(void* context) KILN_REQUIRES(pool_mutex_);
+  void delete_all() KILN_REQUIRES(pool_mutex_);
+  void launch_idle_programs() KILN_REQUIRES(pool_mutex_);
   void watch_debug_output();
 
   // Where new contexts come from; EGL_NO_DISPLAY for a lone adopted context.
@@ -88,6 +107,8 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   mutable base::Mutex pool_mutex_;
   std::set<EGLContext> members_ KILN_GUARDED_BY(pool_mutex_);
   std::vector<EGLContext> idle_ KILN_GUARDED_BY(pool_mutex_);
+  // Those lent to applications.
+  std::set<void*> shown_ KILN_GUARDED_BY(pool_mutex_);
   Doomed doomed_ KILN_GUARDED_BY(pool_mutex_);
   // How many programs were deleted in all; and in each context, the program launched last, and how many were
   // deleted before that.
@@ -97,8 +118,8 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
     std::uint64_t deletions = 0;
   };
   std::map<void*, Last> launched_last_ KILN_GUARDED_BY(pool_mutex_);
-  // A program that does nothing; made when first needed.
-  GLuint idle_program_ KILN_GUARDED_BY(pool_mutex_) = 0;
+  // Programs that do nothing, made when first needed. Two: what a context launched last may have been unbound.
+  std::array<GLuint, 2> idle_programs_ KILN_GUARDED_BY(pool_mutex_) = {};
 };
 
 }  // namespace kiln::opengl
