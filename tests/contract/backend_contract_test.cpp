@@ -315,6 +315,14 @@ TEST_P(BackendContract, EveryWordOfTheDialectMeansTheSame) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << "value " << i;
 }
 
+TEST_P(BackendContract, NativeAtomicsStandBesideThoseOfTheDialect) {
+  const Kernel kernel = contract::native_atomics();
+  const auto counts = upload(*device_, std::vector<std::uint32_t>(2)).value();
+  const Compiled compiled = device_->compile(request(kernel)).value();
+  device_->launch(*compiled.module, kernel.launch({3, 1, 1}, {counts.get()}, {}).value()).value();
+  EXPECT_EQ(download<std::uint32_t>(*device_, *counts).value(), (std::vector<std::uint32_t>{192, 192}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Apis, BackendContract, testing::Values("opengl", "vulkan", "opencl", "cuda", "hip"),
                          [](const auto& parameter) { return parameter.param; });
 
