@@ -98,9 +98,10 @@ std::string glsl_declarations(const Kernel& kernel, Language language) {
   std::string text = "layout(local_size_x = GROUP_X, local_size_y = GROUP_Y, local_size_z = GROUP_Z) in;\n";
   for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
     const KernelBuffer& buffer = kernel.buffers[i];
+    // Without coherent, a barrier does not let the others of a group see what was written.
     const std::string_view access = buffer.access == Access::read    ? "readonly "
                                     : buffer.access == Access::write ? "writeonly "
-                                                                     : "";
+                                                                     : "coherent ";
     text += fmt::format("layout(std430, {}binding = {}) restrict {}buffer kiln_buffer_{} {{ {} {}[]; }};\n",
                         language == Language::vulkan ? "set = 0, " : "", i, access, i, glsl_type(buffer.type),
                         buffer.name);

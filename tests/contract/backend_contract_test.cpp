@@ -323,6 +323,28 @@ TEST_P(BackendContract, NativeAtomicsStandBesideThoseOfTheDialect) {
   EXPECT_EQ(download<std::uint32_t>(*device_, *counts).value(), (std::vector<std::uint32_t>{192, 192}));
 }
 
+TEST_P(BackendContract, AGroupSeesInABufferWhatItsOthersWroteBeforeTheBarrier) {
+  const Kernel turn{.name = "turn",
+                    .buffers = {{"values", Type::u32, Access::read_write}},
+                    .group_size = {128, 1, 1},
+                    .source = R"(KERNEL {
+  for (int round = 0; round < 64; ++round) {
+    uint next = values[group_id_x * GROUP_X + (local_id_x + 1) % GROUP_X];
+    group_barrier();
+    values[global_id_x] = next;
+    group_barrier();
+  }
+}
+)"};
+  std::vector<std::uint32_t> values(1024);
+  for (std::uint32_t i = 0; i < values.size(); ++i) values[i] = i;
+  const auto buffer = upload(*device_, values).value();
+  const Compiled compiled = device_->compile(request(turn)).value();
+  device_->launch(*compiled.module, turn.launch({8, 1, 1}, {buffer.get()}, {}).value()).value();
+  for (std::uint32_t i = 0; i < values.size(); ++i) values[i] = i / 128 * 128 + (i + 64) % 128;
+  EXPECT_EQ(download<std::uint32_t>(*device_, *buffer).value(), values);
+}
+
 INSTANTIATE_TEST_SUITE_P(Apis, BackendContract, testing::Values("opengl", "vulkan", "opencl", "cuda", "hip"),
                          [](const auto& parameter) { return parameter.param; });
 
