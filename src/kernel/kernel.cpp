@@ -6,21 +6,18 @@
 
 #include <fmt/format.h>
 
+#include "kernel/names.hpp"
 #include "kernel/prelude.hpp"
 #include "key/include_resolver.hpp"
 
 namespace kiln {
 namespace {
 
+using kernel::is_name;
+using kernel::is_word;
+using kernel::NameUse;
+
 constexpr std::string_view kernel_word = "KERNEL";
-
-bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-bool is_name(std::string_view text) {
-  return !text.empty() && !(text[0] >= '0' && text[0] <= '9') && std::all_of(text.begin(), text.end(), is_word);
-}
 
 bool is_glsl(Language language) { return language == Language::glsl || language == Language::vulkan; }
 
@@ -119,10 +116,11 @@ std::string glsl_declarations(const Kernel& kernel, Language language) {
 
 std::string scalar_struct(const Kernel& kernel, Language language) {
   if (kernel.scalars.empty()) return {};
-  std::string text = "typedef struct {";
+  // A tag, which a kernel called "scalars" may have as its function's name too.
+  std::string text = "struct kiln_scalars {";
   for (const KernelScalar& scalar : kernel.scalars)
     text += fmt::format(" {} {};", c_type(scalar.type, language), scalar.name);
-  return text + " } kiln_scalars;\n";
+  return text + " };\n";
 }
 
 /// The function's head in C, and what its body begins with, on one line: the source's own lines follow.
@@ -138,10 +136,10 @@ std::string c_head(const Kernel& kernel, Language language) {
                         opencl ? "restrict" : "__restrict__", buffer.name);
     comma = ", ";
   }
-  if (!kernel.scalars.empty()) text += fmt::format("{}const kiln_scalars kiln", comma);
+  if (!kernel.scalars.empty()) text += fmt::format("{}const struct kiln_scalars kiln_given", comma);
   text += ") { ";
   for (const KernelScalar& scalar : kernel.scalars)
-    text += fmt::format("const {} {} = kiln.{}; ", c_type(scalar.type, language), scalar.name, scalar.name);
+    text += fmt::format("const {} {} = kiln_given.{}; ", c_type(scalar.type, language), scalar.name, scalar.name);
   for (const SharedArray& array : kernel.shared)
     text += fmt::format("{} {}; ", opencl ? "local" : "__shared__", array_of(array, language));
   return text;
@@ -154,21 +152,27 @@ Result<void> check(const Kernel& kernel) {
   };
   if (kernel.name.empty()) return invalid("has no name");
   std::set<std::string> names;
-  const auto taken = [&names](const std::string& name) { return !is_name(name) || !names.insert(name).second; };
-  const auto clash = [&](std::string_view what, const std::string& name) {
-    return invalid(fmt::format("has {} called \"{}\", which is {}", what, name,
-                               is_name(name) ? "the name of something else in it" : "no name in C"));
+  const auto check_name = [&](std::string_view what, const std::string& name, NameUse use) -> Result<void> {
+    std::string_view why;
+    if (!is_name(name))
+      why = "is no name in C";
+    else if (!names.insert(name).second)
+      why = "is the name of something else in it";
+    else
+      why = kernel::why_taken(name, use);
+    if (why.empty()) return {};
+    return invalid(fmt::format("has {} called \"{}\", which {}; choose another name", what, name, why));
   };
   for (const auto& [name, value] : kernel.parameters)
-    if (taken(name)) return clash("a parameter", name);
+    if (auto ok = check_name("a parameter", name, NameUse::macro); !ok) return ok;
   for (const KernelBuffer& buffer : kernel.buffers)
-    if (taken(buffer.name)) return clash("a buffer", buffer.name);
+    if (auto ok = check_name("a buffer", buffer.name, NameUse::variable); !ok) return ok;
   for (const KernelScalar& scalar : kernel.scalars) {
-    if (taken(scalar.name)) return clash("a scalar", scalar.name);
+    if (auto ok = check_name("a scalar", scalar.name, NameUse::variable); !ok) return ok;
     if (!is_scalar(scalar.type)) return invalid(fmt::format("has a scalar {} of a type for buffers", scalar.name));
   }
   for (const SharedArray& array : kernel.shared) {
-    if (taken(array.name)) return clash("a shared array", array.name);
+    if (auto ok = check_name("a shared array", array.name, NameUse::variable); !ok) return ok;
     if (array.extents.empty()) return invalid(fmt::format("has a shared array {} without a size", array.name));
     if (array.type == Type::f16) return invalid(fmt::format("has a shared array {} of f16", array.name));
   }

@@ -345,6 +345,15 @@ TEST_P(BackendContract, AGroupSeesInABufferWhatItsOthersWroteBeforeTheBarrier) {
   EXPECT_EQ(download<std::uint32_t>(*device_, *buffer).value(), values);
 }
 
+TEST_P(BackendContract, KernelsMayHaveAnyName) {
+  for (const char* name : {"scalars", "given", "from_half", "new", "float4", "main", "3x3 \"conv\""}) {
+    Kernel kernel = scale(3);
+    kernel.name = name;
+    const auto compiled = device_->compile(request(kernel));
+    EXPECT_TRUE(compiled) << compiled.error().describe();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Apis, BackendContract, testing::Values("opengl", "vulkan", "opencl", "cuda", "hip"),
                          [](const auto& parameter) { return parameter.param; });
 

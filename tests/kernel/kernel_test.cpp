@@ -96,6 +96,56 @@ TEST(Kernel, SaysWhatIsWrongWithItself) {
   EXPECT_TRUE(has(problem(kernel), "has no name"));
 }
 
+TEST(Kernel, NamesThatBreakSomeLanguagesTextAreRefused) {
+  const auto refuses = [](const std::string& what, const Kernel& kernel, const std::string& name) {
+    const std::string told = problem(kernel);
+    if (!told.ends_with("; choose another name")) return testing::AssertionFailure() << name << ": " << told;
+    return has(told, "the kernel \"scale_2\" has " + what + " called \"" + name + "\", which ");
+  };
+  for (const char* name :
+       {"input",    "output",     "sample",     "filter",      "active",       "common",      "half",
+        "uint",     "vec4",       "mat3x4",     "isampler2D",  "image3D",      "local",       "global",
+        "kernel",   "read_only",  "float16",    "image2d_t",   "new",          "class",       "template",
+        "xor",      "linux",      "KERNEL",     "FUNCTION",    "UNROLL",       "local_index", "float4",
+        "barrier",  "atomicAdd",  "atomic_add", "blockIdx",    "get_group_id", "clamp",       "load_half",
+        "INFINITY", "GROUP_X",    "GROUP_Y",    "GROUP_Z",     "main",         "log",         "min",
+        "kiln",     "kiln_given", "KILN_CUDA",  "gl_Position", "two__of",      "_Pragma",     "make_float2"}) {
+    Kernel kernel = scale(2);
+    kernel.buffers[0].name = name;
+    EXPECT_TRUE(refuses("a buffer", kernel, name));
+    kernel = scale(2);
+    kernel.scalars[0].name = name;
+    EXPECT_TRUE(refuses("a scalar", kernel, name));
+    kernel = scale(2);
+    kernel.shared = {{name, Type::f32, {"4"}}};
+    EXPECT_TRUE(refuses("a shared array", kernel, name));
+    kernel = scale(2);
+    kernel.parameters[name] = "4";
+    EXPECT_TRUE(refuses("a parameter", kernel, name));
+  }
+  // As macros, these would change what comes before the source, or the elements of vectors.
+  for (const char* name : {"x", "y", "z", "w", "h", "a", "low", "old", "binding", "set", "std430"}) {
+    Kernel kernel = scale(2);
+    kernel.buffers = {{"values"}};
+    kernel.parameters[name] = "4";
+    EXPECT_TRUE(refuses("a parameter", kernel, name));
+    kernel = scale(2);
+    kernel.buffers = {{name}};
+    EXPECT_TRUE(kernel.emit(Language::cuda)) << name;
+  }
+  EXPECT_TRUE(
+      has(problem({.name = "scale_2", .buffers = {{"input"}}, .source = "KERNEL {}"}), "is a word of GLSL"));
+}
+
+TEST(Kernel, PlainNamesAreFree) {
+  for (const char* name : {"image", "data", "result", "texture_size", "u", "i", "matrix", "mat10", "kilns", "glow",
+                           "_x", "uniforms", "TILE", "N", "K", "int_count", "float_4"}) {
+    Kernel kernel = scale(2);
+    kernel.shared = {{name, Type::f32, {"4"}}};
+    EXPECT_TRUE(kernel.emit(Language::cuda)) << name;
+  }
+}
+
 /// A buffer of no device.
 class Nowhere final : public Buffer {
  public:

@@ -50,9 +50,9 @@ FUNCTION float dot(float2 a, float2 b) { return a.x * b.x + a.y * b.y; }
 FUNCTION float dot(float4 a, float4 b) { return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w; }
 FUNCTION float kiln_from_half(unsigned short h) { return (float)__builtin_bit_cast(_Float16, h); }
 FUNCTION unsigned short kiln_to_half(float f) { return __builtin_bit_cast(unsigned short, (_Float16)f); }
-typedef struct { int m; int n; int k; } kiln_scalars;
+struct kiln_scalars { int m; int n; int k; };
 #line 1 "gemm_t32_r4"
-extern "C" __global__ void __launch_bounds__(GROUP_X * GROUP_Y * GROUP_Z) kiln_gemm_t32_r4(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, const kiln_scalars kiln) { const int m = kiln.m; const int n = kiln.n; const int k = kiln.k; __shared__ float panel_a[DEPTH][TILE]; __shared__ float panel_b[DEPTH][TILE];  {
+extern "C" __global__ void __launch_bounds__(GROUP_X * GROUP_Y * GROUP_Z) kiln_gemm_t32_r4(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, const struct kiln_scalars kiln_given) { const int m = kiln_given.m; const int n = kiln_given.n; const int k = kiln_given.k; __shared__ float panel_a[DEPTH][TILE]; __shared__ float panel_b[DEPTH][TILE];  {
   int row = group_id_y * TILE;
   int column = group_id_x * TILE;
   float sum[REGS][REGS];
