@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -184,6 +185,61 @@ Result<void> check(const Kernel& kernel) {
   return {};
 }
 
+std::size_t element_bytes(Type type) {
+  switch (type) {
+    case Type::f16: return 2;
+    case Type::f32:
+    case Type::i32:
+    case Type::u32: return 4;
+    case Type::f32x2: return 8;
+    case Type::f32x4:
+    case Type::i32x4:
+    case Type::u32x4: return 16;
+  }
+  return 1;
+}
+
+std::string_view type_name(Type type) {
+  switch (type) {
+    case Type::f32: return "f32";
+    case Type::i32: return "i32";
+    case Type::u32: return "u32";
+    case Type::f32x2: return "f32x2";
+    case Type::f32x4: return "f32x4";
+    case Type::i32x4: return "i32x4";
+    case Type::u32x4: return "u32x4";
+    case Type::f16: return "f16";
+  }
+  return {};
+}
+
+/// What is wrong with how many arguments were given; empty where they are as many as those declared.
+template <class Declared>
+std::string wrong_count(std::string_view what, const std::vector<Declared>& declared, std::size_t given) {
+  if (given == declared.size()) return {};
+  return fmt::format("it takes {} {}s and {} were given: {}", declared.size(), what, given,
+                     given < declared.size() ? fmt::format("{} is missing", declared[given].name)
+                                             : fmt::format("number {} is too many", declared.size() + 1));
+}
+
+/// What is wrong with the buffers of a launch; empty where nothing is.
+std::string wrong_buffers(const std::vector<KernelBuffer>& declared, const std::vector<const Buffer*>& given) {
+  std::map<const Buffer*, const KernelBuffer*> seen;
+  for (std::size_t i = 0; i < declared.size(); ++i) {
+    const KernelBuffer& buffer = declared[i];
+    if (given[i] == nullptr) return fmt::format("the buffer {} is missing", buffer.name);
+    if (given[i]->size() % element_bytes(buffer.type) != 0)
+      return fmt::format("the buffer {} is of {}, of {} bytes each; one of {} bytes was given", buffer.name,
+                         type_name(buffer.type), element_bytes(buffer.type), given[i]->size());
+    const auto [first, is_new] = seen.try_emplace(given[i], &buffer);
+    if (is_new) continue;
+    if (first->second->access != Access::read || buffer.access != Access::read)
+      return fmt::format("{} and {} are the same buffer, and not both are only read", first->second->name,
+                         buffer.name);
+  }
+  return {};
+}
+
 std::string_view type_name(const Scalar& scalar) {
   constexpr std::array<std::string_view, 3> names = {"float", "int", "uint"};
   return names[scalar.index()];
@@ -244,12 +300,10 @@ Result<Launch> Kernel::launch(std::array<std::uint32_t, 3> groups, std::vector<c
   const auto invalid = [this](const std::string& why) {
     return Error(ErrorCode::invalid_request, fmt::format("{}: {}", name, why));
   };
-  if (buffers_given.size() != buffers.size())
-    return invalid(fmt::format("it takes {} buffers; {} were given", buffers.size(), buffers_given.size()));
-  for (std::size_t i = 0; i < buffers.size(); ++i)
-    if (buffers_given[i] == nullptr) return invalid(fmt::format("the buffer {} is missing", buffers[i].name));
-  if (scalars_given.size() != scalars.size())
-    return invalid(fmt::format("it takes {} scalars; {} were given", scalars.size(), scalars_given.size()));
+  for (const std::string& wrong :
+       {wrong_count("buffer", buffers, buffers_given.size()), wrong_count("scalar", scalars, scalars_given.size())})
+    if (!wrong.empty()) return invalid(wrong);
+  if (const std::string wrong = wrong_buffers(buffers, buffers_given); !wrong.empty()) return invalid(wrong);
   Launch launch{.groups = groups, .group_size = group_size, .buffers = std::move(buffers_given)};
   for (std::size_t i = 0; i < scalars.size(); ++i) {
     if (!fits(scalars_given[i], scalars[i].type))
