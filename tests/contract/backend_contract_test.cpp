@@ -140,6 +140,14 @@ TEST_P(BackendContract, ACompileErrorPointsAtTheLineOfTheKernelsOwnSource) {
   EXPECT_NE(result.error().log().find("nonsense"), std::string::npos) << result.error().log();
 }
 
+TEST_P(BackendContract, AnIncludeThatIsSkippedShiftsNoLines) {
+  const Kernel broken{.name = "broken",
+                      .source = "#if KILN_NOWHERE\n#include <cuda_fp16.h>\n#endif\nKERNEL {\n  nonsense;\n}\n"};
+  const auto result = device_->compile(request(broken));
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message().find("line 5"), std::string::npos) << result.error().describe();
+}
+
 TEST_P(BackendContract, RefusesASourceInAnotherLanguage) {
   const Language other = device_->info().language == Language::glsl ? Language::cuda : Language::glsl;
   const auto result = device_->compile(scale(3).request(other).value());
