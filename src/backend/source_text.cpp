@@ -86,11 +86,35 @@ bool tells_error(std::string_view line, const std::optional<Place>& place) {
   return words.find("error") < words.find("warning");
 }
 
+/// The line that Kiln wrote into a source under this number; empty where there is none.
+std::string_view generated_line(std::string_view source, std::size_t wanted) {
+  if (wanted < generated_lines) return {};
+  std::size_t number = 1;
+  bool generated = false;
+  for (std::size_t begin = 0; begin < source.size(); ++number) {
+    const std::size_t end = std::min(source.find('\n', begin), source.size());
+    const std::string_view line = source.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.starts_with("#line ")) {
+      std::size_t at = std::string_view("#line ").size();
+      const std::size_t next = number_at(line, at).value_or(1);
+      generated = next >= generated_lines;
+      number = next - 1;
+    } else if (generated && number == wanted) {
+      return line;
+    }
+  }
+  return {};
+}
+
 /// The sentence for an error at a place.
 std::string message_at(const Request& request, const Place& place, std::string_view words) {
   if (place.file > 0 && place.file < request.files().size())
     return fmt::format("{} does not compile, {} line {}: {}", request.name(), request.files()[place.file],
                        place.line, words);
+  if (const auto generated = generated_line(request.source(), place.line); !generated.empty())
+    return fmt::format("{} does not compile, in what Kiln declares for it, \"{}\": {}", request.name(), generated,
+                       words);
   // Mesa forgets the file in some of its messages and calls it 0.
   const char* unsure =
       request.language() == Language::glsl && request.files().size() > 1 ? " (of it or of a file it includes)" : "";

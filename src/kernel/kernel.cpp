@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/source_text.hpp"
 #include "kernel/names.hpp"
 #include "kernel/prelude.hpp"
 #include "key/include_resolver.hpp"
@@ -124,26 +125,36 @@ std::string scalar_struct(const Kernel& kernel, Language language) {
   return text + " };\n";
 }
 
-/// The function's head in C, and what its body begins with, on one line: the source's own lines follow.
+/// The function's head in C, and what its body begins with: a line for each thing that is declared.
 std::string c_head(const Kernel& kernel, Language language) {
   const bool opencl = language == Language::opencl;
   std::string text = opencl ? "kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z))) void "
                             : "extern \"C\" __global__ void __launch_bounds__(GROUP_X * GROUP_Y * GROUP_Z) ";
   text += entry_of(kernel, language) + "(";
-  std::string_view comma;
+  std::string_view comma = "\n";
   for (const KernelBuffer& buffer : kernel.buffers) {
     text += fmt::format("{}{}{}{}* {} {}", comma, opencl ? "global " : "",
                         buffer.access == Access::read ? "const " : "", c_type(buffer.type, language),
                         opencl ? "restrict" : "__restrict__", buffer.name);
-    comma = ", ";
+    comma = ",\n";
   }
   if (!kernel.scalars.empty()) text += fmt::format("{}const struct kiln_scalars kiln_given", comma);
-  text += ") { ";
+  text += ") {\n";
   for (const KernelScalar& scalar : kernel.scalars)
-    text += fmt::format("const {} {} = kiln_given.{}; ", c_type(scalar.type, language), scalar.name, scalar.name);
+    text += fmt::format("const {} {} = kiln_given.{};\n", c_type(scalar.type, language), scalar.name, scalar.name);
   for (const SharedArray& array : kernel.shared)
-    text += fmt::format("{} {}; ", opencl ? "local" : "__shared__", array_of(array, language));
+    text += fmt::format("{} {};\n", opencl ? "local" : "__shared__", array_of(array, language));
   return text;
+}
+
+std::size_t lines_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+/// The directive that gives the next line its number: one of the kernel's source, or of what Kiln writes.
+std::string line_directive(const Kernel& kernel, Language language, std::size_t line) {
+  return key::line_directive(is_glsl(language) ? key::LineStyle::number : key::LineStyle::name, line, 0,
+                             kernel.name);
 }
 
 /// What is wrong with the kernel itself.
@@ -257,11 +268,22 @@ Result<std::string> Kernel::emit(Language language) const {
   if (auto ok = check(*this); !ok) return std::move(ok).error();
   std::string text;
   for (const std::string_view part : kernel::prelude(language)) text += part;
+  // Nothing may stand before #version.
+  const std::size_t begin = is_glsl(language) ? text.find('\n') + 1 : 0;
+  text.insert(begin, line_directive(*this, language, backend::generated_lines));
   text += is_glsl(language) ? glsl_declarations(*this, language) : scalar_struct(*this, language);
-  text += key::line_directive(is_glsl(language) ? key::LineStyle::number : key::LineStyle::name, 1, 0, name);
+  const std::size_t lines_so_far = lines_of(text);
+  text += line_directive(*this, language, 1);
   const std::size_t at = kernel_words(source).front();
   text += source.substr(0, at);
-  text += is_glsl(language) ? "void main()" : c_head(*this, language);
+  if (is_glsl(language)) {
+    text += "void main()";
+  } else {
+    if (!text.ends_with('\n')) text += '\n';
+    text += line_directive(*this, language, backend::generated_lines + lines_so_far);
+    text += c_head(*this, language);
+    text += line_directive(*this, language, lines_of(source.substr(0, at)) + 1);
+  }
   text += source.substr(at + kernel_word.size());
   if (!text.ends_with('\n')) text += '\n';
   if (!is_glsl(language)) text += "}\n";

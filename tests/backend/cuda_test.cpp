@@ -66,6 +66,16 @@ TEST_F(Nvrtc, CompilesEveryWordOfTheDialectAndNativeAtomicsBesideThem) {
   }
 }
 
+TEST_F(Nvrtc, ErrorsInWhatIsDeclaredForAKernelNameTheDeclaration) {
+  Kernel broken = contract::scale(3);
+  broken.shared = {{"tile", Type::f32, {"TILES"}}};
+  const auto result = compile(broken.request(Language::cuda).value());
+  ASSERT_FALSE(result);
+  EXPECT_TRUE(result.error().message().starts_with(
+      "scale_3 does not compile, in what Kiln declares for it, \"__shared__ float tile[TILES];\": error: "))
+      << result.error().describe();
+}
+
 TEST_F(Nvrtc, ErrorsNameTheLineAndCarryTheLog) {
   const Error error = compile_error(
       {.name = "conv", .source = "\nextern \"C\" __global__ void conv() { nonsense; }\n", .entry = "conv"});

@@ -65,6 +65,16 @@ TEST_F(HipCompiler, CompilesEveryWordOfTheDialectAndNativeAtomicsBesideThem) {
   }
 }
 
+TEST_F(HipCompiler, ErrorsInWhatIsDeclaredForAKernelNameTheDeclaration) {
+  Kernel broken = contract::scale(3);
+  broken.shared = {{"tile", Type::f32, {"TILES"}}};
+  const auto result = hip::compile_for(broken.request(Language::hip).value(), "gfx906");
+  ASSERT_FALSE(result);
+  EXPECT_TRUE(result.error().message().starts_with(
+      "scale_3 does not compile, in what Kiln declares for it, \"__shared__ float tile[TILES];\": error: "))
+      << result.error().describe();
+}
+
 TEST_F(HipCompiler, ErrorsNameTheLineAndCarryTheLog) {
   const auto result = hip::compile_for(Request({.name = "conv",
                                                 .source = "\n\nextern \"C\" __global__ void conv() { nonsense; }\n",

@@ -148,6 +148,19 @@ TEST_P(BackendContract, AnIncludeThatIsSkippedShiftsNoLines) {
   EXPECT_NE(result.error().message().find("line 5"), std::string::npos) << result.error().describe();
 }
 
+TEST_P(BackendContract, AnErrorInWhatIsDeclaredForAKernelNamesTheDeclaration) {
+  Kernel broken = scale(3);
+  broken.name = "broken";
+  broken.shared = {{"tile", Type::f32, {"TILES"}}};
+  const auto result = device_->compile(request(broken));
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), ErrorCode::compile_failed);
+  EXPECT_TRUE(result.error().message().starts_with("broken does not compile, in what Kiln declares for it, \""))
+      << result.error().describe();
+  EXPECT_NE(result.error().message().find("float tile[TILES];\": "), std::string::npos)
+      << result.error().describe();
+}
+
 TEST_P(BackendContract, RefusesASourceInAnotherLanguage) {
   const Language other = device_->info().language == Language::glsl ? Language::cuda : Language::glsl;
   const auto result = device_->compile(scale(3).request(other).value());

@@ -1,4 +1,5 @@
 #version 430
+#line 60000 0
 #define KILN_OPENGL 1
 #define UNROLL
 #define FUNCTION

@@ -1,3 +1,4 @@
+#line 60000 "gemm_t32_r4"
 #define KILN_HIP 1
 #undef INFINITY
 #define INFINITY __builtin_inff()
@@ -52,7 +53,19 @@ FUNCTION float kiln_from_half(unsigned short h) { return (float)__builtin_bit_ca
 FUNCTION unsigned short kiln_to_half(float f) { return __builtin_bit_cast(unsigned short, (_Float16)f); }
 struct kiln_scalars { int m; int n; int k; };
 #line 1 "gemm_t32_r4"
-extern "C" __global__ void __launch_bounds__(GROUP_X * GROUP_Y * GROUP_Z) kiln_gemm_t32_r4(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, const struct kiln_scalars kiln_given) { const int m = kiln_given.m; const int n = kiln_given.n; const int k = kiln_given.k; __shared__ float panel_a[DEPTH][TILE]; __shared__ float panel_b[DEPTH][TILE];  {
+#line 60054 "gemm_t32_r4"
+extern "C" __global__ void __launch_bounds__(GROUP_X * GROUP_Y * GROUP_Z) kiln_gemm_t32_r4(
+const float* __restrict__ a,
+const float* __restrict__ b,
+float* __restrict__ c,
+const struct kiln_scalars kiln_given) {
+const int m = kiln_given.m;
+const int n = kiln_given.n;
+const int k = kiln_given.k;
+__shared__ float panel_a[DEPTH][TILE];
+__shared__ float panel_b[DEPTH][TILE];
+#line 1 "gemm_t32_r4"
+ {
   int row = group_id_y * TILE;
   int column = group_id_x * TILE;
   float sum[REGS][REGS];
