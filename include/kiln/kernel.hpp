@@ -64,13 +64,14 @@ struct Kernel {
   std::map<std::string, std::string> parameters = {};
   std::string source = {};
 
-  /// The text for one language; an error names what is wrong with the kernel.
+  /// The text for one language; an error names what is wrong with the kernel, such as a name that is taken in any.
   Result<std::string> emit(Language language) const;
   /// What a cache takes to get the kernel, for a language or for a device, which must be able to run such groups.
   Result<Request> request(Language language) const;
   Result<Request> request(const Device& device) const;
 
-  /// One run of the kernel; arguments of the wrong number or type are errors that name the argument.
+  /// One run of the kernel. Arguments of the wrong number or type, a buffer that is no whole number of elements,
+  /// and one that is given twice and not only read are errors that name the argument.
   Result<Launch> launch(std::array<std::uint32_t, 3> groups, std::vector<const Buffer*> buffers_given,
                         const std::vector<Scalar>& scalars_given) const;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -25,10 +27,11 @@ std::optional<std::size_t> number_at(std::string_view text, std::size_t& at) {
   return at > begin ? std::optional(value) : std::nullopt;
 }
 
-/// Where in the sources a line of a log points, and where its words begin.
+/// Where in the sources a line of a log points, where in it that stands, and where the words after it begin.
 struct Place {
   std::size_t file;
   std::size_t line;
+  std::size_t begin;
   std::size_t words;
 };
 
@@ -46,20 +49,76 @@ std::optional<Place> numbered_place(std::string_view text) {
   ++at;
   const auto line = number_at(text, at);
   if (!line) return std::nullopt;
-  return Place{*file, *line, words_after(text, at)};
+  return Place{*file, *line, 0, words_after(text, at)};
+}
+
+/// Whether a name that begins here is one of its own, and not the end of a longer one.
+bool begins_name(std::string_view text, std::size_t at) {
+  if (at == 0) return true;
+  const char before = text[at - 1];
+  return std::isalnum(static_cast<unsigned char>(before)) == 0 && before != '_' && before != '/' && before != '.';
 }
 
 /// A file known by its name: "name:12:5:" by clang, "name:12:" by shaderc, "name(12):" by NVRTC.
 std::optional<Place> named_place(std::string_view text, const std::vector<std::string>& files) {
-  for (std::size_t file = 0; file < files.size(); ++file) {
-    const std::size_t begin = text.find(files[file]);
-    std::size_t at = begin + files[file].size();
-    if (files[file].empty() || begin == std::string_view::npos || at >= text.size()) continue;
-    if (text[at] != ':' && text[at] != '(') continue;
-    ++at;
-    if (const auto line = number_at(text, at)) return Place{file, *line, words_after(text, at)};
+  // Longer names first: one may stand in another.
+  std::vector<std::size_t> order(files.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&files](std::size_t file) { return files[file].size(); });
+  for (const std::size_t file : order) {
+    const std::string& name = files[file];
+    for (std::size_t begin = text.find(name); begin != std::string_view::npos; begin = text.find(name, begin + 1)) {
+      std::size_t at = begin + name.size();
+      if (name.empty() || at >= text.size()) break;
+      if (!begins_name(text, begin) || (text[at] != ':' && text[at] != '(')) continue;
+      ++at;
+      if (const auto line = number_at(text, at)) return Place{file, *line, begin, words_after(text, at)};
+    }
   }
   return std::nullopt;
+}
+
+/// Whether a line of a log tells of an error, apart from the place it names: that may be called anything.
+bool tells_error(std::string_view line, const std::optional<Place>& place) {
+  std::string words(place ? line.substr(0, place->begin) : line);
+  if (place) words += line.substr(place->words);
+  // A warning may quote what is called an error.
+  return words.find("error") < words.find("warning");
+}
+
+/// The line that Kiln wrote into a source under this number; empty where there is none.
+std::string_view generated_line(std::string_view source, std::size_t wanted) {
+  if (wanted < generated_lines) return {};
+  std::size_t number = 1;
+  bool generated = false;
+  for (std::size_t begin = 0; begin < source.size(); ++number) {
+    const std::size_t end = std::min(source.find('\n', begin), source.size());
+    const std::string_view line = source.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.starts_with("#line ")) {
+      std::size_t at = std::string_view("#line ").size();
+      const std::size_t next = number_at(line, at).value_or(1);
+      generated = next >= generated_lines;
+      number = next - 1;
+    } else if (generated && number == wanted) {
+      return line;
+    }
+  }
+  return {};
+}
+
+/// The sentence for an error at a place.
+std::string message_at(const Request& request, const Place& place, std::string_view words) {
+  if (place.file > 0 && place.file < request.files().size())
+    return fmt::format("{} does not compile, {} line {}: {}", request.name(), request.files()[place.file],
+                       place.line, words);
+  if (const auto generated = generated_line(request.source(), place.line); !generated.empty())
+    return fmt::format("{} does not compile, in what Kiln declares for it, \"{}\": {}", request.name(), generated,
+                       words);
+  // Mesa forgets the file in some of its messages and calls it 0.
+  const char* unsure =
+      request.language() == Language::glsl && request.files().size() > 1 ? " (of it or of a file it includes)" : "";
+  return fmt::format("{} does not compile, line {}{}: {}", request.name(), place.line, unsure, words);
 }
 
 }  // namespace
@@ -88,25 +147,20 @@ std::string with_defines(const Request& request) {
 }
 
 std::string compile_message(const Request& request, const std::string& log) {
+  std::string_view elsewhere;
   for (std::size_t begin = 0; begin < log.size();) {
     const std::size_t end = std::min(log.find('\n', begin), log.size());
     const std::string_view line = std::string_view(log).substr(begin, end - begin);
     begin = end + 1;
-    if (line.find("error") == std::string_view::npos) continue;
     auto place = is_glsl(request) ? numbered_place(line) : std::nullopt;
     if (!place) place = named_place(line, request.files());
-    if (!place) return fmt::format("{} does not compile: {}", request.name(), line);
-    const std::string_view words = line.substr(place->words);
-    if (place->file > 0 && place->file < request.files().size())
-      return fmt::format("{} does not compile, {} line {}: {}", request.name(), request.files()[place->file],
-                         place->line, words);
-    // Mesa forgets the file in some of its messages and calls it 0.
-    const char* unsure = request.language() == Language::glsl && request.files().size() > 1
-                             ? " (of it or of a file it includes)"
-                             : "";
-    return fmt::format("{} does not compile, line {}{}: {}", request.name(), place->line, unsure, words);
+    if (!tells_error(line, place)) continue;
+    if (place) return message_at(request, *place, line.substr(place->words));
+    if (elsewhere.empty()) elsewhere = line;
   }
-  return fmt::format("{} does not compile", request.name());
+  // What names no place may be a line of the source that the compiler quotes; it is better than nothing.
+  return elsewhere.empty() ? fmt::format("{} does not compile", request.name())
+                           : fmt::format("{} does not compile: {}", request.name(), elsewhere);
 }
 
 Error compile_error(const Request& request, std::string log) {

@@ -2,25 +2,24 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
 
+#include "backend/source_text.hpp"
+#include "kernel/names.hpp"
 #include "kernel/prelude.hpp"
 #include "key/include_resolver.hpp"
 
 namespace kiln {
 namespace {
 
+using kernel::is_name;
+using kernel::is_word;
+using kernel::NameUse;
+
 constexpr std::string_view kernel_word = "KERNEL";
-
-bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-bool is_name(std::string_view text) {
-  return !text.empty() && !(text[0] >= '0' && text[0] <= '9') && std::all_of(text.begin(), text.end(), is_word);
-}
 
 bool is_glsl(Language language) { return language == Language::glsl || language == Language::vulkan; }
 
@@ -98,9 +97,10 @@ std::string glsl_declarations(const Kernel& kernel, Language language) {
   std::string text = "layout(local_size_x = GROUP_X, local_size_y = GROUP_Y, local_size_z = GROUP_Z) in;\n";
   for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
     const KernelBuffer& buffer = kernel.buffers[i];
+    // Without coherent, a barrier does not let the others of a group see what was written.
     const std::string_view access = buffer.access == Access::read    ? "readonly "
                                     : buffer.access == Access::write ? "writeonly "
-                                                                     : "";
+                                                                     : "coherent ";
     text += fmt::format("layout(std430, {}binding = {}) restrict {}buffer kiln_buffer_{} {{ {} {}[]; }};\n",
                         language == Language::vulkan ? "set = 0, " : "", i, access, i, glsl_type(buffer.type),
                         buffer.name);
@@ -118,32 +118,43 @@ std::string glsl_declarations(const Kernel& kernel, Language language) {
 
 std::string scalar_struct(const Kernel& kernel, Language language) {
   if (kernel.scalars.empty()) return {};
-  std::string text = "typedef struct {";
+  // A tag, which a kernel called "scalars" may have as its function's name too.
+  std::string text = "struct kiln_scalars {";
   for (const KernelScalar& scalar : kernel.scalars)
     text += fmt::format(" {} {};", c_type(scalar.type, language), scalar.name);
-  return text + " } kiln_scalars;\n";
+  return text + " };\n";
 }
 
-/// The function's head in C, and what its body begins with, on one line: the source's own lines follow.
+/// The function's head in C, and what its body begins with: a line for each thing that is declared.
 std::string c_head(const Kernel& kernel, Language language) {
   const bool opencl = language == Language::opencl;
   std::string text = opencl ? "kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z))) void "
                             : "extern \"C\" __global__ void __launch_bounds__(GROUP_X * GROUP_Y * GROUP_Z) ";
   text += entry_of(kernel, language) + "(";
-  std::string_view comma;
+  std::string_view comma = "\n";
   for (const KernelBuffer& buffer : kernel.buffers) {
     text += fmt::format("{}{}{}{}* {} {}", comma, opencl ? "global " : "",
                         buffer.access == Access::read ? "const " : "", c_type(buffer.type, language),
                         opencl ? "restrict" : "__restrict__", buffer.name);
-    comma = ", ";
+    comma = ",\n";
   }
-  if (!kernel.scalars.empty()) text += fmt::format("{}const kiln_scalars kiln", comma);
-  text += ") { ";
+  if (!kernel.scalars.empty()) text += fmt::format("{}const struct kiln_scalars kiln_given", comma);
+  text += ") {\n";
   for (const KernelScalar& scalar : kernel.scalars)
-    text += fmt::format("const {} {} = kiln.{}; ", c_type(scalar.type, language), scalar.name, scalar.name);
+    text += fmt::format("const {} {} = kiln_given.{};\n", c_type(scalar.type, language), scalar.name, scalar.name);
   for (const SharedArray& array : kernel.shared)
-    text += fmt::format("{} {}; ", opencl ? "local" : "__shared__", array_of(array, language));
+    text += fmt::format("{} {};\n", opencl ? "local" : "__shared__", array_of(array, language));
   return text;
+}
+
+std::size_t lines_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+/// The directive that gives the next line its number: one of the kernel's source, or of what Kiln writes.
+std::string line_directive(const Kernel& kernel, Language language, std::size_t line) {
+  return key::line_directive(is_glsl(language) ? key::LineStyle::number : key::LineStyle::name, line, 0,
+                             kernel.name);
 }
 
 /// What is wrong with the kernel itself.
@@ -153,21 +164,27 @@ Result<void> check(const Kernel& kernel) {
   };
   if (kernel.name.empty()) return invalid("has no name");
   std::set<std::string> names;
-  const auto taken = [&names](const std::string& name) { return !is_name(name) || !names.insert(name).second; };
-  const auto clash = [&](std::string_view what, const std::string& name) {
-    return invalid(fmt::format("has {} called \"{}\", which is {}", what, name,
-                               is_name(name) ? "the name of something else in it" : "no name in C"));
+  const auto check_name = [&](std::string_view what, const std::string& name, NameUse use) -> Result<void> {
+    std::string_view why;
+    if (!is_name(name))
+      why = "is no name in C";
+    else if (!names.insert(name).second)
+      why = "is the name of something else in it";
+    else
+      why = kernel::why_taken(name, use);
+    if (why.empty()) return {};
+    return invalid(fmt::format("has {} called \"{}\", which {}; choose another name", what, name, why));
   };
   for (const auto& [name, value] : kernel.parameters)
-    if (taken(name)) return clash("a parameter", name);
+    if (auto ok = check_name("a parameter", name, NameUse::macro); !ok) return ok;
   for (const KernelBuffer& buffer : kernel.buffers)
-    if (taken(buffer.name)) return clash("a buffer", buffer.name);
+    if (auto ok = check_name("a buffer", buffer.name, NameUse::variable); !ok) return ok;
   for (const KernelScalar& scalar : kernel.scalars) {
-    if (taken(scalar.name)) return clash("a scalar", scalar.name);
+    if (auto ok = check_name("a scalar", scalar.name, NameUse::variable); !ok) return ok;
     if (!is_scalar(scalar.type)) return invalid(fmt::format("has a scalar {} of a type for buffers", scalar.name));
   }
   for (const SharedArray& array : kernel.shared) {
-    if (taken(array.name)) return clash("a shared array", array.name);
+    if (auto ok = check_name("a shared array", array.name, NameUse::variable); !ok) return ok;
     if (array.extents.empty()) return invalid(fmt::format("has a shared array {} without a size", array.name));
     if (array.type == Type::f16) return invalid(fmt::format("has a shared array {} of f16", array.name));
   }
@@ -176,6 +193,61 @@ Result<void> check(const Kernel& kernel) {
   const std::size_t words = kernel_words(kernel.source).size();
   if (words != 1)
     return invalid(words == 0 ? "has no KERNEL { … } in its source" : "has the word KERNEL more than once");
+  return {};
+}
+
+std::size_t element_bytes(Type type) {
+  switch (type) {
+    case Type::f16: return 2;
+    case Type::f32:
+    case Type::i32:
+    case Type::u32: return 4;
+    case Type::f32x2: return 8;
+    case Type::f32x4:
+    case Type::i32x4:
+    case Type::u32x4: return 16;
+  }
+  return 1;
+}
+
+std::string_view type_name(Type type) {
+  switch (type) {
+    case Type::f32: return "f32";
+    case Type::i32: return "i32";
+    case Type::u32: return "u32";
+    case Type::f32x2: return "f32x2";
+    case Type::f32x4: return "f32x4";
+    case Type::i32x4: return "i32x4";
+    case Type::u32x4: return "u32x4";
+    case Type::f16: return "f16";
+  }
+  return {};
+}
+
+/// What is wrong with how many arguments were given; empty where they are as many as those declared.
+template <class Declared>
+std::string wrong_count(std::string_view what, const std::vector<Declared>& declared, std::size_t given) {
+  if (given == declared.size()) return {};
+  return fmt::format("it takes {} {}s and {} were given: {}", declared.size(), what, given,
+                     given < declared.size() ? fmt::format("{} is missing", declared[given].name)
+                                             : fmt::format("number {} is too many", declared.size() + 1));
+}
+
+/// What is wrong with the buffers of a launch; empty where nothing is.
+std::string wrong_buffers(const std::vector<KernelBuffer>& declared, const std::vector<const Buffer*>& given) {
+  std::map<const Buffer*, const KernelBuffer*> seen;
+  for (std::size_t i = 0; i < declared.size(); ++i) {
+    const KernelBuffer& buffer = declared[i];
+    if (given[i] == nullptr) return fmt::format("the buffer {} is missing", buffer.name);
+    if (given[i]->size() % element_bytes(buffer.type) != 0)
+      return fmt::format("the buffer {} is of {}, of {} bytes each; one of {} bytes was given", buffer.name,
+                         type_name(buffer.type), element_bytes(buffer.type), given[i]->size());
+    const auto [first, is_new] = seen.try_emplace(given[i], &buffer);
+    if (is_new) continue;
+    if (first->second->access != Access::read || buffer.access != Access::read)
+      return fmt::format("{} and {} are the same buffer, and not both are only read", first->second->name,
+                         buffer.name);
+  }
   return {};
 }
 
@@ -196,11 +268,22 @@ Result<std::string> Kernel::emit(Language language) const {
   if (auto ok = check(*this); !ok) return std::move(ok).error();
   std::string text;
   for (const std::string_view part : kernel::prelude(language)) text += part;
+  // Nothing may stand before #version.
+  const std::size_t begin = is_glsl(language) ? text.find('\n') + 1 : 0;
+  text.insert(begin, line_directive(*this, language, backend::generated_lines));
   text += is_glsl(language) ? glsl_declarations(*this, language) : scalar_struct(*this, language);
-  text += key::line_directive(is_glsl(language) ? key::LineStyle::number : key::LineStyle::name, 1, 0, name);
+  const std::size_t lines_so_far = lines_of(text);
+  text += line_directive(*this, language, 1);
   const std::size_t at = kernel_words(source).front();
   text += source.substr(0, at);
-  text += is_glsl(language) ? "void main()" : c_head(*this, language);
+  if (is_glsl(language)) {
+    text += "void main()";
+  } else {
+    if (!text.ends_with('\n')) text += '\n';
+    text += line_directive(*this, language, backend::generated_lines + lines_so_far);
+    text += c_head(*this, language);
+    text += line_directive(*this, language, lines_of(source.substr(0, at)) + 1);
+  }
   text += source.substr(at + kernel_word.size());
   if (!text.ends_with('\n')) text += '\n';
   if (!is_glsl(language)) text += "}\n";
@@ -239,12 +322,10 @@ Result<Launch> Kernel::launch(std::array<std::uint32_t, 3> groups, std::vector<c
   const auto invalid = [this](const std::string& why) {
     return Error(ErrorCode::invalid_request, fmt::format("{}: {}", name, why));
   };
-  if (buffers_given.size() != buffers.size())
-    return invalid(fmt::format("it takes {} buffers; {} were given", buffers.size(), buffers_given.size()));
-  for (std::size_t i = 0; i < buffers.size(); ++i)
-    if (buffers_given[i] == nullptr) return invalid(fmt::format("the buffer {} is missing", buffers[i].name));
-  if (scalars_given.size() != scalars.size())
-    return invalid(fmt::format("it takes {} scalars; {} were given", scalars.size(), scalars_given.size()));
+  for (const std::string& wrong :
+       {wrong_count("buffer", buffers, buffers_given.size()), wrong_count("scalar", scalars, scalars_given.size())})
+    if (!wrong.empty()) return invalid(wrong);
+  if (const std::string wrong = wrong_buffers(buffers, buffers_given); !wrong.empty()) return invalid(wrong);
   Launch launch{.groups = groups, .group_size = group_size, .buffers = std::move(buffers_given)};
   for (std::size_t i = 0; i < scalars.size(); ++i) {
     if (!fits(scalars_given[i], scalars[i].type))

@@ -28,7 +28,7 @@ constexpr std::string_view glsl = R"(#define FUNCTION
 #define global_id_y int(gl_GlobalInvocationID.y)
 #define global_id_z int(gl_GlobalInvocationID.z)
 #define local_index int(gl_LocalInvocationIndex)
-#define group_barrier() do { memoryBarrierShared(); barrier(); } while (false)
+#define group_barrier() do { groupMemoryBarrier(); barrier(); } while (false)
 #define memory_barrier() memoryBarrier()
 #define float2 vec2
 #define float4 vec4
@@ -92,7 +92,8 @@ constexpr std::string_view opencl = R"(#define KILN_OPENCL 1
 #define store_half2(a, i, v) vstore_half2((v), (i), (a))
 )";
 
-// CUDA and HIP.
+// CUDA and HIP. The atomics are functions, not macros: where the language has one of the same name for pointers,
+// native code still reaches it.
 constexpr std::string_view cuda_like = R"(#define UNROLL _Pragma("unroll")
 #define FUNCTION [[maybe_unused]] static __device__ __forceinline__
 typedef unsigned int uint;
@@ -117,17 +118,25 @@ typedef unsigned int uint;
 #define as_float(x) __uint_as_float(x)
 #define as_uint(x) __float_as_uint(x)
 #define popcount(x) __popc(x)
-#define atomicAdd(x, v) atomicAdd(&(x), (v))
-#define atomicMin(x, v) atomicMin(&(x), (v))
-#define atomicMax(x, v) atomicMax(&(x), (v))
-#define atomicAnd(x, v) atomicAnd(&(x), (v))
-#define atomicOr(x, v) atomicOr(&(x), (v))
-#define atomicXor(x, v) atomicXor(&(x), (v))
-#define atomicExchange(x, v) atomicExch(&(x), (v))
-#define atomicCompSwap(x, old, v) atomicCAS(&(x), (old), (v))
 #define load_half(a, i) kiln_from_half((a)[i])
 #define load_half2(a, i) make_float2(kiln_from_half((a)[2 * (i)]), kiln_from_half((a)[2 * (i) + 1]))
 #define store_half2(a, i, v) ((a)[2 * (i)] = kiln_to_half((v).x), (a)[2 * (i) + 1] = kiln_to_half((v).y))
+FUNCTION int atomicAdd(int& x, int v) { return ::atomicAdd(&x, v); }
+FUNCTION uint atomicAdd(uint& x, uint v) { return ::atomicAdd(&x, v); }
+FUNCTION int atomicMin(int& x, int v) { return ::atomicMin(&x, v); }
+FUNCTION uint atomicMin(uint& x, uint v) { return ::atomicMin(&x, v); }
+FUNCTION int atomicMax(int& x, int v) { return ::atomicMax(&x, v); }
+FUNCTION uint atomicMax(uint& x, uint v) { return ::atomicMax(&x, v); }
+FUNCTION int atomicAnd(int& x, int v) { return ::atomicAnd(&x, v); }
+FUNCTION uint atomicAnd(uint& x, uint v) { return ::atomicAnd(&x, v); }
+FUNCTION int atomicOr(int& x, int v) { return ::atomicOr(&x, v); }
+FUNCTION uint atomicOr(uint& x, uint v) { return ::atomicOr(&x, v); }
+FUNCTION int atomicXor(int& x, int v) { return ::atomicXor(&x, v); }
+FUNCTION uint atomicXor(uint& x, uint v) { return ::atomicXor(&x, v); }
+FUNCTION int atomicExchange(int& x, int v) { return ::atomicExch(&x, v); }
+FUNCTION uint atomicExchange(uint& x, uint v) { return ::atomicExch(&x, v); }
+FUNCTION int atomicCompSwap(int& x, int old, int v) { return ::atomicCAS(&x, old, v); }
+FUNCTION uint atomicCompSwap(uint& x, uint old, uint v) { return ::atomicCAS(&x, old, v); }
 FUNCTION float clamp(float x, float low, float high) { return fminf(fmaxf(x, low), high); }
 FUNCTION int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
 FUNCTION float dot(float2 a, float2 b) { return a.x * b.x + a.y * b.y; }

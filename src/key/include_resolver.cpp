@@ -1,6 +1,7 @@
 #include "key/include_resolver.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -55,6 +56,66 @@ bool has_pragma_once(std::string_view text) {
   return false;
 }
 
+/// A file as #line names it.
+std::string origin(LineStyle style, std::size_t file, const std::string& name) {
+  if (style == LineStyle::number) return std::to_string(file);
+  // Names are people's; what would end the literal, or begin an escape, is not worth keeping.
+  std::string safe = name;
+  for (char& c : safe)
+    if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ') c = '_';
+  return fmt::format("\"{}\"", safe);
+}
+
+/// What the lines of a file are called: by their numbers in it, unless its own #line directives say otherwise.
+class LineCount {
+ public:
+  LineCount(LineStyle style, std::size_t file, const std::string& name) : origin_(origin(style, file, name)) {}
+
+  /// What the line is numbered as.
+  std::size_t number(std::size_t line) const { return line + shift_; }
+
+  /// The directive that gives the next line the name and number of `line`.
+  std::string directive(std::size_t line) const { return fmt::format("#line {} {}\n", number(line), origin_); }
+
+  /// A #line directive of the file itself on `line`. It counts as if the compiler had read it, also in a group that
+  /// it may pass over; one that a macro computes does not.
+  void line_directive(std::size_t line, std::string_view rest) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+    std::size_t given = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), given);
+    if (error != std::errc()) return;
+    shift_ = given - (line + 1);
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+    const std::size_t length = rest.starts_with('"') ? rest.find('"', 1) + 1 : rest.find_first_not_of("0123456789");
+    if (!rest.empty() && length > 0) origin_ = rest.substr(0, length);
+  }
+
+  void begin_group() { groups_.push_back({}); }
+  bool in_group() const { return !groups_.empty(); }
+  void add_include() {
+    for (Group& group : groups_) group.has_include = true;
+  }
+
+  /// At #else, #elif or, `for_good`, at #endif: whether the group that ends has an include in it.
+  bool end_group(bool for_good) {
+    if (groups_.empty()) return false;
+    const bool has_include = groups_.back().has_include;
+    if (for_good) groups_.pop_back();
+    return has_include;
+  }
+
+ private:
+  struct Group {
+    bool has_include = false;
+  };
+  /// What is added to a line of the file; it wraps around for what is taken away.
+  std::size_t shift_ = 0;
+  /// The file as #line names it.
+  std::string origin_;
+  std::vector<Group> groups_;
+};
+
 class Resolver {
  public:
   Resolver(const IncludePlaces& places, LineStyle style, std::size_t max_bytes)
@@ -80,11 +141,22 @@ class Resolver {
     const std::string_view text = file.text;
     SourceScanner scanner(text);
     std::size_t copied = 0;
-    std::size_t conditions = 0;
+    LineCount count(style_, number, file.name);
     while (const auto directive = scanner.next()) {
-      if (directive->name == "if" || directive->name == "ifdef" || directive->name == "ifndef") ++conditions;
-      if (directive->name == "endif" && conditions > 0) --conditions;
-      if (directive->name != "include") continue;
+      const std::string_view name = directive->name;
+      if (name == "line") count.line_directive(directive->line, directive->rest);
+      if (name == "if" || name == "ifdef" || name == "ifndef") count.begin_group();
+      if (name == "else" || name.starts_with("elif") || name == "endif") {
+        if (count.end_group(name == "endif")) {
+          // The compiler may have passed over the group and the numbers in it.
+          const std::size_t end = scanner.next_line();
+          result_.text += text.substr(copied, end - copied);
+          copied = end;
+          if (end < text.size()) result_.text += count.directive(scanner.line());
+        }
+        continue;
+      }
+      if (name != "include") continue;
       const auto wanted = parse_name(directive->rest);
       if (!wanted) continue;  // Computed by a macro: the compiler's to judge.
 
@@ -92,10 +164,12 @@ class Resolver {
       scanner.skip_to(end);
       result_.text += text.substr(copied, directive->begin - copied);
       copied = end;
-      if (auto error = include(file, directive->line, *wanted, conditional || conditions > 0)) return error;
+      if (auto error = include(file, count.number(directive->line), *wanted, conditional || count.in_group()))
+        return error;
       // What is left of the line keeps its number.
       end_line();
-      result_.text += line_directive(style_, directive->line, number, file.name);
+      result_.text += count.directive(directive->line);
+      count.add_include();
       if (auto error = check_size(file)) return error;
     }
     result_.text += text.substr(copied);
@@ -225,12 +299,7 @@ class Resolver {
 }  // namespace
 
 std::string line_directive(LineStyle style, std::size_t line, std::size_t file, const std::string& name) {
-  if (style == LineStyle::number) return fmt::format("#line {} {}\n", line, file);
-  // Names are people's; what would end the literal, or begin an escape, is not worth keeping.
-  std::string safe = name;
-  for (char& c : safe)
-    if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ') c = '_';
-  return fmt::format("#line {} \"{}\"\n", line, safe);
+  return fmt::format("#line {} {}\n", line, origin(style, file, name));
 }
 
 Result<ResolvedSource> resolve_includes(const std::string& name, const std::string& source,

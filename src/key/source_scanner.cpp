@@ -13,25 +13,9 @@ bool is_word(char c) {
 
 std::optional<SourceScanner::Directive> SourceScanner::next() {
   while (position_ < text_.size()) {
-    const char c = text_[position_];
-    if (c == '\n') {
-      ++line_;
-      ++position_;
-      line_is_blank_ = true;
-    } else if (const std::size_t length = continuation()) {
-      ++line_;
-      position_ += length;
-    } else if (starts("//")) {
-      pass_line_comment();
-    } else if (starts("/*")) {
-      pass_block_comment();
-    } else if (starts("R\"") && (position_ == 0 || !is_word(text_[position_ - 1]))) {
-      line_is_blank_ = false;
-      pass_raw_string();
-    } else if (c == '"' || c == '\'') {
-      line_is_blank_ = false;
-      pass_literal(c);
-    } else if (c == '#' && line_is_blank_) {
+    if (text_[position_] == '\n') {
+      pass_line_end();
+    } else if (text_[position_] == '#' && line_is_blank_) {
       line_is_blank_ = false;
       Directive directive;
       directive.begin = position_++;
@@ -44,11 +28,43 @@ std::optional<SourceScanner::Directive> SourceScanner::next() {
       directive.rest = text_.substr(position_, std::min(text_.find('\n', position_), text_.size()) - position_);
       return directive;
     } else {
-      if (c != ' ' && c != '\t' && c != '\r' && c != '\v' && c != '\f') line_is_blank_ = false;
-      ++position_;
+      pass();
     }
   }
   return std::nullopt;
+}
+
+std::size_t SourceScanner::next_line() {
+  while (position_ < text_.size() && text_[position_] != '\n') pass();
+  if (position_ < text_.size()) pass_line_end();
+  return position_;
+}
+
+void SourceScanner::pass_line_end() {
+  ++line_;
+  ++position_;
+  line_is_blank_ = true;
+}
+
+void SourceScanner::pass() {
+  const char c = text_[position_];
+  if (const std::size_t length = continuation()) {
+    ++line_;
+    position_ += length;
+  } else if (starts("//")) {
+    pass_line_comment();
+  } else if (starts("/*")) {
+    pass_block_comment();
+  } else if (starts("R\"") && (position_ == 0 || !is_word(text_[position_ - 1]))) {
+    line_is_blank_ = false;
+    pass_raw_string();
+  } else if (c == '"' || c == '\'') {
+    line_is_blank_ = false;
+    pass_literal(c);
+  } else {
+    if (c != ' ' && c != '\t' && c != '\r' && c != '\v' && c != '\f') line_is_blank_ = false;
+    ++position_;
+  }
 }
 
 std::size_t SourceScanner::continuation() const {

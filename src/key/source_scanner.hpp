@@ -27,6 +27,11 @@ class SourceScanner {
   /// Moves to the next directive, and stands behind its name then; nothing at the end.
   std::optional<Directive> next();
 
+  /// Moves behind the end of the line, comments and continued lines included, and tells where that is.
+  std::size_t next_line();
+  /// The line of where the scanner stands, counted from 1.
+  std::size_t line() const noexcept { return line_; }
+
   /// Goes on from `position`, on the same line.
   void skip_to(std::size_t position) { position_ = position; }
 
@@ -35,6 +40,9 @@ class SourceScanner {
   bool starts(std::string_view what) const { return text_.substr(position_).starts_with(what); }
   /// The length of a line end that a backslash at the position takes back; 0 where there is none.
   std::size_t continuation() const;
+  /// Moves over whatever is no line's end and no directive.
+  void pass();
+  void pass_line_end();
   void pass_line_comment();
   void pass_block_comment();
   void pass_literal(char quote);

@@ -7,6 +7,7 @@
 #include "backend/cuda/cuda.hpp"
 #include "backend/cuda_samples.hpp"
 #include "backend/sections.hpp"
+#include "contract/kernels.hpp"
 
 namespace kiln {
 namespace {
@@ -56,6 +57,23 @@ TEST_F(Nvrtc, GivesPtxForAnArchitectureYetToCome) {
   EXPECT_FALSE(cuda::is_whole(text, ImageKind::cubin));
   EXPECT_FALSE(cuda::is_whole(std::span(text).first(text.size() - 1), ImageKind::ptx)) << "nothing ends it";
   EXPECT_FALSE(cuda::is_whole(std::span(text).first(text.size() / 2), ImageKind::ptx));
+}
+
+TEST_F(Nvrtc, CompilesEveryWordOfTheDialectAndNativeAtomicsBesideThem) {
+  for (const Kernel& kernel : {contract::words(), contract::native_atomics()}) {
+    const auto image = compile(kernel.request(Language::cuda).value());
+    EXPECT_TRUE(image) << image.error().describe();
+  }
+}
+
+TEST_F(Nvrtc, ErrorsInWhatIsDeclaredForAKernelNameTheDeclaration) {
+  Kernel broken = contract::scale(3);
+  broken.shared = {{"tile", Type::f32, {"TILES"}}};
+  const auto result = compile(broken.request(Language::cuda).value());
+  ASSERT_FALSE(result);
+  EXPECT_TRUE(result.error().message().starts_with(
+      "scale_3 does not compile, in what Kiln declares for it, \"__shared__ float tile[TILES];\": error: "))
+      << result.error().describe();
 }
 
 TEST_F(Nvrtc, ErrorsNameTheLineAndCarryTheLog) {

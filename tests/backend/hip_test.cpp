@@ -11,6 +11,7 @@
 #include "backend/cuda_samples.hpp"
 #include "backend/hip/architecture.hpp"
 #include "backend/hip/hip.hpp"
+#include "contract/kernels.hpp"
 #include "fakes/child.hpp"
 #include "fakes/files.hpp"
 #include "fakes/temporary_folder.hpp"
@@ -55,6 +56,23 @@ TEST_F(HipCompiler, MakesCodeObjectsForTwoArchitectures) {
     EXPECT_EQ(parts.entry, "scale");
   }
   EXPECT_NE(fakes::text_of(vega.bytes).find("gfx906"), std::string::npos);
+}
+
+TEST_F(HipCompiler, CompilesEveryWordOfTheDialectAndNativeAtomicsBesideThem) {
+  for (const Kernel& kernel : {contract::words(), contract::native_atomics()}) {
+    const auto binary = hip::compile_for(kernel.request(Language::hip).value(), "gfx906");
+    EXPECT_TRUE(binary) << binary.error().describe();
+  }
+}
+
+TEST_F(HipCompiler, ErrorsInWhatIsDeclaredForAKernelNameTheDeclaration) {
+  Kernel broken = contract::scale(3);
+  broken.shared = {{"tile", Type::f32, {"TILES"}}};
+  const auto result = hip::compile_for(broken.request(Language::hip).value(), "gfx906");
+  ASSERT_FALSE(result);
+  EXPECT_TRUE(result.error().message().starts_with(
+      "scale_3 does not compile, in what Kiln declares for it, \"__shared__ float tile[TILES];\": error: "))
+      << result.error().describe();
 }
 
 TEST_F(HipCompiler, ErrorsNameTheLineAndCarryTheLog) {

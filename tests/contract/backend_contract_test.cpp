@@ -179,6 +179,27 @@ TEST_P(BackendContract, ACompileErrorPointsAtTheLineOfTheKernelsOwnSource) {
   EXPECT_NE(result.error().log().find("nonsense"), std::string::npos) << result.error().log();
 }
 
+TEST_P(BackendContract, AnIncludeThatIsSkippedShiftsNoLines) {
+  const Kernel broken{.name = "broken",
+                      .source = "#if KILN_NOWHERE\n#include <cuda_fp16.h>\n#endif\nKERNEL {\n  nonsense;\n}\n"};
+  const auto result = device_->compile(request(broken));
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message().find("line 5"), std::string::npos) << result.error().describe();
+}
+
+TEST_P(BackendContract, AnErrorInWhatIsDeclaredForAKernelNamesTheDeclaration) {
+  Kernel broken = scale(3);
+  broken.name = "broken";
+  broken.shared = {{"tile", Type::f32, {"TILES"}}};
+  const auto result = device_->compile(request(broken));
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), ErrorCode::compile_failed);
+  EXPECT_TRUE(result.error().message().starts_with("broken does not compile, in what Kiln declares for it, \""))
+      << result.error().describe();
+  EXPECT_NE(result.error().message().find("float tile[TILES];\": "), std::string::npos)
+      << result.error().describe();
+}
+
 TEST_P(BackendContract, RefusesASourceInAnotherLanguage) {
   const Language other = device_->info().language == Language::glsl ? Language::cuda : Language::glsl;
   const auto result = device_->compile(scale(3).request(other).value());
@@ -400,11 +421,9 @@ TEST_P(BackendContract, WhatBelongsToAnotherDeviceIsNamed) {
   const auto foreign = other->allocate(4000).value();
   const std::string& name = device_->info().name;
   const Launch launch = scale(3).launch({1, 1, 1}, {mine.get(), foreign.get()}, {10, 1.0F}).value();
-  const std::string program = GetParam() == "opengl" ? "the program" : "scale_3";
   contains(device_->launch(*compiled.module, launch).error(),
-           program + ": argument 1 belongs to another device; allocate it on " + name);
-  contains(other->launch(*compiled.module, launch).error(),
-           program + " belongs to another device; compile or load");
+           "scale_3: argument 1 belongs to another device; allocate it on " + name);
+  contains(other->launch(*compiled.module, launch).error(), "scale_3 belongs to another device; compile or load");
   std::vector<std::byte> bytes(4);
   contains(device_->read(*foreign, bytes).error(), "the buffer belongs to another device; allocate it on " + name);
   contains(device_->write(*foreign, bytes).error(), "the buffer belongs to another device; allocate it on " + name);
@@ -432,6 +451,45 @@ TEST_P(BackendContract, ABufferHasANativeHandleInItsOwnApiAlone) {
   EXPECT_EQ(opencl::memory(*buffer) != nullptr, api == "opencl");
   EXPECT_EQ(cuda::memory(*buffer) != 0, api == "cuda");
   EXPECT_EQ(hip::memory(*buffer) != nullptr, api == "hip");
+}
+
+TEST_P(BackendContract, NativeAtomicsStandBesideThoseOfTheDialect) {
+  const Kernel kernel = contract::native_atomics();
+  const auto counts = upload(*device_, std::vector<std::uint32_t>(2)).value();
+  const Compiled compiled = device_->compile(request(kernel)).value();
+  device_->launch(*compiled.module, kernel.launch({3, 1, 1}, {counts.get()}, {}).value()).value();
+  EXPECT_EQ(download<std::uint32_t>(*device_, *counts).value(), (std::vector<std::uint32_t>{192, 192}));
+}
+
+TEST_P(BackendContract, AGroupSeesInABufferWhatItsOthersWroteBeforeTheBarrier) {
+  const Kernel turn{.name = "turn",
+                    .buffers = {{"values", Type::u32, Access::read_write}},
+                    .group_size = {128, 1, 1},
+                    .source = R"(KERNEL {
+  for (int round = 0; round < 64; ++round) {
+    uint next = values[group_id_x * GROUP_X + (local_id_x + 1) % GROUP_X];
+    group_barrier();
+    values[global_id_x] = next;
+    group_barrier();
+  }
+}
+)"};
+  std::vector<std::uint32_t> values(1024);
+  for (std::uint32_t i = 0; i < values.size(); ++i) values[i] = i;
+  const auto buffer = upload(*device_, values).value();
+  const Compiled compiled = device_->compile(request(turn)).value();
+  device_->launch(*compiled.module, turn.launch({8, 1, 1}, {buffer.get()}, {}).value()).value();
+  for (std::uint32_t i = 0; i < values.size(); ++i) values[i] = i / 128 * 128 + (i + 64) % 128;
+  EXPECT_EQ(download<std::uint32_t>(*device_, *buffer).value(), values);
+}
+
+TEST_P(BackendContract, KernelsMayHaveAnyName) {
+  for (const char* name : {"scalars", "given", "from_half", "new", "float4", "main", "3x3 \"conv\""}) {
+    Kernel kernel = scale(3);
+    kernel.name = name;
+    const auto compiled = device_->compile(request(kernel));
+    EXPECT_TRUE(compiled) << compiled.error().describe();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Apis, BackendContract, testing::Values("opengl", "vulkan", "opencl", "cuda", "hip"),

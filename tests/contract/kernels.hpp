@@ -123,4 +123,26 @@ KERNEL {
 )"};
 }
 
+/// Counts its work items: counts[0] as the dialect does it, counts[1] as each language does by itself.
+inline Kernel native_atomics() {
+  return {.name = "native_atomics",
+          .buffers = {{"counts", Type::u32, Access::read_write}},
+          .shared = {{"arrived", Type::i32, {"1"}}},
+          .source = R"(KERNEL {
+  if (local_index == 0) arrived[0] = 0;
+  group_barrier();
+  atomicAdd(arrived[0], 1);
+  group_barrier();
+  if (local_index == 0) atomicAdd(counts[0], to_uint(arrived[0]));
+#if KILN_CUDA || KILN_HIP
+  atomicAdd(&counts[1], 1u);
+#elif KILN_OPENCL
+  atomic_add(&counts[1], 1u);
+#else
+  atomicAdd(counts[1], 1u);
+#endif
+}
+)"};
+}
+
 }  // namespace kiln::contract

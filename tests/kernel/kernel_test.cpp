@@ -96,10 +96,64 @@ TEST(Kernel, SaysWhatIsWrongWithItself) {
   EXPECT_TRUE(has(problem(kernel), "has no name"));
 }
 
+TEST(Kernel, NamesThatBreakSomeLanguagesTextAreRefused) {
+  const auto refuses = [](const std::string& what, const Kernel& kernel, const std::string& name) {
+    const std::string told = problem(kernel);
+    if (!told.ends_with("; choose another name")) return testing::AssertionFailure() << name << ": " << told;
+    return has(told, "the kernel \"scale_2\" has " + what + " called \"" + name + "\", which ");
+  };
+  for (const char* name :
+       {"input",    "output",     "sample",     "filter",      "active",       "common",      "half",
+        "uint",     "vec4",       "mat3x4",     "isampler2D",  "image3D",      "local",       "global",
+        "kernel",   "read_only",  "float16",    "image2d_t",   "new",          "class",       "template",
+        "xor",      "linux",      "KERNEL",     "FUNCTION",    "UNROLL",       "local_index", "float4",
+        "barrier",  "atomicAdd",  "atomic_add", "blockIdx",    "get_group_id", "clamp",       "load_half",
+        "INFINITY", "GROUP_X",    "GROUP_Y",    "GROUP_Z",     "main",         "log",         "min",
+        "kiln",     "kiln_given", "KILN_CUDA",  "gl_Position", "two__of",      "_Pragma",     "make_float2"}) {
+    Kernel kernel = scale(2);
+    kernel.buffers[0].name = name;
+    EXPECT_TRUE(refuses("a buffer", kernel, name));
+    kernel = scale(2);
+    kernel.scalars[0].name = name;
+    EXPECT_TRUE(refuses("a scalar", kernel, name));
+    kernel = scale(2);
+    kernel.shared = {{name, Type::f32, {"4"}}};
+    EXPECT_TRUE(refuses("a shared array", kernel, name));
+    kernel = scale(2);
+    kernel.parameters[name] = "4";
+    EXPECT_TRUE(refuses("a parameter", kernel, name));
+  }
+  // As macros, these would change what comes before the source, or the elements of vectors.
+  for (const char* name : {"x", "y", "z", "w", "h", "a", "low", "old", "binding", "set", "std430"}) {
+    Kernel kernel = scale(2);
+    kernel.buffers = {{"values"}};
+    kernel.parameters[name] = "4";
+    EXPECT_TRUE(refuses("a parameter", kernel, name));
+    kernel = scale(2);
+    kernel.buffers = {{name}};
+    EXPECT_TRUE(kernel.emit(Language::cuda)) << name;
+  }
+  EXPECT_TRUE(
+      has(problem({.name = "scale_2", .buffers = {{"input"}}, .source = "KERNEL {}"}), "is a word of GLSL"));
+}
+
+TEST(Kernel, PlainNamesAreFree) {
+  for (const char* name : {"image", "data", "result", "texture_size", "u", "i", "matrix", "mat10", "kilns", "glow",
+                           "_x", "uniforms", "TILE", "N", "K", "int_count", "float_4"}) {
+    Kernel kernel = scale(2);
+    kernel.shared = {{name, Type::f32, {"4"}}};
+    EXPECT_TRUE(kernel.emit(Language::cuda)) << name;
+  }
+}
+
 /// A buffer of no device.
 class Nowhere final : public Buffer {
  public:
-  std::size_t size() const noexcept override { return 0; }
+  explicit Nowhere(std::size_t size = 0) : size_(size) {}
+  std::size_t size() const noexcept override { return size_; }
+
+ private:
+  std::size_t size_;
 };
 
 TEST(Kernel, ArgumentsOfTheWrongNumberOrTypeAreNamed) {
@@ -110,9 +164,13 @@ TEST(Kernel, ArgumentsOfTheWrongNumberOrTypeAreNamed) {
     const auto launch = kernel.launch({1, 1, 1}, std::move(buffers), scalars);
     return launch ? "" : launch.error().message();
   };
-  EXPECT_EQ(message({&x}, {1, 1.0F}), "scale_2: it takes 2 buffers; 1 were given");
+  EXPECT_EQ(message({&x}, {1, 1.0F}), "scale_2: it takes 2 buffers and 1 were given: y is missing");
+  EXPECT_EQ(message({}, {1, 1.0F}), "scale_2: it takes 2 buffers and 0 were given: x is missing");
+  EXPECT_EQ(message({&x, &y, &x}, {1, 1.0F}), "scale_2: it takes 2 buffers and 3 were given: number 3 is too many");
   EXPECT_EQ(message({&x, nullptr}, {1, 1.0F}), "scale_2: the buffer y is missing");
-  EXPECT_EQ(message({&x, &y}, {1}), "scale_2: it takes 2 scalars; 1 were given");
+  EXPECT_EQ(message({&x, &y}, {1}), "scale_2: it takes 2 scalars and 1 were given: offset is missing");
+  EXPECT_EQ(message({&x, &y}, {1, 1.0F, 2, 3}),
+            "scale_2: it takes 2 scalars and 4 were given: number 3 is too many");
   EXPECT_EQ(message({&x, &y}, {1, 2}),
             "scale_2: the scalar offset is of type float; a value of type int was given");
   EXPECT_EQ(message({&x, &y}, {1U, 2.0F}),
@@ -121,6 +179,40 @@ TEST(Kernel, ArgumentsOfTheWrongNumberOrTypeAreNamed) {
   EXPECT_EQ(launch.groups[0], 5U);
   EXPECT_EQ(launch.group_size[0], 64U);
   EXPECT_EQ(launch.parameters.size(), 8U);
+}
+
+TEST(Kernel, BuffersThatAreNotWholeElementsAreNamed) {
+  const struct {
+    Type type;
+    std::size_t bytes;
+    const char* told;
+  } cases[] = {
+      {Type::f16, 2, "f16, of 2 bytes"},       {Type::f32, 4, "f32, of 4 bytes"},
+      {Type::i32, 4, "i32, of 4 bytes"},       {Type::u32, 4, "u32, of 4 bytes"},
+      {Type::f32x2, 8, "f32x2, of 8 bytes"},   {Type::f32x4, 16, "f32x4, of 16 bytes"},
+      {Type::i32x4, 16, "i32x4, of 16 bytes"}, {Type::u32x4, 16, "u32x4, of 16 bytes"},
+  };
+  for (const auto& each : cases) {
+    const Kernel kernel{.name = "copy", .buffers = {{"values", each.type}}, .source = "KERNEL {}"};
+    const Nowhere whole(3 * each.bytes);
+    EXPECT_TRUE(kernel.launch({1, 1, 1}, {&whole}, {}));
+    const Nowhere part(3 * each.bytes + each.bytes / 2);
+    EXPECT_EQ(kernel.launch({1, 1, 1}, {&part}, {}).error().message(),
+              "copy: the buffer values is of " + std::string(each.told) + " each; one of " +
+                  std::to_string(part.size()) + " bytes was given");
+  }
+}
+
+TEST(Kernel, OneBufferMayBeGivenTwiceOnlyToBeRead) {
+  const Kernel kernel{
+      .name = "add", .buffers = {{"left"}, {"right"}, {"sum", Type::f32, Access::write}}, .source = "KERNEL {}"};
+  const Nowhere one(4);
+  const Nowhere other(4);
+  EXPECT_TRUE(kernel.launch({1, 1, 1}, {&one, &one, &other}, {}));
+  EXPECT_EQ(kernel.launch({1, 1, 1}, {&other, &one, &one}, {}).error().message(),
+            "add: right and sum are the same buffer, and not both are only read");
+  EXPECT_EQ(kernel.launch({1, 1, 1}, {&one, &one, &one}, {}).error().message(),
+            "add: left and sum are the same buffer, and not both are only read");
 }
 
 TEST(Kernel, LanguagesHaveNames) {

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -125,14 +127,30 @@ std::string marked(const std::string& file, std::string_view text) {
   return result;
 }
 
-/// Follows the #line directives of a resolved source as a compiler does, and expects every mark to be where it
-/// says. How many marks there were.
-int expect_marks_in_place(const Request& made) {
+/// Follows the #line directives of a resolved source as a compiler does for which every condition is `condition`,
+/// and expects every mark that it meets to be where it says. How many marks there were.
+int expect_marks_in_place(const Request& made, bool condition) {
+  struct Group {
+    bool taken;
+    bool active;
+  };
+  std::vector<Group> groups;
   int marks = 0;
   std::size_t file = 0;
   int number = 1;
   std::istringstream lines(made.source());
   for (std::string line; std::getline(lines, line); ++number) {
+    if (line.starts_with("#ifndef KILN_ONCE_")) {
+      groups.push_back({true, true});
+    } else if (line.starts_with("#if")) {
+      groups.push_back({condition, condition});
+    } else if (line.starts_with("#el")) {
+      const bool active = !groups.back().taken && (condition || line.starts_with("#else"));
+      groups.back() = {groups.back().taken || active, active};
+    } else if (line.starts_with("#endif")) {
+      groups.pop_back();
+    }
+    if (!std::ranges::all_of(groups, &Group::active)) continue;
     int next = 0;
     if (std::sscanf(line.c_str(), "#line %d %zu", &next, &file) == 2) {
       number = next - 1;
@@ -177,8 +195,50 @@ TEST(IncludeText, LinesKeepTheirNumbers) {
     for (auto& [name, text] : headers) text = marked(name, text);
     const Request made = request(marked("main", each.source), std::move(headers));
     ASSERT_FALSE(made.error()) << each.source << made.error()->message();
-    EXPECT_EQ(expect_marks_in_place(made), each.marks) << made.source();
+    EXPECT_EQ(expect_marks_in_place(made, true), each.marks) << made.source();
   }
+}
+
+TEST(IncludeText, LinesKeepTheirNumbersBehindGroupsThatAreSkipped) {
+  struct Case {
+    const char* source;
+    Headers headers;
+    int marks;
+  };
+  const Case cases[] = {
+      {"#if 0\n#include \"missing\"\n#endif\n@ \n", {}, 1},
+      {"#if 0\n#include \"a\"\n@ \n#else\n@ \n#endif\n@ \n", {{"a", "@ \n@ \n"}}, 2},
+      {"#if 0\n#elif 0\n#include \"a\"\n#elif 0\n#else // \\\n\n@ \n#endif /*\n*/\n@ \n", {{"a", "@ \n"}}, 2},
+      {"#if 0\n#if 0\n#include \"a\"\n#endif\n#endif\n@ \n", {{"a", "@ \n"}}, 1},
+      {"#if 0\n#include \"a\"\n#endif\n@ \n#include \"a\"\n@ \n",
+       {{"a", "#if 0\n#include \"b\"\n#endif\n@ \n"}, {"b", ""}},
+       3},
+      {"#if 0\r\n#include \"a\"\r\n#endif\r\n@ \r\n", {{"a", "@ "}}, 1},
+  };
+  for (const Case& each : cases) {
+    Headers headers = each.headers;
+    for (auto& [name, text] : headers) text = marked(name, text);
+    const Request made = request(marked("main", each.source), std::move(headers));
+    ASSERT_FALSE(made.error()) << each.source << made.error()->message();
+    EXPECT_EQ(expect_marks_in_place(made, false), each.marks) << made.source();
+  }
+}
+
+TEST(IncludeText, LinesKeepTheNumbersThatTheSourceGivesThem) {
+  const Headers headers = {{"a", "a\n"}};
+  EXPECT_NE(request("#line 10 7\n#include \"a\"\nx\n", headers).source().find("#line 10 7\n\nx\n"),
+            std::string::npos);
+  EXPECT_NE(request("#line 10\n\n#include \"a\"\nx\n", headers).source().find("#line 11 0\n\nx\n"),
+            std::string::npos);
+  const Request grouped = request("#if A\n#line 10\n#include \"a\"\n#endif\nx\n", headers);
+  EXPECT_NE(grouped.source().find("#line 10 0\n\n#endif\n#line 12 0\nx\n"), std::string::npos) << grouped.source();
+  const Request named({.name = "main",
+                       .source = "#line 3 \"other.cl\"\n#include \"a\"\nx\n",
+                       .language = Language::opencl,
+                       .headers = headers});
+  EXPECT_NE(named.source().find("#line 3 \"other.cl\"\n\nx\n"), std::string::npos) << named.source();
+  const Request missing = request("#line 10\n#include \"missing\"\n", {});
+  EXPECT_TRUE(missing.error()->message().starts_with("main:10 includes")) << missing.error()->message();
 }
 
 TEST(IncludeText, AFileThatEndsInABackslashDoesNotSwallowTheNextLine) {

@@ -177,7 +177,7 @@ Result<void> GlDevice::read(const Buffer& buffer, std::span<std::byte> bytes, st
 Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   const auto* program = dynamic_cast<const Module*>(&module);
   if (program == nullptr || &program->group() != group_.get())
-    return backend::foreign_program("the program", info_.name);
+    return backend::foreign_program(program != nullptr ? program->name() : "the program", info_.name);
   for (std::size_t i = 0; i < 3; ++i)
     if (launch.groups[i] > info_.limits.max_groups[i])
       return Error(ErrorCode::invalid_request,

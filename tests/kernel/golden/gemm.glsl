@@ -1,4 +1,5 @@
 #version 430
+#line 60000 0
 #define KILN_OPENGL 1
 #define UNROLL
 #define FUNCTION
@@ -15,7 +16,7 @@
 #define global_id_y int(gl_GlobalInvocationID.y)
 #define global_id_z int(gl_GlobalInvocationID.z)
 #define local_index int(gl_LocalInvocationIndex)
-#define group_barrier() do { memoryBarrierShared(); barrier(); } while (false)
+#define group_barrier() do { groupMemoryBarrier(); barrier(); } while (false)
 #define memory_barrier() memoryBarrier()
 #define float2 vec2
 #define float4 vec4

@@ -1,3 +1,4 @@
+#line 60000 "gemm_t32_r4"
 #define KILN_HIP 1
 #undef INFINITY
 #define INFINITY __builtin_inff()
@@ -25,26 +26,46 @@ typedef unsigned int uint;
 #define as_float(x) __uint_as_float(x)
 #define as_uint(x) __float_as_uint(x)
 #define popcount(x) __popc(x)
-#define atomicAdd(x, v) atomicAdd(&(x), (v))
-#define atomicMin(x, v) atomicMin(&(x), (v))
-#define atomicMax(x, v) atomicMax(&(x), (v))
-#define atomicAnd(x, v) atomicAnd(&(x), (v))
-#define atomicOr(x, v) atomicOr(&(x), (v))
-#define atomicXor(x, v) atomicXor(&(x), (v))
-#define atomicExchange(x, v) atomicExch(&(x), (v))
-#define atomicCompSwap(x, old, v) atomicCAS(&(x), (old), (v))
 #define load_half(a, i) kiln_from_half((a)[i])
 #define load_half2(a, i) make_float2(kiln_from_half((a)[2 * (i)]), kiln_from_half((a)[2 * (i) + 1]))
 #define store_half2(a, i, v) ((a)[2 * (i)] = kiln_to_half((v).x), (a)[2 * (i) + 1] = kiln_to_half((v).y))
+FUNCTION int atomicAdd(int& x, int v) { return ::atomicAdd(&x, v); }
+FUNCTION uint atomicAdd(uint& x, uint v) { return ::atomicAdd(&x, v); }
+FUNCTION int atomicMin(int& x, int v) { return ::atomicMin(&x, v); }
+FUNCTION uint atomicMin(uint& x, uint v) { return ::atomicMin(&x, v); }
+FUNCTION int atomicMax(int& x, int v) { return ::atomicMax(&x, v); }
+FUNCTION uint atomicMax(uint& x, uint v) { return ::atomicMax(&x, v); }
+FUNCTION int atomicAnd(int& x, int v) { return ::atomicAnd(&x, v); }
+FUNCTION uint atomicAnd(uint& x, uint v) { return ::atomicAnd(&x, v); }
+FUNCTION int atomicOr(int& x, int v) { return ::atomicOr(&x, v); }
+FUNCTION uint atomicOr(uint& x, uint v) { return ::atomicOr(&x, v); }
+FUNCTION int atomicXor(int& x, int v) { return ::atomicXor(&x, v); }
+FUNCTION uint atomicXor(uint& x, uint v) { return ::atomicXor(&x, v); }
+FUNCTION int atomicExchange(int& x, int v) { return ::atomicExch(&x, v); }
+FUNCTION uint atomicExchange(uint& x, uint v) { return ::atomicExch(&x, v); }
+FUNCTION int atomicCompSwap(int& x, int old, int v) { return ::atomicCAS(&x, old, v); }
+FUNCTION uint atomicCompSwap(uint& x, uint old, uint v) { return ::atomicCAS(&x, old, v); }
 FUNCTION float clamp(float x, float low, float high) { return fminf(fmaxf(x, low), high); }
 FUNCTION int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
 FUNCTION float dot(float2 a, float2 b) { return a.x * b.x + a.y * b.y; }
 FUNCTION float dot(float4 a, float4 b) { return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w; }
 FUNCTION float kiln_from_half(unsigned short h) { return (float)__builtin_bit_cast(_Float16, h); }
 FUNCTION unsigned short kiln_to_half(float f) { return __builtin_bit_cast(unsigned short, (_Float16)f); }
-typedef struct { int m; int n; int k; } kiln_scalars;
+struct kiln_scalars { int m; int n; int k; };
 #line 1 "gemm_t32_r4"
-extern "C" __global__ void __launch_bounds__(GROUP_X * GROUP_Y * GROUP_Z) kiln_gemm_t32_r4(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, const kiln_scalars kiln) { const int m = kiln.m; const int n = kiln.n; const int k = kiln.k; __shared__ float panel_a[DEPTH][TILE]; __shared__ float panel_b[DEPTH][TILE];  {
+#line 60054 "gemm_t32_r4"
+extern "C" __global__ void __launch_bounds__(GROUP_X * GROUP_Y * GROUP_Z) kiln_gemm_t32_r4(
+const float* __restrict__ a,
+const float* __restrict__ b,
+float* __restrict__ c,
+const struct kiln_scalars kiln_given) {
+const int m = kiln_given.m;
+const int n = kiln_given.n;
+const int k = kiln_given.k;
+__shared__ float panel_a[DEPTH][TILE];
+__shared__ float panel_b[DEPTH][TILE];
+#line 1 "gemm_t32_r4"
+ {
   int row = group_id_y * TILE;
   int column = group_id_x * TILE;
   float sum[REGS][REGS];

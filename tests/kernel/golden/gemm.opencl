@@ -1,3 +1,4 @@
+#line 60000 "gemm_t32_r4"
 #define KILN_OPENCL 1
 #define UNROLL _Pragma("unroll")
 #define FUNCTION static inline
@@ -34,9 +35,21 @@
 #define load_half(a, i) vload_half((i), (a))
 #define load_half2(a, i) vload_half2((i), (a))
 #define store_half2(a, i, v) vstore_half2((v), (i), (a))
-typedef struct { int m; int n; int k; } kiln_scalars;
+struct kiln_scalars { int m; int n; int k; };
 #line 1 "gemm_t32_r4"
-kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z))) void kiln_gemm_t32_r4(global const float* restrict a, global const float* restrict b, global float* restrict c, const kiln_scalars kiln) { const int m = kiln.m; const int n = kiln.n; const int k = kiln.k; local float panel_a[DEPTH][TILE]; local float panel_b[DEPTH][TILE];  {
+#line 60038 "gemm_t32_r4"
+kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z))) void kiln_gemm_t32_r4(
+global const float* restrict a,
+global const float* restrict b,
+global float* restrict c,
+const struct kiln_scalars kiln_given) {
+const int m = kiln_given.m;
+const int n = kiln_given.n;
+const int k = kiln_given.k;
+local float panel_a[DEPTH][TILE];
+local float panel_b[DEPTH][TILE];
+#line 1 "gemm_t32_r4"
+ {
   int row = group_id_y * TILE;
   int column = group_id_x * TILE;
   float sum[REGS][REGS];

@@ -1,0 +1,64 @@
+#include "backend/source_text.hpp"
+
+#include <gtest/gtest.h>
+
+namespace kiln {
+namespace {
+
+Request request(std::string name, Language language, std::string header = "") {
+  Request::Fields fields{.name = std::move(name), .source = "x", .entry = "x", .language = language};
+  if (!header.empty()) {
+    fields.source = "#include \"" + header + "\"\nx";
+    fields.headers = {{header, "y"}};
+  }
+  return Request(std::move(fields));
+}
+
+std::string message(const Request& request, const std::string& log) {
+  return backend::compile_message(request, log);
+}
+
+TEST(CompileMessage, AProgramMayBeCalledAnError) {
+  EXPECT_EQ(message(request("error_diffusion", Language::opencl),
+                    "error_diffusion:3:5: warning: unused variable 'x'\n"
+                    "error_diffusion:7:9: error: use of undeclared identifier 'y'\n"),
+            "error_diffusion does not compile, line 7: error: use of undeclared identifier 'y'");
+  EXPECT_EQ(message(request("error_diffusion", Language::vulkan),
+                    "error_diffusion:3: warning: odd\nerror_diffusion:7: error: 'y' : undeclared identifier\n"),
+            "error_diffusion does not compile, line 7: error: 'y' : undeclared identifier");
+}
+
+TEST(CompileMessage, AVariableMayBeCalledAnError) {
+  EXPECT_EQ(message(request("conv", Language::cuda),
+                    "conv(3): warning #177-D: variable \"error\" was declared but never referenced\n"
+                    "    float error = 1.0f;\n"
+                    "conv(7): error: identifier \"y\" is undefined\n"),
+            "conv does not compile, line 7: error: identifier \"y\" is undefined");
+}
+
+TEST(CompileMessage, AShortNameIsFoundBehindTheWordsThatHaveItsLetters) {
+  EXPECT_EQ(message(request("r", Language::opencl), "error: r:5:3: use of undeclared identifier 'y'\n"),
+            "r does not compile, line 5: use of undeclared identifier 'y'");
+  EXPECT_EQ(message(request("e", Language::hip), "e:2:1: error: no\n"), "e does not compile, line 2: error: no");
+}
+
+TEST(CompileMessage, AFileIsNotTakenForOneWhoseNameEndsAlike) {
+  EXPECT_EQ(message(request("conv", Language::opencl, "my_conv"), "my_conv:4:1: error: no\n"),
+            "conv does not compile, my_conv line 4: error: no");
+  EXPECT_EQ(message(request("conv", Language::opencl, "my conv"), "my conv:4:1: error: no\n"),
+            "conv does not compile, my conv line 4: error: no");
+  EXPECT_EQ(message(request("conv", Language::opencl), "/usr/share/conv:4:1: error: no\n"),
+            "conv does not compile: /usr/share/conv:4:1: error: no");
+  EXPECT_EQ(message(request("h", Language::opencl), "conv.h:4:1: error: no\n"),
+            "h does not compile: conv.h:4:1: error: no");
+}
+
+TEST(CompileMessage, AnErrorWithoutAPlaceIsToldAsItIs) {
+  EXPECT_EQ(message(request("conv", Language::cuda), "nvrtc: error: invalid option\n"),
+            "conv does not compile: nvrtc: error: invalid option");
+  EXPECT_EQ(message(request("conv", Language::cuda), "conv(3): warning: odd\n"), "conv does not compile");
+  EXPECT_EQ(message(request("", Language::cuda), "(3): error: no\n"), " does not compile: (3): error: no");
+}
+
+}  // namespace
+}  // namespace kiln
