@@ -70,8 +70,15 @@ bool send(int descriptor, Probe::List list) {
   return true;
 }
 
+/// A crash of the driver's ends the child there and then, without what the application does about crashes of its
+/// own.
+void crash_silently() noexcept {
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS}) std::signal(signal, SIG_DFL);
+}
+
 /// The child's part. Never returns, and runs nothing of the parent's at its end.
 [[noreturn]] void answer(int descriptor, Probe::List list) noexcept {
+  crash_silently();
   try {
     _exit(send(descriptor, list) ? 0 : 1);
   } catch (...) {

@@ -55,6 +55,14 @@ TEST(Probe, ADriverThatCrashesOrEndsTheProcessIsAProblemOfItsOwn) {
   EXPECT_NE(ended[0].problem.find("ended the process"), std::string::npos) << ended[0].problem;
 }
 
+TEST(Probe, TheApplicationsHandlersOfCrashesDoNotRun) {
+  const auto before = std::signal(SIGSEGV, [](int) { _exit(0); });
+  const auto crashed = backend::Probe("fake", crash).answer();
+  std::signal(SIGSEGV, before);
+  ASSERT_EQ(crashed.size(), 1U);
+  EXPECT_NE(crashed[0].problem.find("crashed when it was loaded"), std::string::npos) << crashed[0].problem;
+}
+
 TEST(Probe, AListingThatThrowsEndsInTheChild) {
   const pid_t self = getpid();
   std::vector<DeviceInfo> devices;
