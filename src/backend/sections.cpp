@@ -1,12 +1,28 @@
 #include "backend/sections.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 
-#include "base/sha256.hpp"
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace kiln::backend {
+namespace {
+
+using Seal = std::array<std::byte, 16>;
+
+Seal seal_of(std::span<const std::byte> bytes) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
+  Seal seal;
+  static_assert(sizeof seal == sizeof canonical.digest);
+  std::memcpy(seal.data(), canonical.digest, sizeof seal);
+  return seal;
+}
+
+}  // namespace
 
 std::vector<std::byte> join_sections(std::initializer_list<std::span<const std::byte>> sections) {
   std::vector<std::byte> bytes;
@@ -36,17 +52,16 @@ std::optional<std::vector<std::span<const std::byte>>> split_sections(std::span<
 
 std::vector<std::byte> seal_sections(std::initializer_list<std::span<const std::byte>> sections) {
   std::vector<std::byte> bytes = join_sections(sections);
-  const Digest digest = base::sha256(bytes);
-  bytes.insert(bytes.begin(), digest.bytes.begin(), digest.bytes.end());
+  const Seal seal = seal_of(bytes);
+  bytes.insert(bytes.begin(), seal.begin(), seal.end());
   return bytes;
 }
 
 std::optional<std::vector<std::span<const std::byte>>> unseal_sections(std::span<const std::byte> bytes,
                                                                        std::size_t count) {
-  constexpr std::size_t seal = sizeof(Digest::bytes);
-  if (bytes.size() < seal) return std::nullopt;
-  const auto sealed = bytes.subspan(seal);
-  if (!std::ranges::equal(base::sha256(sealed).bytes, bytes.first(seal))) return std::nullopt;
+  if (bytes.size() < sizeof(Seal)) return std::nullopt;
+  const auto sealed = bytes.subspan(sizeof(Seal));
+  if (!std::ranges::equal(seal_of(sealed), bytes.first(sizeof(Seal)))) return std::nullopt;
   return split_sections(sealed, count);
 }
 

@@ -16,7 +16,8 @@ std::vector<std::byte> join_sections(std::initializer_list<std::span<const std::
 std::optional<std::vector<std::span<const std::byte>>> split_sections(std::span<const std::byte> bytes,
                                                                       std::size_t count);
 
-/// The same behind a SHA-256 of it all, for drivers that trust whatever they are handed.
+/// The same behind a checksum of it all, for drivers that trust whatever they are handed. It tells damage, not
+/// malice: who can change a binary can change its checksum.
 std::vector<std::byte> seal_sections(std::initializer_list<std::span<const std::byte>> sections);
 
 /// Exactly `count` parts as seal_sections() took them; nothing where a bit has changed since.

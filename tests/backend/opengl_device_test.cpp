@@ -137,9 +137,9 @@ TEST_F(OpenGlDevice, LaunchErrorsNameTheProgramAndTheArgument) {
     EXPECT_EQ(message({.buffers = {buffer.get(), buffer.get()}, .parameters = offset}),
               "scale_7 declares 1 buffers; 2 were given");
     EXPECT_EQ(message({.buffers = {buffer.get(), nullptr}, .parameters = offset}),
-              "buffer 1 of the launch of scale_7 is missing");
+              "scale_7: argument 1 is missing");
     EXPECT_TRUE(message({.buffers = {buffer.get(), foreign.get()}, .parameters = offset})
-                    .starts_with("buffer 1 of the launch of scale_7: "));
+                    .starts_with("scale_7: argument 1 belongs to another device"));
     EXPECT_NE(message({.buffers = {buffer.get()}}).find("bytes of parameters; 0 were given"), std::string::npos);
     EXPECT_NE(
         message({.buffers = {buffer.get()}, .parameters = std::vector<std::byte>(32)}).find("scale_7 declares"),

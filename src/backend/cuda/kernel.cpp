@@ -65,22 +65,35 @@ Result<const Kernel::Function*> Kernel::function() {
 
 Handle Kernel::native_function() noexcept {
   try {
-    const auto found = function();
-    return found ? (*found)->native : nullptr;
+    const Context::Scope scope(*context_);
+    const auto found = find_native(scope);
+    return found ? *found : nullptr;
   } catch (const std::exception&) {
     return nullptr;
   }
 }
 
-Result<Kernel::Function> Kernel::find_function() const {
+Result<Handle> Kernel::find_native(const Context::Scope& scope) {
+  if (Handle found = native_.load(std::memory_order_acquire)) return found;
   const Driver& driver = context_->driver();
-  const Context::Scope scope(*context_);
-  Function function;
+  Handle native = nullptr;
   Status status = scope.status();
-  if (status == status::success) status = driver->module_function(&function.native, module_, entry_.c_str());
+  if (status == status::success) status = driver->module_function(&native, module_, entry_.c_str());
   if (status == status::not_found)
     return Error(ErrorCode::load_failed, fmt::format("{} has no kernel called {}", name_, entry_));
   if (status != status::success) return driver.error(status, fmt::format("looking up {} in {}", entry_, name_));
+  // Whoever looks it up finds the same.
+  native_.store(native, std::memory_order_release);
+  return native;
+}
+
+Result<Kernel::Function> Kernel::find_function() {
+  const Driver& driver = context_->driver();
+  const Context::Scope scope(*context_);
+  auto native = find_native(scope);
+  if (!native) return std::move(native).error();
+  Function function;
+  function.native = *native;
   // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, and HIP's.
   constexpr int max_threads_per_block = 0;
   int items = 0;

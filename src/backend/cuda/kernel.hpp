@@ -40,11 +40,12 @@ class Kernel {
   std::size_t bytes() const noexcept { return bytes_; }
   /// The function, looked up by whoever asks first; the pointer is good as long as the kernel is.
   Result<const Function*> function();
-  /// The same for native code; null where the driver gives none.
+  /// Its handle alone, for which the driver need not be asked as much; null where the driver gives none.
   Handle native_function() noexcept;
 
  private:
-  Result<Function> find_function() const;
+  Result<Handle> find_native(const Context::Scope& scope);
+  Result<Function> find_function();
 
   const std::shared_ptr<Context> context_;
   const Handle module_;
@@ -53,6 +54,7 @@ class Kernel {
   const std::size_t bytes_;
   /// As the image tells, where the driver does not.
   const std::optional<std::vector<std::size_t>> arguments_;
+  std::atomic<Handle> native_ = nullptr;
   base::Mutex lookup_;
   Function function_ KILN_GUARDED_BY(lookup_);
   /// &function_ once it has been found and will not change any more.

@@ -113,7 +113,7 @@ Result<std::unique_ptr<kiln::Module>> Program::load(const std::shared_ptr<const 
   if (binary.format != binary_format)
     return Error(ErrorCode::load_failed, fmt::format("{} is no binary format of OpenCL's", binary.format));
   const auto sections = backend::unseal_sections(binary.bytes, 4);
-  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: it has another SHA-256");
+  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: it has another checksum");
   const auto image = (*sections)[3];
   const std::string name(backend::as_text((*sections)[0]));
   const auto* bytes = reinterpret_cast<const unsigned char*>(image.data());

@@ -1,6 +1,7 @@
 #include "backend/vulkan/context.hpp"
 
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -83,7 +84,43 @@ Context::Context(std::shared_ptr<const Instance> instance, const Physical& of, V
       queue_(queue) {}
 
 Context::~Context() {
+  for (const auto& [shape, layout] : layouts_) {
+    vk.DestroyPipelineLayout(device, layout.pipeline, nullptr);
+    vk.DestroyDescriptorSetLayout(device, layout.set, nullptr);
+  }
   if (owned_) vk.DestroyDevice(device, nullptr);
+}
+
+Result<Context::Layout> Context::layout(std::uint32_t buffers, std::uint32_t parameter_bytes,
+                                        std::string_view doing) {
+  const base::MutexLock lock(layouts_mutex_);
+  Layout& layout = layouts_[{buffers, parameter_bytes}];
+  // One that could not be made is tried again by the next who asks.
+  if (layout.pipeline == nullptr)
+    if (auto made = make_layout(layout, buffers, parameter_bytes, doing); !made) return std::move(made).error();
+  return layout;
+}
+
+Result<void> Context::make_layout(Layout& layout, std::uint32_t buffers, std::uint32_t parameter_bytes,
+                                  std::string_view doing) const {
+  std::vector<VkDescriptorSetLayoutBinding> bindings(buffers);
+  for (std::uint32_t i = 0; i < buffers; ++i)
+    bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+  VkDescriptorSetLayoutCreateInfo set{};
+  set.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
+  set.bindingCount = buffers;
+  set.pBindings = bindings.data();
+  if (layout.set == nullptr)
+    if (auto ok = check(vk.CreateDescriptorSetLayout(device, &set, nullptr, &layout.set), doing); !ok) return ok;
+  // Vulkan counts push constants in words.
+  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, (parameter_bytes + 3) / 4 * 4};
+  VkPipelineLayoutCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+  info.setLayoutCount = 1;
+  info.pSetLayouts = &layout.set;
+  info.pushConstantRangeCount = range.size > 0 ? 1 : 0;
+  info.pPushConstantRanges = &range;
+  return check(vk.CreatePipelineLayout(device, &info, nullptr, &layout.pipeline), doing);
 }
 
 Result<void> Context::submit(VkCommandBuffer commands, VkFence fence, std::string_view doing) {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "backend/vulkan/instance.hpp"
 #include "backend/vulkan/loader.hpp"
@@ -28,6 +31,16 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
+  /// How a program's arguments lie; the same for all programs that take as many.
+  struct Layout {
+    VkDescriptorSetLayout set = nullptr;
+    VkPipelineLayout pipeline = nullptr;
+  };
+  /// That for storage buffers 0 … buffers-1 in set 0 and so many bytes of push constants, which is made once and
+  /// lives as long as the context. `doing` is what it is for, as in "preparing gemm".
+  Result<Layout> layout(std::uint32_t buffers, std::uint32_t parameter_bytes, std::string_view doing)
+      KILN_EXCLUDES(layouts_mutex_);
+
   /// Hands commands to the queue; the fence is signalled when they are done.
   Result<void> submit(VkCommandBuffer commands, VkFence fence, std::string_view doing) KILN_EXCLUDES(queue_mutex_);
   /// Waits until the queue has nothing to do.
@@ -40,10 +53,16 @@ class Context {
   const Reach reach;
 
  private:
+  Result<void> make_layout(Layout& layout, std::uint32_t buffers, std::uint32_t parameter_bytes,
+                           std::string_view doing) const;
+
   const std::shared_ptr<const Instance> instance_;
   const bool owned_;
   base::Mutex queue_mutex_;
   const VkQueue queue_ KILN_GUARDED_BY(queue_mutex_);
+  base::Mutex layouts_mutex_;
+  /// By the number of buffers and the bytes of parameters.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Layout> layouts_ KILN_GUARDED_BY(layouts_mutex_);
 };
 
 }  // namespace kiln::vulkan

@@ -14,8 +14,8 @@ Module::Module(std::unique_ptr<const Pipeline> pipeline) noexcept : pipeline_(st
 Module::~Module() = default;
 
 VkPipeline Module::pipeline() const noexcept { return pipeline_->handle; }
-VkPipelineLayout Module::layout() const noexcept { return pipeline_->layout; }
-VkDescriptorSetLayout Module::set_layout() const noexcept { return pipeline_->set_layout; }
+VkPipelineLayout Module::layout() const noexcept { return pipeline_->layout.pipeline; }
+VkDescriptorSetLayout Module::set_layout() const noexcept { return pipeline_->layout.set; }
 const std::string& Module::name() const noexcept { return pipeline_->name; }
 std::uint32_t Module::buffers() const noexcept { return pipeline_->shape.buffers; }
 std::uint32_t Module::parameter_bytes() const noexcept { return pipeline_->shape.parameter_bytes; }
@@ -46,7 +46,7 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context
   if (binary.format != binary_format)
     return Error(ErrorCode::load_failed, fmt::format("Kiln knows no Vulkan binary of format {:#x}", binary.format));
   const auto sections = backend::unseal_sections(binary.bytes, 4);
-  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: it has another SHA-256");
+  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: it has another checksum");
   const std::string name(backend::as_text((*sections)[3]));
   const auto cache = (*sections)[2];
   // The seal shows that the SPIR-V is the one that was read when it was compiled.

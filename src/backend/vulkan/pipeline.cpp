@@ -105,35 +105,14 @@ Result<Pipeline::Made> Pipeline::create(std::shared_ptr<Context> owner, const st
   if (auto ok = check(context.vk.CreatePipelineCache(context.device, &info, nullptr, cache.receive()), doing); !ok)
     return std::move(ok).error();
   auto pipeline = std::make_unique<Pipeline>(std::move(owner), name, shape);
-  if (auto ok = pipeline->make_layouts(); !ok) return std::move(ok).error();
+  auto layout = pipeline->context->layout(shape.buffers, shape.parameter_bytes, doing);
+  if (!layout) return std::move(layout).error();
+  pipeline->layout = *layout;
   if (auto ok = pipeline->make_pipeline(spirv, cache.get()); !ok) return std::move(ok).error();
   std::vector<std::byte> made;
   if (cache_data.empty()) made = data_of(context, cache.get());
   pipeline->bytes = spirv.size_bytes() + cache_data.size() + made.size();
   return Made{std::move(pipeline), std::move(made)};
-}
-
-Result<void> Pipeline::make_layouts() {
-  std::vector<VkDescriptorSetLayoutBinding> bindings(shape.buffers);
-  for (std::uint32_t i = 0; i < shape.buffers; ++i)
-    bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
-  VkDescriptorSetLayoutCreateInfo set{};
-  set.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
-  set.bindingCount = shape.buffers;
-  set.pBindings = bindings.data();
-  const auto doing = fmt::format("preparing {}", name);
-  const DeviceFunctions& vk = context->vk;
-  if (auto ok = check(vk.CreateDescriptorSetLayout(context->device, &set, nullptr, &set_layout), doing); !ok)
-    return ok;
-  // Vulkan counts push constants in words.
-  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, (shape.parameter_bytes + 3) / 4 * 4};
-  VkPipelineLayoutCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
-  info.setLayoutCount = 1;
-  info.pSetLayouts = &set_layout;
-  info.pushConstantRangeCount = range.size > 0 ? 1 : 0;
-  info.pPushConstantRanges = &range;
-  return check(vk.CreatePipelineLayout(context->device, &info, nullptr, &layout), doing);
 }
 
 Result<void> Pipeline::make_pipeline(std::span<const std::uint32_t> spirv, VkPipelineCache cache) {
@@ -152,15 +131,10 @@ Result<void> Pipeline::make_pipeline(std::span<const std::uint32_t> spirv, VkPip
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = shader.get();
   info.stage.pName = "main";
-  info.layout = layout;
+  info.layout = layout.pipeline;
   return check(vk.CreateComputePipelines(context->device, cache, 1, &info, nullptr, &handle), doing);
 }
 
-Pipeline::~Pipeline() {
-  const DeviceFunctions& vk = context->vk;
-  vk.DestroyPipeline(context->device, handle, nullptr);
-  vk.DestroyPipelineLayout(context->device, layout, nullptr);
-  vk.DestroyDescriptorSetLayout(context->device, set_layout, nullptr);
-}
+Pipeline::~Pipeline() { context->vk.DestroyPipeline(context->device, handle, nullptr); }
 
 }  // namespace kiln::vulkan

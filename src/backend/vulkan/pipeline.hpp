@@ -19,7 +19,7 @@ Result<void> check_shape(const Physical& physical, const std::string& name, cons
 /// Whether the data begins as the pipeline caches that this device gives out. The driver sees no other.
 Result<void> check_cache_header(const Physical& physical, std::span<const std::byte> data);
 
-/// A compute pipeline with its layouts.
+/// A compute pipeline.
 class Pipeline {
  public:
   struct Made {
@@ -43,12 +43,11 @@ class Pipeline {
   const Shape shape;
   /// Of the SPIR-V and of what the driver made of it.
   std::size_t bytes = 0;
-  VkDescriptorSetLayout set_layout = nullptr;
-  VkPipelineLayout layout = nullptr;
+  /// The context's.
+  Context::Layout layout = {};
   VkPipeline handle = nullptr;
 
  private:
-  Result<void> make_layouts();
   Result<void> make_pipeline(std::span<const std::uint32_t> spirv, VkPipelineCache cache);
 };
 
