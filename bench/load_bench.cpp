@@ -2,15 +2,15 @@
 // every API there is here. The same program is loaded again and again, of which drivers make the most; warm_bench
 // has what a new process pays.
 //
-// `kiln`: Cache::get of a program that was evicted from memory, so that the disk level answers.
-// `bare`: reading a file with the driver's binary and nothing else, and the driver's calls that load it:
-// glProgramBinary; clCreateProgramWithBinary, clBuildProgram and clCreateKernel; cuModuleLoadData and
-// cuModuleGetFunction; vkCreatePipelineCache, vkCreateShaderModule and vkCreateComputePipelines.
+// `disk`: in turn, so that both meet the same machine, with the median of each as a counter,
+//   `kiln_us`: Cache::get of a program that was evicted from memory, so that the disk level answers, and
+//   `bare_us`: reading a file with the driver's binary and nothing else, and the driver's calls that load it:
+//   glProgramBinary; clCreateProgramWithBinary, clBuildProgram and clCreateKernel; cuModuleLoadData and
+//   cuModuleGetFunction; vkCreatePipelineCache, vkCreateShaderModule and vkCreateComputePipelines.
 // `driver_cache`: on OpenGL, compiling and linking from source where the driver has kept the result in a shader
 // cache of its own, which is what a second start costs without Kiln.
 //
-// `Time` is wall time for one program, the mean of many; `median_us` their median, with which the ratios are
-// computed. Dropping the program again is not part of it.
+// `Time` is wall time for one program, the mean of many. Dropping the program again is not part of it.
 
 #include <chrono>
 #include <fstream>
@@ -31,6 +31,10 @@ namespace kiln::bench {
 namespace {
 
 using Clock = IterationTimes::Clock;
+
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
 
 constexpr std::size_t program_count = 8;
 
@@ -83,34 +87,32 @@ Subject prepare(Api& api, const std::filesystem::path& folder, const Kernel& ker
   return {&api, kernel.name, std::move(request), std::move(bare), std::move(file), compile_time};
 }
 
-void load_with_kiln(benchmark::State& state, const Subject& subject) {
+void load(benchmark::State& state, const Subject& subject) {
   Cache& cache = *subject.api->cache;
-  IterationTimes times(state);
+  std::vector<double> kiln;
+  std::vector<double> bare;
   for (auto _ : state) {
     cache.evict(subject.request);
-    const auto start = Clock::now();
+    auto start = Clock::now();
     const auto program = cache.get(subject.request);
     if (program) prepare_launch(program->module());
-    times.add_since(start);
+    kiln.push_back(microseconds_since(start));
     if (!program || program->origin() != Origin::disk) {
       state.SkipWithError("the program did not come from disk");
       break;
     }
-  }
-}
-
-void load_bare(benchmark::State& state, const Subject& subject) {
-  IterationTimes times(state);
-  for (auto _ : state) {
-    const auto start = Clock::now();
+    start = Clock::now();
     const bool loaded = subject.bare->load(read_whole(subject.file));
-    times.add_since(start);
+    bare.push_back(microseconds_since(start));
     if (!loaded) {
       state.SkipWithError("the driver refused its own binary");
       break;
     }
     subject.bare->unload();
+    state.SetIterationTime(kiln.back() / 1e6);
   }
+  state.counters["kiln_us"] = median(std::move(kiln));
+  state.counters["bare_us"] = median(std::move(bare));
 }
 
 void load_from_driver_cache(benchmark::State& state, const Subject& subject) {
@@ -144,17 +146,17 @@ void conclude(const Api& api, const std::vector<Subject>& subjects, const Measur
   figures.section(fmt::format("{}: Kiln's disk hit / (reading the file + {}), wall time", api.name, api.calls));
   for (const Subject& subject : subjects) {
     if (subject.api != &api) continue;
-    const auto real = [&](std::string_view name) {
-      return measured.counter(fmt::format("{}/{}", name, subject.label()), "median_us");
-    };
-    const auto kiln = real("kiln");
-    const auto bare = real("bare");
+    const std::string disk = fmt::format("disk/{}", subject.label());
+    const auto kiln = measured.counter(disk, "kiln_us");
+    const auto bare = measured.counter(disk, "bare_us");
     const auto to_bare = ratio(kiln, bare);
     figures.add(fmt::format("{}.{}.ratio", api.name, subject.name),
                 kiln && bare ? fmt::format("{}: {:.1f} us / {:.1f} us", subject.name, *kiln, *bare) : subject.name,
                 to_bare, "x");
     if (to_bare) over_bare.push_back(*to_bare);
-    if (const auto to_driver = ratio(real("driver_cache"), kiln)) under_driver.push_back(*to_driver);
+    if (const auto to_driver =
+            ratio(measured.counter(fmt::format("driver_cache/{}", subject.label()), "median_us"), kiln))
+      under_driver.push_back(*to_driver);
     if (kiln) under_compiling.push_back(static_cast<double>(subject.compile_time.count()) / 1000 / *kiln);
   }
   const auto add = [&](std::string_view name, std::string text, const std::vector<double>& values,
@@ -194,8 +196,7 @@ int run(int argc, char** argv) {
           ->UseManualTime()
           ->Unit(benchmark::kMicrosecond);
     };
-    add("kiln", [&](benchmark::State& state) { load_with_kiln(state, subject); });
-    add("bare", [&](benchmark::State& state) { load_bare(state, subject); });
+    add("disk", [&](benchmark::State& state) { load(state, subject); });
     if (subject.api->name == "opengl")
       add("driver_cache", [&](benchmark::State& state) { load_from_driver_cache(state, subject); });
   }

@@ -1,20 +1,23 @@
 // What a second process pays for 20 small programs that an earlier one compiled, on every API there is here: from
 // asking until a program can be launched, a program. The device is open by then.
 //
-// `kiln/API`: Cache::get, from disk.
-// `bare/API`: reading a file with the driver's binary and the driver's own calls, as in load_bench. The driver has
-// loaded one program before, so that what its first costs is not counted.
-// `cupy`: the same CUDA sources as cupy.RawKernel with its on-disk cache, where python3 has CuPy.
+// `API`: one program by Cache::get, from disk, and one by reading a file with the driver's binary and the driver's
+// own calls, as in load_bench, in turn, so that both meet the same process: `kiln_…` and `bare_…`.
+// `cupy`: the CUDA sources as cupy.RawKernel with its on-disk cache, where python3 has CuPy.
 //
 // Every iteration is a process. `mean_us` is what the programs took together over their number, `median_us` the
-// median program, `first_us` the first, which with Kiln also pays for what the process had not used before.
+// median program, `first_us` the first. Kiln's first is the first of all, and pays for what the process had not
+// used before.
 
 #include <chrono>
 #include <fstream>
+#include <iterator>
+#include <numeric>
 #include <sstream>
 #include <stdexcept>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <kiln/cache.hpp>
 #include <kiln/opengl.hpp>
@@ -31,8 +34,8 @@ namespace kiln::bench {
 namespace {
 
 constexpr std::size_t program_count = 20;
-constexpr std::string_view kiln_flag = "--kiln_get_all";
-constexpr std::string_view bare_flag = "--kiln_load_all";
+constexpr std::string_view compile_flag = "--kiln_compile_all";
+constexpr std::string_view load_flag = "--kiln_load_all";
 constexpr std::array apis = {"cuda", "hip", "vulkan", "opengl", "opencl"};
 
 /// Asks CuPy for the programs in the folder of its first argument: writes what each took, in microseconds.
@@ -47,16 +50,10 @@ for file in sorted(pathlib.Path(sys.argv[1]).glob('*.cu')):
     print((time.perf_counter() - start) * 1e6)
 )";
 
-/// Calls `load` for each of `things`: what each took, in microseconds.
-std::string timed(const auto& things, const auto& load) {
-  std::string times;
-  for (const auto& thing : things) {
-    const auto start = std::chrono::steady_clock::now();
-    [[maybe_unused]] const auto loaded = load(thing);
-    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
-    times += fmt::format("{}\n", time.count());
-  }
-  return times;
+double microseconds(const auto& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// OpenGL's context is current as long as this lives, as it is in programs that draw.
@@ -65,123 +62,135 @@ std::optional<opengl::Current> current_of(Device& device) {
   return opengl::make_current(device).value();
 }
 
-std::string get_all(const std::string& api, const std::filesystem::path& directory) {
+/// The first process: compiles all there are.
+void compile_all(const std::string& api, const std::filesystem::path& directory) {
+  const auto device = open_device(api).value();
+  Cache cache(device, {.directory = directory});
+  for (const Kernel& kernel : small_programs(2 * program_count + 1))
+    cache.get(kernel.request(*device).value()).value();
+}
+
+/// The second one: writes what each program took, in microseconds, first all of Kiln's, then all others.
+void load_all(const std::string& api, const std::filesystem::path& directory) {
   const auto device = open_device(api).value();
   const auto current = current_of(*device);
   std::vector<Request> requests;
-  for (const Kernel& kernel : small_programs(program_count)) requests.push_back(kernel.request(*device).value());
-  Cache cache(device, {.directory = directory});
-  return timed(requests, [&](const Request& request) {
-    Program program = cache.get(request).value();
-    prepare_launch(program.module());
-    return program;
-  });
-}
-
-std::string load_all(const std::string& api, const std::filesystem::path& directory) {
-  const auto device = open_device(api).value();
-  const auto current = current_of(*device);
-  auto kernels = small_programs(program_count + 1);
-  const std::shared_ptr<Module> other = device->compile(kernels.back().request(*device).value()).value().module;
-  prepare_launch(*other);
-  kernels.pop_back();
+  for (const Kernel& kernel : small_programs(2 * program_count + 1))
+    requests.push_back(kernel.request(*device).value());
   const auto store = store::DiskStore::open(directory, device->identity(), Log()).value();
-  const auto files = directory.parent_path();
-  std::vector<std::pair<std::filesystem::path, std::unique_ptr<Bare>>> subjects;
-  for (const Kernel& kernel : kernels) {
-    const auto entry = store->get(kernel.request(*device).value().key()).value().value();
-    auto bare = Bare::make(api, other, entry.binary);
-    const auto file = files / fmt::format("{}.{}", api, kernel.name);
-    const auto image = bare->image();
-    std::ofstream(file, std::ios::binary)
+  const auto binary = [&](std::size_t i) { return store->get(requests[i].key()).value().value().binary; };
+  std::vector<std::unique_ptr<Bare>> bare;
+  std::vector<std::filesystem::path> files;
+  const std::shared_ptr<Module> other = device->load(binary(2 * program_count)).value();
+  for (std::size_t i = program_count; i < 2 * program_count; ++i) {
+    bare.push_back(Bare::make(api, other, binary(i)));
+    files.push_back(directory.parent_path() / fmt::format("{}.{}", api, i));
+    const auto image = bare.back()->image();
+    std::ofstream(files.back(), std::ios::binary)
         .write(reinterpret_cast<const char*>(image.data()), static_cast<std::streamsize>(image.size()));
-    subjects.emplace_back(file, std::move(bare));
   }
-  return timed(subjects, [](const auto& subject) {
-    if (!subject.second->load(read_whole(subject.first))) throw std::runtime_error("the driver refused a binary");
-    return true;
-  });
+  Cache cache(device, {.directory = directory});
+  std::vector<double> kilns;
+  std::vector<double> others;
+  for (std::size_t i = 0; i < program_count; ++i) {
+    kilns.push_back(microseconds([&] { prepare_launch(cache.get(requests[i]).value().module()); }));
+    others.push_back(microseconds([&] {
+      if (!bare[i]->load(read_whole(files[i]))) throw std::runtime_error("the driver refused a binary");
+    }));
+  }
+  if (cache.stats().disk_hits != program_count) throw std::runtime_error("not all programs came from disk");
+  fmt::print("{} {}", fmt::join(kilns, " "), fmt::join(others, " "));
 }
 
-void second_process(benchmark::State& state, const std::vector<std::string>& command) {
+/// Adds counters for the times of some programs.
+void count(benchmark::State& state, const std::string& prefix, std::vector<double> times) {
+  state.counters[prefix + "mean_us"] =
+      std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+  state.counters[prefix + "first_us"] = times.front();
+  state.counters[prefix + "median_us"] = median(std::move(times));
+}
+
+/// Runs the command, which writes the times of 20 programs for each of `prefixes`.
+void second_process(benchmark::State& state, const std::vector<std::string>& command,
+                    const std::vector<std::string>& prefixes) {
   for (auto _ : state) {
     const auto output = run_child(command);
     if (!output) {
       state.SkipWithError(output.error().message().c_str());
       break;
     }
-    std::istringstream lines(*output);
-    std::vector<double> times;
-    double sum = 0;
-    for (double time = 0; lines >> time; sum += time) times.push_back(time);
-    if (times.size() != program_count) {
-      state.SkipWithError("the process did not get all programs");
+    std::istringstream words(*output);
+    const std::vector<double> times{std::istream_iterator<double>(words), {}};
+    if (times.size() != prefixes.size() * program_count) {
+      state.SkipWithError("the process did not load all programs");
       break;
     }
-    state.SetIterationTime(sum / 1e6 / program_count);
-    state.counters["mean_us"] = sum / program_count;
-    state.counters["first_us"] = times.front();
-    state.counters["median_us"] = median(std::move(times));
+    for (std::size_t i = 0; i < prefixes.size(); ++i) {
+      const auto begin = times.begin() + static_cast<std::ptrdiff_t>(i * program_count);
+      count(state, prefixes[i], std::vector(begin, begin + program_count));
+    }
+    state.SetIterationTime(std::accumulate(times.begin(), times.end(), 0.0) / 1e6);
   }
 }
 
 void conclude(const Measured& measured, Figures& figures) {
-  const auto milliseconds = [&](const std::string& name, std::string_view counter) {
-    const auto microseconds = measured.counter(name, counter);
-    return microseconds ? std::optional(*microseconds / 1000) : std::nullopt;
+  const auto counter = [&](const std::string& name, const std::string& what) {
+    return measured.counter(name, what);
   };
-  const auto add = [&](const std::string& name, std::optional<Target> target = {}) {
-    figures.add(name + ".mean_ms", name, milliseconds(name, "mean_us"), "ms", target);
-    figures.add(name + ".median_ms", "  the median program", milliseconds(name, "median_us"), "ms");
-    figures.add(name + ".first_ms", "  the first program", milliseconds(name, "first_us"), "ms");
-  };
-  const auto median_ratio = [&](const std::string& a, const std::string& b) {
-    return ratio(measured.counter(a, "median_us"), measured.counter(b, "median_us"));
+  const auto add = [&](const std::string& name, const std::string& prefix, const std::string& text,
+                       std::optional<Target> target = {}) {
+    const auto milliseconds = [&](const std::string& what) {
+      const auto microseconds = counter(name, prefix + what);
+      return microseconds ? std::optional(*microseconds / 1000) : std::nullopt;
+    };
+    figures.add(name + "." + prefix + "mean_ms", text, milliseconds("mean_us"), "ms", target);
+    figures.add(name + "." + prefix + "median_ms", "  the median program", milliseconds("median_us"), "ms");
+    figures.add(name + "." + prefix + "first_ms", "  the first program", milliseconds("first_us"), "ms");
   };
   for (const std::string api : apis) {
-    if (!measured.counter("kiln/" + api, "mean_us")) continue;
+    if (!counter(api, "kiln_mean_us")) continue;
     figures.section(fmt::format("{}: {} small programs in a second process, a program", api, program_count));
-    add("kiln/" + api, api == "cuda" ? std::optional(at_most(0.10)) : std::nullopt);
-    add("bare/" + api);
-    figures.add(api + ".ratio", "kiln / bare, the median program", median_ratio("kiln/" + api, "bare/" + api), "x",
-                at_most(1.5));
+    add(api, "kiln_", "Kiln", api == "cuda" ? std::optional(at_most(0.10)) : std::nullopt);
+    add(api, "bare_", "the driver's own calls");
+    figures.add(api + ".ratio", "Kiln / the driver's own calls, the median program",
+                ratio(counter(api, "kiln_median_us"), counter(api, "bare_median_us")), "x", at_most(1.5));
   }
-  figures.section("CuPy's cache on disk, the same programs");
-  add("cupy");
-  figures.add("cupy_ratio", "cupy / kiln on CUDA",
-              ratio(measured.counter("cupy", "mean_us"), measured.counter("kiln/cuda", "mean_us")), "x");
+  figures.section("CuPy's cache on disk");
+  add("cupy", "", "CuPy");
+  figures.add("cupy.median_ratio", "CuPy / Kiln on CUDA, the median program",
+              ratio(counter("cupy", "median_us"), counter("cuda", "kiln_median_us")), "x");
 }
 
 int run(int argc, char** argv) {
-  if (argc == 4 && (argv[1] == kiln_flag || argv[1] == bare_flag)) {
-    fmt::print("{}", (argv[1] == kiln_flag ? get_all : load_all)(argv[2], argv[3]));
+  if (argc == 4 && (argv[1] == compile_flag || argv[1] == load_flag)) {
+    (argv[1] == compile_flag ? compile_all : load_all)(argv[2], argv[3]);
     return 0;
   }
   CommandLine command_line(argc, argv, 9, 0);
   const TemporaryFolder folder;
-  const auto add = [](const std::string& name, std::vector<std::string> command) {
-    // The first process compiles, and is not counted; where it cannot, it says why.
-    if (const auto cold = run_child(command); !cold) {
+  const auto add = [](const std::string& name, const std::vector<std::string>& first,
+                      const std::vector<std::string>& second, const std::vector<std::string>& prefixes) {
+    if (const auto cold = run_child(first); !cold) {
       fmt::print(stderr, "warm_bench leaves out {}: {}\n", name, cold.error().message());
-      return false;
+      return;
     }
-    benchmark::RegisterBenchmark(name.c_str(), second_process, std::move(command))
+    benchmark::RegisterBenchmark(name.c_str(), second_process, second, prefixes)
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond)
         ->Iterations(1);
-    return true;
   };
   const auto directory = (folder.path() / "kiln").string();
-  for (const char* api : apis)
-    if (add(fmt::format("kiln/{}", api), {this_program(), std::string(kiln_flag), api, directory}))
-      add(fmt::format("bare/{}", api), {this_program(), std::string(bare_flag), api, directory});
+  for (const std::string api : apis)
+    add(api, {this_program(), std::string(compile_flag), api, directory},
+        {this_program(), std::string(load_flag), api, directory}, {"kiln_", "bare_"});
 
   for (const Kernel& kernel : small_programs(program_count)) {
     const Request request = kernel.request(Language::cuda).value();
     std::ofstream(folder.path() / (request.entry() + ".cu")) << backend::with_defines(request);
   }
   setenv("CUPY_CACHE_DIR", (folder.path() / "cupy").c_str(), 1);
-  add("cupy", {"python3", "-c", std::string(cupy_script), folder.path().string()});
+  const std::vector<std::string> cupy = {"python3", "-c", std::string(cupy_script), folder.path().string()};
+  add("cupy", cupy, cupy, {""});
   return command_line.run(conclude);
 }
 

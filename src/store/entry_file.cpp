@@ -47,7 +47,8 @@ std::vector<std::byte> encode_entry(const Digest& key, const Digest& identity, c
   const std::vector<std::byte>& raw = entry.binary.bytes;
   std::vector<std::byte> packed(ZSTD_compressBound(raw.size()));
   const std::size_t size = ZSTD_compress(packed.data(), packed.size(), raw.data(), raw.size(), compression_level);
-  const bool smaller = ZSTD_isError(size) == 0 && size < raw.size();
+  // What hardly shrinks is not worth unpacking.
+  const bool smaller = ZSTD_isError(size) == 0 && size < raw.size() - raw.size() / 8;
   if (smaller) packed.resize(size);
   const std::vector<std::byte>& payload = smaller ? packed : raw;
 

@@ -88,8 +88,11 @@ Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context,
   cl_program made = cl.create_program_with_source(context->context(), 1, &text, &length, &error);
   if (made == nullptr) return cl_error(error, fmt::format("compiling {}", request.name()));
   auto program = std::make_unique<Program>(context, made, request.name(), request.entry());
-  if (auto built = program->build("-cl-kernel-arg-info", fmt::format("{}", fmt::join(request.options(), " ")));
-      !built)
+  const std::string options = fmt::format("{}", fmt::join(request.options(), " "));
+  auto built = program->build("-cl-kernel-arg-info", options);
+  // NVIDIA's compiler fails with this option where a kernel takes nothing.
+  if (!built && built.error().code() == ErrorCode::compile_failed) built = program->build("", options);
+  if (!built)
     return built.error().code() == ErrorCode::compile_failed
                ? backend::refusal(request, with_origins(program->build_log(), source))
                : std::move(built).error();
