@@ -1,4 +1,4 @@
-#include "backend/vulkan/loader.hpp"
+#include "backend/own_vulkan_device.hpp"
 #include "backend/vulkan_fixture.hpp"
 
 namespace kiln {
@@ -6,55 +6,10 @@ namespace {
 
 using fakes::vulkan_scale;
 
-/// A device of the caller's own, made without Kiln's backend.
 class VulkanAdopt : public fakes::VulkanTest {
  protected:
-  void SetUp() override {
-    VulkanTest::SetUp();
-    loader_ = vulkan::open_loader().value();
-    mine_.get_instance_proc_addr = loader_.get_instance_proc_addr;
-    make_instance();
-    const auto vk = vulkan::instance_functions(loader_.get_instance_proc_addr, mine_.instance).value();
-    std::uint32_t count = 1;
-    ASSERT_GE(vk.EnumeratePhysicalDevices(mine_.instance, &count, &mine_.physical), 0);
-    make_device(vk);
-  }
-  void TearDown() override {
-    const auto vk = vulkan::instance_functions(loader_.get_instance_proc_addr, mine_.instance).value();
-    vulkan::device_functions(vk.GetDeviceProcAddr, mine_.device).value().DestroyDevice(mine_.device, nullptr);
-    vk.DestroyInstance(mine_.instance, nullptr);
-  }
-
-  vulkan::Loader loader_;
-  vulkan::Adopted mine_;
-
- private:
-  void make_instance() {
-    VkApplicationInfo application{};
-    application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
-    application.apiVersion = VK_API_VERSION_1_1;
-    VkInstanceCreateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
-    info.pApplicationInfo = &application;
-    const auto create =
-        reinterpret_cast<PFN_vkCreateInstance>(loader_.get_instance_proc_addr(nullptr, "vkCreateInstance"));
-    ASSERT_EQ(create(&info, nullptr, &mine_.instance), VK_SUCCESS);
-  }
-  void make_device(const vulkan::InstanceFunctions& vk) {
-    const float priority = 1;
-    VkDeviceQueueCreateInfo queues{};
-    queues.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
-    queues.queueCount = 1;
-    queues.pQueuePriorities = &priority;
-    VkDeviceCreateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
-    info.queueCreateInfoCount = 1;
-    info.pQueueCreateInfos = &queues;
-    ASSERT_EQ(vk.CreateDevice(mine_.physical, &info, nullptr, &mine_.device), VK_SUCCESS);
-    vulkan::device_functions(vk.GetDeviceProcAddr, mine_.device)
-        .value()
-        .GetDeviceQueue(mine_.device, 0, 0, &mine_.queue);
-  }
+  const fakes::OwnVulkanDevice own_{0};
+  vulkan::Adopted mine_ = own_.handles();
 };
 
 TEST_F(VulkanAdopt, ProgramsRunOnTheCallersDeviceWhichOutlivesKilns) {

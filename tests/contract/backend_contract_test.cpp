@@ -20,6 +20,7 @@
 #include <kiln/vulkan.hpp>
 
 #include "contract/kernels.hpp"
+#include "contract/own_objects.hpp"
 #include "fakes/cache_fixture.hpp"
 
 // What every backend promises, on every device of this machine that can be opened.
@@ -308,6 +309,28 @@ TEST_P(BackendContract, HandlesOutliveCacheAndDevice) {
     program = {};
     buffer.reset();
   }).join();
+}
+
+TEST_P(BackendContract, AdoptsTheCallersOwnObjectsAndLeavesThemAsTheyWere) {
+  const auto own = contract::own_objects(device_->info());
+  EXPECT_TRUE(own->work());
+  const Binary binary = device_->compile(request(scale(4))).value().binary.value();
+  {
+    auto adopted = own->adopt(book_.log()).value();
+    EXPECT_EQ(adopted->info().name, GetParam() + ":adopted");
+    EXPECT_EQ(adopted->identity(), device_->identity());
+    // The caller's objects stand without those of the device that Kiln opened.
+    device_.reset();
+    const Compiled compiled = adopted->compile(scale(3).request(*adopted).value()).value();
+    EXPECT_TRUE(scales(*adopted, *compiled.module, 3, 1));
+    const auto loaded = adopted->load(binary).value();
+    EXPECT_TRUE(scales(*adopted, *loaded, 4, 1));
+    const auto buffer = upload(*adopted, std::vector<float>{1, 2}).value();
+    EXPECT_TRUE(own->work()) << "beside Kiln";
+    adopted.reset();
+    EXPECT_TRUE(own->work()) << "beside programs and buffers that outlive their device";
+  }
+  EXPECT_TRUE(own->work()) << "after Kiln";
 }
 
 TEST_P(BackendContract, GemmComputesWhatTheCpuDoes) {
