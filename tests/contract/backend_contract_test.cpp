@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -59,6 +60,20 @@ int run_this_test_elsewhere(const std::filesystem::path& folder) {
   return status;
 }
 
+/// One device of each API, open until all tests are over: most drivers take long to start.
+class RunningDrivers : public testing::Environment {
+ public:
+  void keep(const std::string& api) {
+    if (!devices_.contains(api)) devices_.emplace(api, open_device(api).value());
+  }
+  void TearDown() override { devices_.clear(); }
+
+ private:
+  std::map<std::string, std::shared_ptr<Device>> devices_;
+};
+auto* const running_drivers = new RunningDrivers;
+const auto* const registered = testing::AddGlobalTestEnvironment(running_drivers);
+
 class BackendContract : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -69,6 +84,7 @@ class BackendContract : public testing::TestWithParam<std::string> {
       GTEST_SKIP() << GetParam() << " was skipped: " << opened.error().message();
     }
     device_ = *opened;
+    running_drivers->keep(GetParam());
   }
 
   CacheOptions options() const {
@@ -143,8 +159,6 @@ TEST_P(BackendContract, AProgramComesFromDiskInAnotherProcessAndComputesTheSame)
     EXPECT_EQ(program.origin(), Origin::compiled);
     EXPECT_TRUE(scales(*device_, program.module(), 5, 0.25F));
   }
-  // The other process has the device to itself.
-  device_.reset();
   EXPECT_EQ(run_this_test_elsewhere(options.directory), 0);
   EXPECT_TRUE(std::filesystem::exists(options.directory / "computed"));
 }
