@@ -5,3 +5,7 @@ target_compile_options(kiln_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   $<$<BOOL:${KILN_WARNINGS_AS_ERRORS}>:-Werror>)
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
+  target_sources(kiln_options INTERFACE ${PROJECT_SOURCE_DIR}/tests/keep_libraries.cpp)
+  target_link_options(kiln_options INTERFACE -Wl,--export-dynamic-symbol=dlclose)
+endif()

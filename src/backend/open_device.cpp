@@ -17,6 +17,7 @@
 #include "backend/vulkan/device.hpp"
 #include "base/asymmetric_fence.hpp"
 #include "base/dynamic_library.hpp"
+#include "base/mutex.hpp"
 
 namespace kiln {
 namespace {
@@ -65,6 +66,23 @@ const Api* find_api(std::string_view name) {
   return found != apis.end() ? found : nullptr;
 }
 
+/// Held while a driver is loaded and while children are made, for none may be made of a process with a driver in
+/// it.
+base::Mutex& driver_mutex() {
+  static base::Mutex mutex;
+  return mutex;
+}
+
+std::vector<DeviceInfo> list(const Api& api, const Log& log) {
+  const base::MutexLock lock(driver_mutex());
+  return api.list(log);
+}
+
+Result<std::shared_ptr<Device>> open(const Api& api, std::size_t number, const Log& log) {
+  const base::MutexLock lock(driver_mutex());
+  return api.open(number, log);
+}
+
 /// Whether this process uses a GPU already. Then it is not forked: a driver's memory is shared with the GPU, and
 /// with the child, and NVIDIA's was seen to compute wrong results after that.
 bool uses_a_driver() {
@@ -80,13 +98,14 @@ bool uses_a_driver() {
 class Lists {
  public:
   explicit Lists(const Log& log) : log_(log) {
+    const base::MutexLock lock(driver_mutex());
     if (uses_a_driver()) return;
     for (const Api& api : apis) probes_.emplace_back(api.name, api.list);
   }
 
   /// The devices of apis[place]; to be asked once.
   std::vector<DeviceInfo> take(std::size_t place) {
-    return probes_.empty() ? apis[place].list(log_) : probes_[place].answer();
+    return probes_.empty() ? list(apis[place], log_) : probes_[place].answer();
   }
 
  private:
@@ -105,12 +124,12 @@ std::optional<std::size_t> number_of(const Api& api, std::string_view name) {
 
 /// The first device of an API that works; where none does, what is wrong with the first.
 Result<std::shared_ptr<Device>> open_first(const Api& api, const Log& log) {
-  auto first = api.open(0, log);
+  auto first = open(api, 0, log);
   if (first) return first;
-  for (const DeviceInfo& info : api.list(log)) {
+  for (const DeviceInfo& info : list(api, log)) {
     const auto number = number_of(api, info.name);
     if (!number || *number == 0 || !info.problem.empty()) continue;
-    if (auto device = api.open(*number, log)) return device;
+    if (auto device = open(api, *number, log)) return device;
   }
   return first;
 }
@@ -127,7 +146,7 @@ Result<std::shared_ptr<Device>> open_best(const Log& log) {
       if (!info.problem.empty() || !number) {
         problems += fmt::format("\n  {}: {}", info.name, info.problem);
       } else if (!info.software) {
-        auto device = api.open(*number, log);
+        auto device = open(api, *number, log);
         if (device) return device;
         problems += fmt::format("\n  {}: {}", info.name, device.error().message());
       } else {
@@ -139,7 +158,7 @@ Result<std::shared_ptr<Device>> open_best(const Log& log) {
     for (const DeviceInfo& info : on_cpu)
       if (info.identity.api == name) {
         const Api& api = *find_api(name);
-        auto device = api.open(*number_of(api, info.name), log);
+        auto device = open(api, *number_of(api, info.name), log);
         if (device) return device;
         problems += fmt::format("\n  {}: {}", info.name, device.error().message());
       }
@@ -163,7 +182,7 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Log& lo
   if (!number)
     return Error(ErrorCode::no_device,
                  fmt::format("\"{}\" names no device; write it as {} or {}:0", name, api_name, api_name));
-  return api->open(*number, log);
+  return open(*api, *number, log);
 }
 
 std::vector<DeviceInfo> list_devices(const Log& log) {

@@ -28,22 +28,17 @@ struct FreeHash {
   void operator()(EVP_MD_CTX* hash) const { EVP_MD_CTX_free(hash); }
 };
 
-/// OpenSSL's one-call SHA256() looks the algorithm up each time, which costs as much as hashing a kilobyte.
-EVP_MD_CTX* fresh_hash() {
-  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  static thread_local const std::unique_ptr<EVP_MD_CTX, FreeHash> hash(EVP_MD_CTX_new());
-  if (hash == nullptr || EVP_DigestInit_ex2(hash.get(), algorithm, nullptr) != 1)
-    throw std::runtime_error("OpenSSL cannot compute SHA-256");
-  return hash.get();
-}
-
 }  // namespace
 
 Digest sha256(std::span<const std::byte> bytes) {
-  EVP_MD_CTX* const hash = fresh_hash();
+  // OpenSSL's one-call SHA256() looks the algorithm up each time, which costs as much as hashing a kilobyte.
+  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  const std::unique_ptr<EVP_MD_CTX, FreeHash> hash(EVP_MD_CTX_new());
   Digest digest;
-  EVP_DigestUpdate(hash, bytes.data(), bytes.size());
-  EVP_DigestFinal_ex(hash, reinterpret_cast<unsigned char*>(digest.bytes.data()), nullptr);
+  if (hash == nullptr || EVP_DigestInit_ex2(hash.get(), algorithm, nullptr) != 1 ||
+      EVP_DigestUpdate(hash.get(), bytes.data(), bytes.size()) != 1 ||
+      EVP_DigestFinal_ex(hash.get(), reinterpret_cast<unsigned char*>(digest.bytes.data()), nullptr) != 1)
+    throw std::runtime_error("OpenSSL cannot compute SHA-256");
   return digest;
 }
 

@@ -127,6 +127,33 @@ Sizes sizes_in_metadata(const Json& metadata, const std::string& entry) {
   return std::nullopt;
 }
 
+/// Follows MessagePack as deep as metadata goes: the library's reader would go as deep as its stack.
+class Depth : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool start_object(std::size_t) override { return ++depth_ < most; }
+  bool end_object() override { return --depth_ >= 0; }
+  bool start_array(std::size_t) override { return ++depth_ < most; }
+  bool end_array() override { return --depth_ >= 0; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+ private:
+  static constexpr int most = 16;
+  int depth_ = 0;
+};
+
+bool is_shallow(std::span<const std::uint8_t> bytes) {
+  Depth depth;
+  return Json::sax_parse(bytes.begin(), bytes.end(), &depth, Json::input_format_t::msgpack);
+}
+
 /// What AMD's compiler notes, as MessagePack in a note of the ELF file.
 Sizes sizes_in_code_object(Bytes elf, const std::string& entry) {
   constexpr std::uint32_t metadata_note = 32;
@@ -140,7 +167,8 @@ Sizes sizes_in_code_object(Bytes elf, const std::string& entry) {
       if (!fits(notes, content, note.n_descsz)) break;
       if (note.n_type == metadata_note) {
         const auto* begin = reinterpret_cast<const std::uint8_t*>(notes.data() + content);
-        const Json metadata = Json::from_msgpack(begin, begin + note.n_descsz, true, false);
+        const Json metadata =
+            is_shallow({begin, note.n_descsz}) ? Json::from_msgpack(begin, begin + note.n_descsz) : Json();
         if (auto sizes = sizes_in_metadata(metadata, entry)) return sizes;
       }
       at = content + padded(note.n_descsz);

@@ -28,26 +28,27 @@ Result<std::unique_ptr<Kernel>> Kernel::load(std::shared_ptr<Context> context, c
   const auto doing = [&parts] { return fmt::format("loading {}", parts.name); };
   const Context::Scope scope(*context);
   if (scope.status() != status::success) return driver.error(scope.status(), doing());
-  Handle module = nullptr;
-  const Status status = driver->module_load(&module, parts.image.data());
-  if (status == status::success) return std::make_unique<Kernel>(std::move(context), module, parts);
+  std::optional<std::vector<std::size_t>> arguments;
+  if (driver->parameter_info == nullptr) arguments = argument_sizes(parts.image, parts.kind, parts.entry);
+  auto kernel = std::make_unique<Kernel>(std::move(context), parts, std::move(arguments));
+  const Status status = driver->module_load(&kernel->module_, parts.image.data());
+  if (status == status::success) return kernel;
   // Caches remove what fails to load, so only an image that is at fault may be called that.
   if (!blames_the_image(status)) return driver.error(status, doing());
   return Error(ErrorCode::load_failed,
                fmt::format("the driver refuses the binary of {}: {}", parts.name, driver.error_name(status)));
 }
 
-Kernel::Kernel(std::shared_ptr<Context> context, Handle module, const Parts& parts)
+Kernel::Kernel(std::shared_ptr<Context> context, const Parts& parts,
+               std::optional<std::vector<std::size_t>> arguments)
     : context_(std::move(context)),
-      module_(module),
       name_(parts.name),
       entry_(parts.entry),
       bytes_(parts.image.size()),
-      arguments_(context_->driver()->parameter_info == nullptr
-                     ? argument_sizes(parts.image, parts.kind, parts.entry)
-                     : std::nullopt) {}
+      arguments_(std::move(arguments)) {}
 
 Kernel::~Kernel() {
+  if (module_ == nullptr) return;
   const Context::Scope scope(*context_);
   if (scope.status() == status::success) context_->driver()->module_unload(module_);
 }

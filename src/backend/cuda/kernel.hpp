@@ -28,7 +28,8 @@ class Kernel {
   /// Hands the image to the driver. The function is not looked up, for most of a load's time would go to that.
   static Result<std::unique_ptr<Kernel>> load(std::shared_ptr<Context> context, const Parts& parts);
 
-  Kernel(std::shared_ptr<Context> context, Handle module, const Parts& parts);
+  /// For load(), which fills it.
+  Kernel(std::shared_ptr<Context> context, const Parts& parts, std::optional<std::vector<std::size_t>> arguments);
   ~Kernel();
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
@@ -48,7 +49,7 @@ class Kernel {
   Result<Function> find_function();
 
   const std::shared_ptr<Context> context_;
-  const Handle module_;
+  Handle module_ = nullptr;
   const std::string name_;
   const std::string entry_;
   const std::size_t bytes_;

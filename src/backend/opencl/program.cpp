@@ -61,6 +61,14 @@ std::string with_origins(const std::string& log, std::string_view text) {
   return mapped + log.substr(begin);
 }
 
+/// An error while a binary is loaded. Caches remove what fails to load, so only a binary that is at fault may be
+/// called that.
+Error of_load(const std::string& name, Error error) {
+  if (error.code() == ErrorCode::out_of_memory || error.code() == ErrorCode::device_failed) return error;
+  return Error(ErrorCode::load_failed,
+               fmt::format("the driver refuses the binary of {}: {}", name, error.message()));
+}
+
 }  // namespace
 
 Module::Module(std::unique_ptr<Program> program) noexcept : program_(std::move(program)) {}
@@ -91,7 +99,9 @@ Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context,
   const std::string options = fmt::format("{}", fmt::join(request.options(), " "));
   auto built = program->build("-cl-kernel-arg-info", options);
   // NVIDIA's compiler fails with this option where a kernel takes nothing.
-  if (!built && built.error().code() == ErrorCode::compile_failed) built = program->build("", options);
+  if (!built && built.error().code() == ErrorCode::compile_failed &&
+      cl.text(context->device(), CL_DEVICE_VENDOR).find("NVIDIA") != std::string::npos)
+    built = program->build("", options);
   if (!built)
     return built.error().code() == ErrorCode::compile_failed
                ? backend::refusal(request, with_origins(program->build_log(), source))
@@ -126,21 +136,17 @@ Result<std::unique_ptr<kiln::Module>> Program::load(const std::shared_ptr<const 
   cl_int error = CL_SUCCESS;
   cl_program made =
       context->cl().create_program_with_binary(context->context(), 1, &device, &size, &bytes, &status, &error);
-  if (made == nullptr)
-    return Error(error == CL_OUT_OF_HOST_MEMORY ? ErrorCode::out_of_memory : ErrorCode::load_failed,
-                 fmt::format("the driver refuses the binary of {}: {}", name,
-                             error_name(status != CL_SUCCESS ? status : error)));
+  if (made == nullptr) {
+    if (status == CL_SUCCESS && error != CL_INVALID_BINARY && error != CL_INVALID_VALUE)
+      return cl_error(error, fmt::format("loading {}", name));
+    return Error(ErrorCode::load_failed, fmt::format("the driver refuses the binary of {}: {}", name,
+                                                     error_name(status != CL_SUCCESS ? status : error)));
+  }
   auto program = std::make_unique<Program>(context, made, name, std::string(backend::as_text((*sections)[1])));
   program->arguments_ = backend::as_text((*sections)[2]);
   program->bytes_ = size;
-  if (auto built = program->build("", ""); !built)
-    return Error(
-        built.error().code() == ErrorCode::out_of_memory ? ErrorCode::out_of_memory : ErrorCode::load_failed,
-        fmt::format("the driver refuses the binary of {}: {}", name, built.error().message()));
-  if (auto opened = program->open_kernel(); !opened)
-    return Error(
-        opened.error().code() == ErrorCode::out_of_memory ? ErrorCode::out_of_memory : ErrorCode::load_failed,
-        opened.error().message());
+  if (auto built = program->build("", ""); !built) return of_load(name, std::move(built).error());
+  if (auto opened = program->open_kernel(); !opened) return of_load(name, std::move(opened).error());
   return std::unique_ptr<kiln::Module>(std::make_unique<Module>(std::move(program)));
 }
 
@@ -149,7 +155,8 @@ Result<void> Program::build(const std::string& own, const std::string& asked) {
   const std::string options = own + (own.empty() || asked.empty() ? "" : " ") + asked;
   const cl_int error = context_->cl().build_program(program_, 1, &device, options.c_str(), nullptr, nullptr);
   if (error == CL_SUCCESS) return {};
-  if (error == CL_BUILD_PROGRAM_FAILURE) return Error(ErrorCode::compile_failed, "it does not compile");
+  if (error == CL_BUILD_PROGRAM_FAILURE || error == CL_INVALID_BINARY)
+    return Error(ErrorCode::compile_failed, "it does not compile");
   if (error == CL_INVALID_BUILD_OPTIONS)
     return Error(ErrorCode::invalid_request,
                  fmt::format("{} is given options that the compiler does not take: {}", name_, asked));

@@ -154,6 +154,8 @@ Result<Current> ShareGroup::acquire() {
     watch_debug_output();
   }
   delete_doomed();
+  if (present = current(); present == nullptr || !is_member(present))
+    return Error(ErrorCode::device_failed, "the OpenGL context that was current on this thread is gone");
   return Current(std::move(lease));
 }
 
@@ -332,8 +334,8 @@ void ShareGroup::delete_doomed() {
     if (there.back()) give_back(context);
   }
   const base::MutexLock lock(pool_mutex_);
-  // An application may have been shown a context meanwhile.
-  if (would_unbind(here)) {
+  // An application may have been shown a context meanwhile; or this one did not come back, its surface being gone.
+  if (current() != here || would_unbind(here)) {
     doomed_.programs.insert(doomed_.programs.end(), doomed.programs.begin(), doomed.programs.end());
     return;
   }
