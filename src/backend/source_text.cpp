@@ -1,7 +1,6 @@
 #include "backend/source_text.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -11,18 +10,17 @@
 
 #include "key/include_resolver.hpp"
 #include "key/source_scanner.hpp"
+#include "key/words.hpp"
 
 namespace kiln::backend {
 namespace {
 
-bool is_glsl(const Request& request) {
-  return request.language() == Language::glsl || request.language() == Language::vulkan;
-}
+using key::is_glsl;
 
 std::optional<std::size_t> number_at(std::string_view text, std::size_t& at) {
   std::size_t value = 0;
   const std::size_t begin = at;
-  while (at < text.size() && at - begin < 9 && std::isdigit(static_cast<unsigned char>(text[at])) != 0)
+  while (at < text.size() && at - begin < 9 && key::is_digit(text[at]))
     value = 10 * value + static_cast<std::size_t>(text[at++] - '0');
   return at > begin ? std::optional(value) : std::nullopt;
 }
@@ -56,7 +54,7 @@ std::optional<Place> numbered_place(std::string_view text) {
 bool begins_name(std::string_view text, std::size_t at) {
   if (at == 0) return true;
   const char before = text[at - 1];
-  return std::isalnum(static_cast<unsigned char>(before)) == 0 && before != '_' && before != '/' && before != '.';
+  return !key::is_word(before) && before != '/' && before != '.';
 }
 
 /// A file known by its name: "name:12:5:" by clang, "name:12:" by shaderc, "name(12):" by NVRTC.
@@ -125,7 +123,7 @@ std::string message_at(const Request& request, const Place& place, std::string_v
 
 std::string with_defines(const Request& request) {
   const std::string& source = request.source();
-  const bool glsl = is_glsl(request);
+  const bool glsl = is_glsl(request.language());
   if (glsl && request.defines().empty()) return source;
   std::size_t begin = 0;
   std::size_t line = 1;
@@ -152,7 +150,7 @@ std::string compile_message(const Request& request, const std::string& log) {
     const std::size_t end = std::min(log.find('\n', begin), log.size());
     const std::string_view line = std::string_view(log).substr(begin, end - begin);
     begin = end + 1;
-    auto place = is_glsl(request) ? numbered_place(line) : std::nullopt;
+    auto place = is_glsl(request.language()) ? numbered_place(line) : std::nullopt;
     if (!place) place = named_place(line, request.files());
     if (!tells_error(line, place)) continue;
     if (place) return message_at(request, *place, line.substr(place->words));
@@ -173,11 +171,11 @@ Result<void> check_language(const Request& request, Language taken) {
     return Error(ErrorCode::invalid_request,
                  fmt::format("{} is written in {}; this device takes {}", request.name(),
                              to_string(request.language()), to_string(taken)));
-  if (is_glsl(request) && request.entry() != "main")
+  if (is_glsl(request.language()) && request.entry() != "main")
     return Error(ErrorCode::invalid_request,
                  fmt::format("{} asks for the entry point {}; GLSL programs begin at main", request.name(),
                              request.entry()));
-  if (!is_glsl(request) && request.entry() == "main")
+  if (!is_glsl(request.language()) && request.entry() == "main")
     return Error(
         ErrorCode::invalid_request,
         fmt::format("{} does not say which kernel of its source it is; name it as the entry", request.name()));

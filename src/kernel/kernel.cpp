@@ -11,17 +11,17 @@
 #include "kernel/names.hpp"
 #include "kernel/prelude.hpp"
 #include "key/include_resolver.hpp"
+#include "key/words.hpp"
 
 namespace kiln {
 namespace {
 
-using kernel::is_name;
-using kernel::is_word;
 using kernel::NameUse;
+using key::is_glsl;
+using key::is_name;
+using key::is_word;
 
 constexpr std::string_view kernel_word = "KERNEL";
-
-bool is_glsl(Language language) { return language == Language::glsl || language == Language::vulkan; }
 
 /// The function's name: what of the kernel's own name a compiler takes, and no word of any language.
 std::string entry_of(const Kernel& kernel, Language language) {

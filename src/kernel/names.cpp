@@ -5,13 +5,15 @@
 #include <set>
 
 #include "kernel/prelude.hpp"
+#include "key/words.hpp"
 
 namespace kiln::kernel {
 namespace {
 
 using Words = std::set<std::string, std::less<>>;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+using key::is_digit;
+using key::is_word;
 
 /// The words of a text with something between them.
 Words split(std::string_view text) {
@@ -141,12 +143,6 @@ bool is_reserved_in_c(std::string_view name) {
 }
 
 }  // namespace
-
-bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_'; }
-
-bool is_name(std::string_view text) {
-  return !text.empty() && !is_digit(text[0]) && std::all_of(text.begin(), text.end(), is_word);
-}
 
 std::string_view why_taken(std::string_view name, NameUse use) {
   static const Words glsl = split(glsl_words);

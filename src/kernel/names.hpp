@@ -7,12 +7,6 @@ namespace kiln::kernel {
 /// What a name is for: a parameter is a macro, and so reaches into every text behind its definition.
 enum class NameUse { variable, macro };
 
-/// Whether names in C may have the character.
-bool is_word(char c);
-
-/// Whether the text is one name in C.
-bool is_name(std::string_view text);
-
 /// Why a name would break the text of some language, as in "is a word of GLSL"; empty where it is free in all.
 std::string_view why_taken(std::string_view name, NameUse use);
 

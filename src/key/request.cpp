@@ -9,20 +9,14 @@
 #include "base/bytes.hpp"
 #include "base/sha256.hpp"
 #include "key/include_resolver.hpp"
+#include "key/words.hpp"
 
 namespace kiln {
 namespace {
 
+using key::is_glsl;
+
 constexpr std::uint32_t key_version = 1;
-
-bool is_macro_name(std::string_view name) {
-  const auto word = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
-  return !name.empty() && !(name[0] >= '0' && name[0] <= '9') && std::all_of(name.begin(), name.end(), word);
-}
-
-bool is_glsl(Language language) { return language == Language::glsl || language == Language::vulkan; }
 
 /// An option that makes the compiler read a file beside the source; nothing where there is none.
 std::optional<std::string_view> option_that_reads(const Request::Fields& fields) {
@@ -49,7 +43,7 @@ std::optional<Error> check(const Request::Fields& fields) {
   }
   if (fields.entry.empty()) return invalid("names no entry point");
   for (const auto& [name, value] : fields.defines) {
-    if (!is_macro_name(name)) return invalid(fmt::format("defines \"{}\", which is no macro name", name));
+    if (!key::is_name(name)) return invalid(fmt::format("defines \"{}\", which is no macro name", name));
     if (value.find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos || value.ends_with('\\'))
       return invalid(fmt::format("gives the define {} a value of several lines", name));
   }

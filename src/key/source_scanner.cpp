@@ -2,14 +2,9 @@
 
 #include <algorithm>
 
+#include "key/words.hpp"
+
 namespace kiln::key {
-namespace {
-
-bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-}  // namespace
 
 std::optional<SourceScanner::Directive> SourceScanner::next() {
   while (position_ < text_.size()) {

@@ -22,8 +22,8 @@ constexpr std::size_t preamble_bytes = 8 + 4 + 4 + 32;
 constexpr std::size_t header_bytes = preamble_bytes + 32 + 32 + 4 + 4 + 8 + 8 + 8 + 8 + 8 + 8;
 constexpr std::uint32_t codec_plain = 0;
 constexpr std::uint32_t codec_zstd = 1;
-// Binaries are written once and read for ever. At the first of its fast levels zstd unpacks them in little over
-// half the time it takes from level 1 on, since it leaves out one of two codings, and they are a sixth larger.
+// Binaries are written once and read for ever. At the first of its fast levels zstd leaves out one of its two
+// codings: cubins unpacked in 0.6 of the time that level 3 takes, and were a sixth larger.
 constexpr int compression_level = -1;
 
 Error damaged(std::string why) { return Error(ErrorCode::damaged, std::move(why)); }
