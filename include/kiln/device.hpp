@@ -66,6 +66,8 @@ struct DeviceInfo {
   std::string problem = {};
 };
 
+class Slot;
+
 /// A backend with memory, on which programs run. All functions may be called from any number of threads.
 class Device : public Backend {
  public:
@@ -79,6 +81,9 @@ class Device : public Backend {
   virtual Result<void> read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset = 0) = 0;
   /// Runs the program and waits for its end.
   virtual Result<void> launch(Module& module, const Launch& launch) = 0;
+  /// A queue of work that nobody waits for, for the calling thread (slot.hpp). It keeps alive what it needs of the
+  /// device.
+  virtual Result<std::unique_ptr<Slot>> open_slot() = 0;
 };
 
 /// A buffer that holds a copy of `values`.

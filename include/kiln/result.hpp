@@ -21,6 +21,9 @@ enum class ErrorCode {
   out_of_memory,      ///< the device has no memory left
   unsupported,        ///< the driver or the device lacks what is needed
   io,                 ///< a file or folder could not be read or written
+  cancelled,          ///< somebody asked that it not be done
+  timed_out,          ///< it took longer than it was given
+  callback_failed,    ///< a function of the caller's threw an exception
 };
 
 /// The name of a code, as in "compile_failed".

@@ -24,6 +24,7 @@ const std::map<std::string, std::string, std::less<>> public_rooms = {
     {"digest.hpp", "base"},    {"log.hpp", "base"},       {"result.hpp", "base"},    {"device.hpp", "backend"},
     {"opengl.hpp", "backend"}, {"opencl.hpp", "backend"}, {"vulkan.hpp", "backend"}, {"cuda.hpp", "backend"},
     {"hip.hpp", "backend"},    {"cache.hpp", "cache"},    {"kernel.hpp", "kernel"},
+    {"slot.hpp", "backend"},   {"executor.hpp", "exec"},
 };
 
 std::string room_of(std::string_view path) { return std::string(path.substr(0, path.find('/'))); }

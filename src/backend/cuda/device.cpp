@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <kiln/slot.hpp>
+
 #include "backend/cuda/launch.hpp"
 #include "backend/cuda/memory.hpp"
 #include "backend/own_buffer.hpp"
@@ -182,6 +184,10 @@ Result<void> CudaDevice::launch(kiln::Module& module, const Launch& launch) {
                                           size[2], 0, stream, arguments.data(), nullptr);
       },
       [&] { return fmt::format("running {}", kernel->name()); });
+}
+
+Result<std::unique_ptr<Slot>> CudaDevice::open_slot() {
+  return Error(ErrorCode::unsupported, "no slots yet");
 }
 
 }  // namespace kiln::cuda

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <kiln/slot.hpp>
+
 #include "backend/own_buffer.hpp"
 
 namespace kiln::opencl {
@@ -322,6 +324,10 @@ Result<std::shared_ptr<Device>> adopt(_cl_context* context, _cl_device_id* devic
     return cl_error(error, "retaining the context");
   return std::shared_ptr<Device>(std::make_shared<ClDevice>(
       std::make_shared<const Context>(std::move(*library), context, device, log), std::move(info)));
+}
+
+Result<std::unique_ptr<Slot>> ClDevice::open_slot() {
+  return Error(ErrorCode::unsupported, "no slots yet");
 }
 
 }  // namespace kiln::opencl

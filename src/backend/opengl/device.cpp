@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <kiln/slot.hpp>
+
 #include "backend/opengl/bindings.hpp"
 #include "backend/opengl/compiler.hpp"
 #include "backend/opengl/display.hpp"
@@ -266,6 +268,10 @@ Result<std::shared_ptr<Device>> adopt_current(const Log& log, bool share) {
   auto group = ShareGroup::adopt(log, share);
   if (!group) return std::move(group).error();
   return GlDevice::open(std::move(*group), "opengl:adopted", false);
+}
+
+Result<std::unique_ptr<Slot>> GlDevice::open_slot() {
+  return Error(ErrorCode::unsupported, "no slots yet");
 }
 
 }  // namespace kiln::opengl

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <kiln/slot.hpp>
+
 #include "backend/own_buffer.hpp"
 #include "backend/vulkan/memory.hpp"
 #include "backend/vulkan/module.hpp"
@@ -168,6 +170,10 @@ Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log) {
   log.debug(fmt::format("adopted {}, {}", info.identity.device, info.identity.driver));
   return std::shared_ptr<Device>(
       std::make_shared<VulkanDevice>(std::move(*context), std::move(*shaderc), std::move(info)));
+}
+
+Result<std::unique_ptr<Slot>> VulkanDevice::open_slot() {
+  return Error(ErrorCode::unsupported, "no slots yet");
 }
 
 }  // namespace kiln::vulkan

@@ -1,0 +1,251 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <kiln/result.hpp>
+
+namespace kiln {
+
+template <class T>
+class Future;
+template <class T>
+class Promise;
+
+namespace detail {
+
+/// Where continuations run. Outlives nobody: what it is handed after its end runs at once.
+using Continue = std::function<void(std::function<void()>)>;
+
+/// What a future and its promise share, whatever the value is.
+class FutureState {
+ public:
+  explicit FutureState(std::shared_ptr<const Continue> where) : where_(std::move(where)) {}
+  FutureState(const FutureState&) = delete;
+  FutureState& operator=(const FutureState&) = delete;
+  virtual ~FutureState() = default;
+
+  bool ready() const {
+    const std::lock_guard lock(mutex_);
+    return ready_;
+  }
+  void wait() const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ready_; });
+  }
+  bool wait_until(std::chrono::steady_clock::time_point when) const {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, when, [this] { return ready_; });
+  }
+  /// Calls `done` when there is a result: here and now where there is one already, else on the thread that sets it.
+  void when_ready(std::function<void()> done) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!ready_) {
+        waiting_.push_back(std::move(done));
+        return;
+      }
+    }
+    done();
+  }
+  /// What cancel() asks; set before the future is handed out.
+  void on_cancel(std::function<bool()> cancel) { cancel_ = std::move(cancel); }
+  bool cancel() const { return cancel_ && cancel_(); }
+  const std::shared_ptr<const Continue>& where() const noexcept { return where_; }
+
+  /// The error there is instead of a value; only once ready().
+  virtual const Error* error() const noexcept = 0;
+
+ protected:
+  /// Stores the result by `store` and tells everyone; false where there was one already.
+  template <class Store>
+  bool finish(Store store) {
+    std::vector<std::function<void()>> waiting;
+    {
+      const std::lock_guard lock(mutex_);
+      if (ready_) return false;
+      store();
+      ready_ = true;
+      waiting.swap(waiting_);
+    }
+    changed_.notify_all();
+    for (const auto& done : waiting) done();
+    return true;
+  }
+
+ private:
+  const std::shared_ptr<const Continue> where_;
+  std::function<bool()> cancel_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  bool ready_ = false;
+  std::vector<std::function<void()>> waiting_;
+};
+
+template <class T>
+class FutureValue final : public FutureState {
+ public:
+  using FutureState::FutureState;
+  bool set(Result<T> result) {
+    return finish([&] { result_.emplace(std::move(result)); });
+  }
+  /// Only once ready(), from when on it does not change.
+  const Result<T>& result() const noexcept { return *result_; }
+  const Error* error() const noexcept override { return *result_ ? nullptr : &result_->error(); }
+
+ private:
+  std::optional<Result<T>> result_;
+};
+
+template <class T>
+struct Unwrapped {
+  using type = T;
+};
+template <class T>
+struct Unwrapped<Result<T>> {
+  using type = T;
+};
+
+/// What `f` returns, and the exception it throws as an error.
+template <class T, class F>
+Result<T> call(F&& f) {
+  try {
+    if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
+      std::forward<F>(f)();
+      return {};
+    } else {
+      return std::forward<F>(f)();
+    }
+  } catch (const Failure& failure) {
+    return failure.error();
+  } catch (const std::exception& e) {
+    return Error(ErrorCode::callback_failed, std::string("a continuation threw: ") + e.what());
+  } catch (...) {
+    return Error(ErrorCode::callback_failed, "a continuation threw what is no std::exception");
+  }
+}
+
+}  // namespace detail
+
+/// Something that is done some time: what futures of all types have in common, and what a job can wait for. A handle;
+/// copies are the same thing. All functions may be called from any thread.
+class Pending {
+ public:
+  /// Nothing to wait for.
+  Pending() = default;
+
+  bool ready() const { return state_ == nullptr || state_->ready(); }
+  void wait() const {
+    if (state_ != nullptr) state_->wait();
+  }
+  /// Whether it is done within `time`.
+  template <class Rep, class Period>
+  bool wait_for(std::chrono::duration<Rep, Period> time) const {
+    return state_ == nullptr ||
+           state_->wait_until(std::chrono::steady_clock::now() +
+                              std::chrono::duration_cast<std::chrono::steady_clock::duration>(time));
+  }
+  /// Waits; what went wrong, or null.
+  const Error* error() const {
+    wait();
+    return state_ != nullptr ? state_->error() : nullptr;
+  }
+  /// Keeps it from being done, unless it has begun: the future then has the error `cancelled`. Whether that was so.
+  bool cancel() const { return state_ != nullptr && state_->cancel(); }
+  /// Calls `done` once it is done: now, or on the thread that did it. For joining; work belongs in Future::then().
+  void when_ready(std::function<void()> done) const {
+    if (state_ != nullptr) {
+      state_->when_ready(std::move(done));
+    } else {
+      done();
+    }
+  }
+
+ protected:
+  explicit Pending(std::shared_ptr<detail::FutureState> state) noexcept : state_(std::move(state)) {}
+  std::shared_ptr<detail::FutureState> state_;
+};
+
+/// A value there will be, or the error in its place. Copies share it, and it lives as long as one of them.
+template <class T>
+class Future : public Pending {
+ public:
+  /// Waits for the result. Valid as long as the future.
+  const Result<T>& get() const& {
+    wait();
+    return value().result();
+  }
+  Result<T> get() && {
+    wait();
+    return value().result();
+  }
+
+  /// Calls `f` with the result on a thread of the executor's once it is there. `f` takes a `const Result<T>&` and returns
+  /// U, Result<U> or nothing; an exception it throws is the new future's error. It may submit jobs and wait for them,
+  /// not for other continuations.
+  template <class F>
+  auto then(F f) const {
+    using Returned = std::invoke_result_t<F, const Result<T>&>;
+    using U = typename detail::Unwrapped<Returned>::type;
+    auto next = std::make_shared<detail::FutureValue<U>>(state_->where());
+    auto run = [state = state_, next, f = std::make_shared<F>(std::move(f))] {
+      const Result<T>& result = static_cast<const detail::FutureValue<T>&>(*state).result();
+      next->set(detail::call<U>([&] { return (*f)(result); }));
+    };
+    state_->when_ready([where = state_->where(), run] {
+      if (where != nullptr && *where) {
+        (*where)(run);
+      } else {
+        run();
+      }
+    });
+    return Future<U>(std::move(next));
+  }
+
+ private:
+  template <class>
+  friend class Future;
+  template <class>
+  friend class Promise;
+  explicit Future(std::shared_ptr<detail::FutureState> state) noexcept : Pending(std::move(state)) {}
+  const detail::FutureValue<T>& value() const noexcept {
+    return static_cast<const detail::FutureValue<T>&>(*state_);
+  }
+};
+
+/// The end of a future that is written once.
+template <class T>
+class Promise {
+ public:
+  /// `where` runs the continuations; null: the thread that sets the value.
+  explicit Promise(std::shared_ptr<const detail::Continue> where = {})
+      : state_(std::make_shared<detail::FutureValue<T>>(std::move(where))) {}
+
+  Future<T> future() const { return Future<T>(state_); }
+  /// False, and nothing else, where there is a result already.
+  bool set(Result<T> result) const { return state_->set(std::move(result)); }
+  void on_cancel(std::function<bool()> cancel) const { state_->on_cancel(std::move(cancel)); }
+
+ private:
+  std::shared_ptr<detail::FutureValue<T>> state_;
+};
+
+/// Done when all are; the error of the first in the list that has one. Cancels none of them.
+Future<void> when_all(std::span<const Pending> pending);
+template <class T>
+Future<void> when_all(const std::vector<Future<T>>& futures) {
+  const std::vector<Pending> pending(futures.begin(), futures.end());
+  return when_all(std::span<const Pending>(pending));
+}
+
+}  // namespace kiln
