@@ -24,6 +24,7 @@ std::optional<StoredProgram> read_program(const std::filesystem::path& folder, S
   program.compile_time = entry.compile_time;
   program.created = entry.created;
   program.gflops = entry.gflops;
+  program.gbps = entry.gbps;
   if (auto facts = store::parse_json(entry.facts)) program.facts = std::move(*facts);
   return program;
 }

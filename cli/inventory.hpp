@@ -27,6 +27,7 @@ struct StoredProgram {
   std::chrono::nanoseconds compile_time = {};
   std::chrono::system_clock::time_point created = {};
   double gflops = 0;
+  double gbps = 0;
   /// Request::describe(); always an object, empty where the entry holds no such thing.
   Json facts = Json::object();
 

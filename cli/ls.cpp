@@ -50,6 +50,7 @@ Json listing_json(const Inventory& inventory) {
          {"last_use", iso_time(program.file.last_use)},
          {"compile_ms", if_sound(std::chrono::duration<double, std::milli>(program.compile_time).count())},
          {"gflops", if_sound(program.gflops)},
+         {"gbps", if_sound(program.gbps)},
          {"folder", inventory.folder_name(program)},
          {"damage", or_null(program.damage)}});
   }

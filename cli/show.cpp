@@ -56,6 +56,7 @@ Json program_json(const Inventory& inventory, const StoredProgram& program) {
   object["compile_ms"] = std::chrono::duration<double, std::milli>(program.compile_time).count();
   object["created"] = iso_time(program.created);
   object["gflops"] = program.gflops;
+  object["gbps"] = program.gbps;
   object["request"] = program.facts;
   return object;
 }
@@ -98,6 +99,13 @@ void add_facts(Table& table, const Json& facts) {
           {"included", fmt::format("{}, sha256 {}", text_of((*files)[i], "name"), text_of((*files)[i], "sha256"))});
 }
 
+std::string performance(const StoredProgram& program) {
+  std::string text;
+  if (program.gflops > 0) text = fmt::format("{:.1f} GFLOP/s", program.gflops);
+  if (program.gbps > 0) text += fmt::format("{}{:.1f} GB/s", text.empty() ? "" : ", ", program.gbps);
+  return text.empty() ? "not measured" : text;
+}
+
 std::string describe(const Inventory& inventory, const StoredProgram& program, const Terminal& terminal) {
   const auto& folder = inventory.folders[program.folder];
   const auto now = std::chrono::system_clock::now();
@@ -118,7 +126,7 @@ std::string describe(const Inventory& inventory, const StoredProgram& program, c
   table.add(
       {"last use", fmt::format("{} ({})", iso_time(program.file.last_use), human_age(program.file.last_use, now))});
   if (program.damage.empty()) {
-    table.add({"performance", program.gflops > 0 ? fmt::format("{:.1f} GFLOP/s", program.gflops) : "not measured"});
+    table.add({"performance", performance(program)});
     add_facts(table, program.facts);
   }
   if (folder.identity) {

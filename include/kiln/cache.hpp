@@ -86,6 +86,9 @@ class Cache {
   Result<Program> get(const Request& request);
   /// The same, on a thread of the cache's own where the program is not in memory.
   std::future<Result<Program>> get_async(Request request);
+  /// The same, for those who do not want to wait: `done` is called with the program, here and now where it is in
+  /// memory, else on a thread of the cache's own. It must not throw.
+  void get_async(Request request, std::function<void(Result<Program>)> done);
   /// The program if any level has it; never compiles.
   Result<std::optional<Program>> find(const Request& request);
   /// Adds a program that was compiled elsewhere, and saves its binary. If the key is there already, that one

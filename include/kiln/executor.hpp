@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -17,6 +18,10 @@
 #include <kiln/slot.hpp>
 
 namespace kiln {
+
+namespace exec {
+class Core;
+}
 
 /// Memory that a job works on: the slot's, which is there for the time of the job, or the caller's own.
 struct JobMemory {
@@ -82,7 +87,8 @@ struct ExecutorOptions {
   std::chrono::nanoseconds time_limit = {};
   /// Threads for continuations.
   unsigned continuation_threads = 1;
-  /// A file for a trace of what ran when (docs/executor.md). Empty: `$KILN_TRACE`; no trace where that is empty too.
+  /// A file for a trace of what ran when (docs/executor.md). Empty: `$KILN_TRACE`; no trace where that is empty
+  /// too.
   std::filesystem::path trace = {};
   Log log = {};
 };
@@ -104,21 +110,21 @@ struct ExecutorStats {
 
 /// Runs jobs on a device, asynchronously: while one job computes, the next is uploaded and the last downloaded.
 ///
-/// Each lane is a thread that owns three slots, and everything in them; a job is a value that is handed to one lane.
-/// Threads share nothing else, so that no number of them changes a result. All functions may be called from any
-/// thread. Destroying an executor waits until all its jobs have ended; continuations included.
+/// Each lane is a thread that owns three slots, and everything in them; a job is a value that is handed to one
+/// lane. Threads share nothing else, so that no number of them changes a result. All functions may be called from
+/// any thread. Destroying an executor waits until all its jobs have ended; continuations included.
 class Executor {
  public:
-  /// `cache` must be one for `device` and outlive the executor. Fails where a lane cannot be opened, or where the device is of one
-  /// thread alone (an OpenGL context that was adopted without sharing).
+  /// `cache` must be one for `device` and outlive the executor. Fails where a lane cannot be opened, or where the
+  /// device is of one thread alone (an OpenGL context that was adopted without sharing).
   static Result<std::unique_ptr<Executor>> create(std::shared_ptr<Device> device, Cache& cache,
                                                   ExecutorOptions options = {});
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Queues a job; waits while the queue is full, except on threads of the executor's own. What is wrong with the job
-  /// is the future's error.
+  /// Queues a job; waits while the queue is full, except on threads of the executor's own. What is wrong with the
+  /// job is the future's error.
   Future<JobReport> submit(Job job);
   /// Waits until all jobs submitted before have ended.
   void drain();
@@ -128,9 +134,8 @@ class Executor {
   Cache& cache() const noexcept;
 
  private:
-  class Core;
-  explicit Executor(std::shared_ptr<Core> core) noexcept;
-  std::shared_ptr<Core> core_;
+  explicit Executor(std::shared_ptr<exec::Core> core) noexcept : core_(std::move(core)) {}
+  std::shared_ptr<exec::Core> core_;
 };
 
 }  // namespace kiln

@@ -137,8 +137,8 @@ Result<T> call(F&& f) {
 
 }  // namespace detail
 
-/// Something that is done some time: what futures of all types have in common, and what a job can wait for. A handle;
-/// copies are the same thing. All functions may be called from any thread.
+/// Something that is done some time: what futures of all types have in common, and what a job can wait for. A
+/// handle; copies are the same thing. All functions may be called from any thread.
 class Pending {
  public:
   /// Nothing to wait for.
@@ -190,9 +190,9 @@ class Future : public Pending {
     return value().result();
   }
 
-  /// Calls `f` with the result on a thread of the executor's once it is there. `f` takes a `const Result<T>&` and returns
-  /// U, Result<U> or nothing; an exception it throws is the new future's error. It may submit jobs and wait for them,
-  /// not for other continuations.
+  /// Calls `f` with the result on a thread of the executor's once it is there. `f` takes a `const Result<T>&` and
+  /// returns U, Result<U> or nothing; an exception it throws is the new future's error. It may submit jobs and wait
+  /// for them, not for other continuations.
   template <class F>
   auto then(F f) const {
     using Returned = std::invoke_result_t<F, const Result<T>&>;

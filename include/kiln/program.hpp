@@ -59,10 +59,12 @@ class Program {
   std::chrono::nanoseconds compile_time() const noexcept;
   /// Whether its binary was found on disk or saved there; it may have been pruned since.
   bool stored() const noexcept;
-  /// The performance last noted; 0 while none was.
+  /// The performance last noted, in GFLOP/s and in GB/s of memory read and written; 0 while none was.
   double gflops() const noexcept;
+  double gbps() const noexcept;
   /// Notes a measured performance; it is saved with the program at the cache's next flush().
   void note_gflops(double gflops) const noexcept;
+  void note_gbps(double gbps) const noexcept;
 
  private:
   friend class memory::Resident;
@@ -86,6 +88,7 @@ struct ProgramInfo {
   std::uint64_t last_use = 0;
   std::chrono::nanoseconds compile_time = {};
   double gflops = 0;
+  double gbps = 0;
   bool stored = false;
 };
 

@@ -17,12 +17,12 @@ struct Ran {
   std::chrono::steady_clock::time_point end = {};
 };
 
-/// Work that a device does in order, without anyone waiting for it, and memory of the host that passes data to and fro
-/// at full speed. Pieces of work of different slots overlap as far as the device can.
+/// Work that a device does in order, without anyone waiting for it, and memory of the host that passes data to and
+/// fro at full speed. Pieces of work of different slots overlap as far as the device can.
 ///
-/// A slot is used and destroyed on the thread that opened it. What is queued keeps nothing alive: modules, buffers and
-/// the slot stay until the work has ended. After an error, a slot is only to be destroyed, which waits for what the
-/// device still does.
+/// A slot is used and destroyed on the thread that opened it. What is queued keeps nothing alive: modules, buffers
+/// and the slot stay until the work has ended. After an error, a slot is only to be destroyed, which waits for what
+/// the device still does.
 ///
 ///     queue upload, launch and download  ->  submit()  ->  finished() or wait()  ->  times()  ->  queue …
 class Slot {
@@ -32,12 +32,12 @@ class Slot {
   Slot& operator=(const Slot&) = delete;
   virtual ~Slot() = default;
 
-  /// The slot's memory on the host, of `bytes` bytes at least: pinned or mapped, and the same every time unless it has
-  /// to grow, when its content is lost. Not while work is queued or under way.
+  /// The slot's memory on the host, of `bytes` bytes at least: pinned or mapped, and the same every time unless it
+  /// has to grow, when its content is lost. Not while work is queued or under way.
   virtual Result<std::span<std::byte>> staging(std::size_t bytes) = 0;
 
-  /// Each of these queues a piece of work, which sees what those queued before it have written. `staged` is where in
-  /// the staging memory the bytes are taken from or put.
+  /// Each of these queues a piece of work, which sees what those queued before it have written. `staged` is where
+  /// in the staging memory the bytes are taken from or put.
   virtual Result<void> upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) = 0;
   virtual Result<void> launch(Module& module, const Launch& launch) = 0;
   virtual Result<void> download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) = 0;

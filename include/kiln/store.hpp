@@ -20,6 +20,7 @@ struct Entry {
   std::chrono::system_clock::time_point created = {};
   /// Measured performance; 0 while nothing was measured.
   double gflops = 0;
+  double gbps = 0;
   /// Request::describe(), for people and tools.
   std::string facts = {};
 };

@@ -43,6 +43,10 @@ class KILN_THREAD_ANNOTATION(scoped_lockable) MutexLock {
 class Condition {
  public:
   void wait(Mutex& mutex) KILN_REQUIRES(mutex) { condition_.wait(mutex); }
+  /// Returns by then, or when it was notified.
+  void wait_until(Mutex& mutex, std::chrono::steady_clock::time_point when) KILN_REQUIRES(mutex) {
+    condition_.wait_until(mutex, when);
+  }
   void notify_one() noexcept { condition_.notify_one(); }
   void notify_all() noexcept { condition_.notify_all(); }
 

@@ -7,22 +7,14 @@
 
 namespace kiln {
 
-std::future<Result<Program>> Cache::Path::get_async(Request request) {
-  auto promise = std::make_shared<std::promise<Result<Program>>>();
-  auto future = promise->get_future();
-  if (Program program = table_.find(request.key().digest)) {
-    promise->set_value(std::move(program));
-    return future;
-  }
-  const auto answer = [this, promise, request = std::move(request)] {
-    promise->set_value(get_or_compile(request));
-  };
+void Cache::Path::get_async(Request request, std::function<void(Result<Program>)> done) {
+  if (Program program = table_.find(request.key().digest)) return done(std::move(program));
+  auto answer = [this, request = std::move(request), done = std::move(done)] { done(get_or_compile(request)); };
   if (backend_->usable_from_any_thread()) {
-    workers_.submit(answer);
+    workers_.submit(std::move(answer));
   } else {
     answer();
   }
-  return future;
 }
 
 PreloadReport Cache::Path::preload(std::span<const Request> requests, const ProgressCallback& progress) {

@@ -63,7 +63,17 @@ Cache::Cache(std::shared_ptr<Backend> backend, CacheOptions options)
 
 Cache::~Cache() = default;
 
-std::future<Result<Program>> Cache::get_async(Request request) { return path_->get_async(std::move(request)); }
+std::future<Result<Program>> Cache::get_async(Request request) {
+  auto promise = std::make_shared<std::promise<Result<Program>>>();
+  auto future = promise->get_future();
+  path_->get_async(std::move(request),
+                   [promise](Result<Program> program) { promise->set_value(std::move(program)); });
+  return future;
+}
+
+void Cache::get_async(Request request, std::function<void(Result<Program>)> done) {
+  path_->get_async(std::move(request), std::move(done));
+}
 
 Result<std::optional<Program>> Cache::find(const Request& request) { return path_->get(request, false); }
 

@@ -83,8 +83,10 @@ Result<Program> Cache::Path::compile(const Request& request, std::optional<KeyLo
 
   Program program = table_.insert({request.key(), std::move(compiled->module), Origin::compiled, took});
   if (compiled->binary) {
-    auto entry = std::make_shared<const Entry>(
-        Entry{std::move(*compiled->binary), took, std::chrono::system_clock::now(), 0, request.describe()});
+    auto entry = std::make_shared<const Entry>(Entry{.binary = std::move(*compiled->binary),
+                                                     .compile_time = took,
+                                                     .created = std::chrono::system_clock::now(),
+                                                     .facts = request.describe()});
     save(request.key(), std::move(entry), std::move(lock), true);
   }
   return program;
@@ -139,7 +141,8 @@ std::optional<Cache::Path::Loaded> Cache::Path::load(Store& store, const Key& ke
 
 Program Cache::Path::admit(const Key& key, std::unique_ptr<Module> module, Origin origin, const Entry& entry) {
   counters_.compile_saved_ns += entry.compile_time.count();
-  return table_.insert({key, std::move(module), origin, entry.compile_time, entry.gflops, origin == Origin::disk});
+  return table_.insert(
+      {key, std::move(module), origin, entry.compile_time, entry.gflops, entry.gbps, origin == Origin::disk});
 }
 
 Result<Program> Cache::Path::add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time) {
@@ -156,9 +159,10 @@ Result<Program> Cache::Path::add(const Request& request, Compiled compiled, std:
         [&]() -> Outcome {
           Program program = table_.insert({request.key(), std::move(compiled.module), Origin::added, compile_time});
           if (compiled.binary) {
-            auto entry =
-                std::make_shared<const Entry>(Entry{std::move(*compiled.binary), compile_time,
-                                                    std::chrono::system_clock::now(), 0, request.describe()});
+            auto entry = std::make_shared<const Entry>(Entry{.binary = std::move(*compiled.binary),
+                                                             .compile_time = compile_time,
+                                                             .created = std::chrono::system_clock::now(),
+                                                             .facts = request.describe()});
             save(request.key(), std::move(entry), std::nullopt, true);
           }
           return std::optional(std::move(program));

@@ -39,10 +39,11 @@ void Cache::Path::flush() {
   const auto log_failure = [this](const Result<void>& result) {
     if (!result) options_.log.debug(result.error().message());
   };
-  for (const auto& [key, gflops] : table_.take_notes()) {
+  for (const auto& [key, gflops, gbps] : table_.take_notes()) {
     auto entry = disk_->get(key);
     if (!entry || !*entry) continue;
     (*entry)->gflops = gflops;
+    (*entry)->gbps = gbps;
     log_failure(disk_->put(key, **entry));
   }
   for (const ProgramInfo& program : table_.list())

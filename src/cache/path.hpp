@@ -29,7 +29,7 @@ class Cache::Path {
   Result<Program> add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time);
 
   // bulk.cpp
-  std::future<Result<Program>> get_async(Request request);
+  void get_async(Request request, std::function<void(Result<Program>)> done);
   PreloadReport preload(std::span<const Request> requests, const ProgressCallback& progress);
   PreloadReport warm(const ProgressCallback& progress);
 

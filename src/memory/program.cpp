@@ -26,6 +26,8 @@ Origin Program::origin() const noexcept { return resident_->origin(); }
 std::chrono::nanoseconds Program::compile_time() const noexcept { return resident_->compile_time(); }
 bool Program::stored() const noexcept { return resident_->stored(); }
 double Program::gflops() const noexcept { return resident_->gflops(); }
+double Program::gbps() const noexcept { return resident_->gbps(); }
 void Program::note_gflops(double gflops) const noexcept { resident_->note_gflops(gflops); }
+void Program::note_gbps(double gbps) const noexcept { resident_->note_gbps(gbps); }
 
 }  // namespace kiln

@@ -133,7 +133,8 @@ std::vector<ProgramTable::Note> ProgramTable::take_notes() {
   const base::MutexLock lock(mutex_);
   std::vector<Note> notes = std::exchange(notes_of_evicted_, {});
   for (const auto& [stamp, resident] : order_)
-    if (resident->stored() && resident->take_gflops_note()) notes.push_back({resident->key(), resident->gflops()});
+    if (resident->stored() && resident->take_note())
+      notes.push_back({resident->key(), resident->gflops(), resident->gbps()});
   return notes;
 }
 
@@ -143,7 +144,7 @@ std::vector<ProgramInfo> ProgramTable::list() {
   for (const auto& [stamp, resident] : order_)
     list.push_back({resident->key(), resident->origin(), resident->bytes(), resident->references(),
                     resident->hits(), resident->last_use(), resident->compile_time(), resident->gflops(),
-                    resident->stored()});
+                    resident->gbps(), resident->stored()});
   std::sort(list.begin(), list.end(),
             [](const ProgramInfo& a, const ProgramInfo& b) { return a.last_use < b.last_use; });
   return list;
@@ -220,8 +221,8 @@ std::unique_ptr<Module> ProgramTable::move_out(Resident* resident) {
   unsaved_.erase(resident->key().digest);
   bytes_ -= resident->bytes();
   ++evictions_;
-  if (resident->stored() && resident->take_gflops_note())
-    notes_of_evicted_.push_back({resident->key(), resident->gflops()});
+  if (resident->stored() && resident->take_note())
+    notes_of_evicted_.push_back({resident->key(), resident->gflops(), resident->gbps()});
   auto module = resident->move_out();
   vacant_.push_back(resident);
   return module;

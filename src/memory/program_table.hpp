@@ -80,6 +80,7 @@ class ProgramTable {
   struct Note {
     Key key;
     double gflops;
+    double gbps;
   };
   /// The performance noted on stored programs since the last call.
   std::vector<Note> take_notes() KILN_EXCLUDES(mutex_);

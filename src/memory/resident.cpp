@@ -29,7 +29,8 @@ Program Resident::move_in(Arrival arrival, std::uint64_t stamp) {
   hits_before_ = hits_ever();
   stored_.store(arrival.stored, std::memory_order_relaxed);
   gflops_.store(arrival.gflops, std::memory_order_relaxed);
-  gflops_noted_.store(false, std::memory_order_relaxed);
+  gbps_.store(arrival.gbps, std::memory_order_relaxed);
+  noted_.store(false, std::memory_order_relaxed);
   arrival_ = std::move(arrival);
   const std::uint32_t slot = base::thread_slot.number();
   for (Stripe& stripe : stripes_) stripe.last_use.store(0, std::memory_order_relaxed);

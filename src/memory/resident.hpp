@@ -24,6 +24,7 @@ struct Arrival {
   Origin origin = Origin::compiled;
   std::chrono::nanoseconds compile_time{};
   double gflops = 0;
+  double gbps = 0;
   bool stored = false;
 };
 
@@ -120,12 +121,17 @@ class alignas(64) Resident {
   bool stored() const noexcept { return stored_.load(std::memory_order_relaxed); }
   void set_stored() noexcept { stored_.store(true, std::memory_order_relaxed); }
   double gflops() const noexcept { return gflops_.load(std::memory_order_relaxed); }
+  double gbps() const noexcept { return gbps_.load(std::memory_order_relaxed); }
   void note_gflops(double gflops) noexcept {
     gflops_.store(gflops, std::memory_order_relaxed);
-    gflops_noted_.store(true, std::memory_order_release);
+    noted_.store(true, std::memory_order_release);
+  }
+  void note_gbps(double gbps) noexcept {
+    gbps_.store(gbps, std::memory_order_relaxed);
+    noted_.store(true, std::memory_order_release);
   }
   /// The noted performance, if any was noted since this was last called.
-  bool take_gflops_note() noexcept { return gflops_noted_.exchange(false, std::memory_order_acquire); }
+  bool take_note() noexcept { return noted_.exchange(false, std::memory_order_acquire); }
 
  private:
   friend class ResidentPool;
@@ -149,8 +155,9 @@ class alignas(64) Resident {
   std::size_t bytes_ = 0;
   std::uint64_t hits_before_ = 0;
   std::atomic<bool> stored_{false};
-  std::atomic<bool> gflops_noted_{false};
+  std::atomic<bool> noted_{false};
   std::atomic<double> gflops_{0};
+  std::atomic<double> gbps_{0};
 
   Stripe stripes_[base::ThreadSlot::count];
 };

@@ -130,6 +130,7 @@ std::string meta_of(const DecodedEntry& decoded, std::uint64_t stored_bytes) {
   meta["created"] =
       fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(entry.created)));
   meta["gflops"] = entry.gflops;
+  meta["gbps"] = entry.gbps;
   return meta.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

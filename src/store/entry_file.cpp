@@ -17,9 +17,9 @@ namespace kiln::store {
 namespace {
 
 constexpr std::array<char, 8> magic = {'K', 'I', 'L', 'N', 'B', 'I', 'N', '\n'};
-constexpr std::uint32_t version = 1;
+constexpr std::uint32_t version = 2;
 constexpr std::size_t preamble_bytes = 8 + 4 + 4 + 32;
-constexpr std::size_t header_bytes = preamble_bytes + 32 + 32 + 4 + 4 + 8 + 8 + 8 + 8 + 8 + 8;
+constexpr std::size_t header_bytes = preamble_bytes + 32 + 32 + 4 + 4 + 8 + 8 + 8 + 8 + 8 + 8 + 8;
 constexpr std::uint32_t codec_plain = 0;
 constexpr std::uint32_t codec_zstd = 1;
 // Binaries are written once and read for ever. At the first of its fast levels zstd leaves out one of its two
@@ -64,6 +64,7 @@ std::vector<std::byte> encode_entry(const Digest& key, const Digest& identity, c
   covered.number(static_cast<std::int64_t>(
       std::chrono::duration_cast<std::chrono::seconds>(entry.created.time_since_epoch()).count()));
   covered.number(entry.gflops);
+  covered.number(entry.gbps);
   covered.raw(as_bytes(entry.facts));
   covered.raw(payload);
 
@@ -105,6 +106,7 @@ Result<DecodedEntry> decode_entry(std::span<const std::byte> file) {
   decoded.entry.created = std::chrono::system_clock::time_point(
       std::chrono::seconds(created < -latest || created > latest ? 0 : created));
   decoded.entry.gflops = reader.number<double>();
+  decoded.entry.gbps = reader.number<double>();
 
   const std::uint64_t rest = file.size() - header_bytes;
   if (facts_bytes > rest || payload_bytes != rest - facts_bytes)

@@ -196,6 +196,7 @@ TEST_F(DiskStoreTest, MetaMirrorsTheEntryForPeople) {
   EXPECT_DOUBLE_EQ(meta.at("compile_ms").get<double>(), 123.456789);
   EXPECT_EQ(meta.at("created"), "2023-11-14T22:13:20Z");
   EXPECT_EQ(meta.at("gflops"), 1.5);
+  EXPECT_EQ(meta.at("gbps"), 2.5);
 }
 
 TEST_F(DiskStoreTest, MetaIsWrittenWhateverTheFactsAre) {

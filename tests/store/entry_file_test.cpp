@@ -29,7 +29,7 @@ constexpr std::size_t facts_bytes_at = 128;
 constexpr std::size_t payload_bytes_at = 136;
 constexpr std::size_t compile_time_at = 144;
 constexpr std::size_t created_at = 152;
-constexpr std::size_t header_bytes = 168;
+constexpr std::size_t header_bytes = 176;
 
 const Digest key = base::sha256("key");
 const Digest identity = base::sha256("identity");
@@ -79,6 +79,7 @@ TEST(EntryFile, ComesBackAsItWas) {
     EXPECT_EQ(decoded->entry.compile_time, entry.compile_time);
     EXPECT_EQ(decoded->entry.created, entry.created);
     EXPECT_EQ(decoded->entry.gflops, entry.gflops);
+    EXPECT_EQ(decoded->entry.gbps, entry.gbps);
     EXPECT_EQ(decoded->entry.facts, entry.facts);
   }
 }

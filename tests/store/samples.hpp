@@ -33,6 +33,7 @@ inline Entry sample_entry(const std::string& binary) {
           .compile_time = std::chrono::nanoseconds(123'456'789),
           .created = std::chrono::system_clock::time_point(std::chrono::seconds(1'700'000'000)),
           .gflops = 1.5,
+          .gbps = 2.5,
           .facts = R"({"name":"sample","entry":"main"})"};
 }
 

@@ -1,0 +1,52 @@
+#include <kiln/executor.hpp>
+
+#include <cstdlib>
+#include <utility>
+
+#include "exec/core.hpp"
+
+namespace kiln {
+namespace {
+
+std::filesystem::path trace_file(const ExecutorOptions& options) {
+  if (!options.trace.empty()) return options.trace;
+  const char* file = std::getenv("KILN_TRACE");
+  return file != nullptr ? file : "";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<Device> device, Cache& cache,
+                                                   ExecutorOptions options) {
+  if (!device->usable_from_any_thread())
+    return Error(
+        ErrorCode::unsupported,
+        device->info().name + " works on the caller's own threads alone; an executor has threads of its own");
+  if (&cache.backend() != device.get())
+    return Error(ErrorCode::invalid_request, "the cache is not one for " + device->info().name);
+  std::unique_ptr<exec::Trace> trace;
+  if (const auto file = trace_file(options); !file.empty()) {
+    auto opened = exec::Trace::open(file);
+    if (opened) {
+      trace = std::move(*opened);
+    } else {
+      options.log.warning("there is no trace: " + opened.error().message());
+    }
+  }
+  auto core = std::make_shared<exec::Core>(std::move(device), cache, std::move(options), std::move(trace));
+  if (auto started = core->start(); !started) {
+    core->stop();
+    return std::move(started).error();
+  }
+  return std::unique_ptr<Executor>(new Executor(std::move(core)));
+}
+
+Executor::~Executor() { core_->stop(); }
+
+Future<JobReport> Executor::submit(Job job) { return core_->submit(std::move(job)); }
+void Executor::drain() { core_->drain(); }
+ExecutorStats Executor::stats() const { return core_->stats(); }
+Device& Executor::device() const noexcept { return core_->device(); }
+Cache& Executor::cache() const noexcept { return core_->cache(); }
+
+}  // namespace kiln

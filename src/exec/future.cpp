@@ -1,0 +1,30 @@
+#include <kiln/future.hpp>
+
+#include <atomic>
+
+namespace kiln {
+
+Future<void> when_all(std::span<const Pending> pending) {
+  struct Join {
+    Promise<void> promise;
+    std::vector<Pending> pending;
+    std::atomic<std::size_t> left;
+  };
+  // One more than there are, for this function: nothing is set before all are asked.
+  auto join =
+      std::make_shared<Join>(Promise<void>(), std::vector(pending.begin(), pending.end()), pending.size() + 1);
+  const auto arrive = [](Join& joined) {
+    if (joined.left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    for (const Pending& each : joined.pending)
+      if (const Error* error = each.error(); error != nullptr) {
+        joined.promise.set(*error);
+        return;
+      }
+    joined.promise.set({});
+  };
+  for (const Pending& each : pending) each.when_ready([join, arrive] { arrive(*join); });
+  arrive(*join);
+  return join->promise.future();
+}
+
+}  // namespace kiln

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "exec/core.hpp"
+#include "exec/lane_slot.hpp"
+
+namespace kiln::exec {
+
+/// The work of one thread: takes jobs, keeps three of them under way, and ends them. Everything in it is that
+/// thread's alone.
+class Lane {
+ public:
+  Lane(std::shared_ptr<Core> core, std::shared_ptr<LaneState> state);
+
+  /// Opens the first slot, says how that went, and works until the executor stops.
+  void run(const std::function<void(Result<void>)>& opened);
+
+ private:
+  /// Ends the jobs that have come to an end; whether there was one.
+  bool finish_ended();
+  /// Whether the lane is to go on.
+  bool start(std::shared_ptr<JobState> job);
+  void reclaim();
+  /// When to look again for jobs that have ended.
+  Clock::time_point next_look() const;
+  LaneSlot* idle_slot();
+  bool busy() const;
+
+  const std::shared_ptr<Core> core_;
+  const std::shared_ptr<LaneState> state_;
+  std::vector<std::unique_ptr<LaneSlot>> slots_;
+  /// The program launched last, only to be compared.
+  const Module* last_launched_ = nullptr;
+  Clock::time_point last_progress_ = {};
+  std::uint64_t reclaims_seen_ = 0;
+};
+
+}  // namespace kiln::exec

@@ -1,0 +1,214 @@
+#include "exec/lane_slot.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace kiln::exec {
+namespace {
+
+/// Copies begin at such offsets of the staging memory.
+constexpr std::size_t alignment = 256;
+
+std::size_t size_of(const JobMemory& memory) {
+  if (memory.buffer != nullptr) return memory.buffer->size();
+  return std::max({memory.bytes, memory.upload.size(), memory.download.size()});
+}
+
+/// What `f`, a function of the caller's, throws.
+template <class F>
+Result<void> guarded(const char* what, F f) {
+  try {
+    f();
+    return {};
+  } catch (const std::exception& e) {
+    return Error(ErrorCode::callback_failed, fmt::format("the function that {} threw: {}", what, e.what()));
+  } catch (...) {
+    return Error(ErrorCode::callback_failed,
+                 fmt::format("the function that {} threw what is no std::exception", what));
+  }
+}
+
+}  // namespace
+
+Result<void> LaneSlot::open() {
+  if (slot_ != nullptr) return {};
+  auto opened = core_.device().open_slot();
+  if (!opened) return std::move(opened).error();
+  slot_ = std::move(*opened);
+  return {};
+}
+
+Result<void> LaneSlot::begin(std::shared_ptr<JobState> job) {
+  if (auto opened = open(); !opened) return opened;
+  Result<void> done = lend(job->job);
+  if (done && !job->start_reading())
+    done = Error(ErrorCode::timed_out, "its time was over before it was handed to the device");
+  if (done) {
+    done = fill(job->job);
+    job->stop_reading();
+  }
+  if (done) done = queue(*job);
+  if (!done) {
+    close();
+    give_back();
+    return done;
+  }
+  job_ = std::move(job);
+  return {};
+}
+
+Result<void> LaneSlot::lend(const Job& job) {
+  std::size_t staged = 0;
+  const auto stage = [&staged](std::vector<Copy>& copies, std::size_t memory, std::size_t bytes) {
+    copies.push_back({memory, staged, bytes});
+    staged += (bytes + alignment - 1) / alignment * alignment;
+  };
+  for (std::size_t i = 0; i < job.memory.size(); ++i) {
+    const JobMemory& memory = job.memory[i];
+    if (memory.buffer != nullptr) {
+      buffers_.push_back(memory.buffer.get());
+    } else {
+      auto buffer = memory_.take(size_of(memory));
+      if (!buffer) return std::move(buffer).error();
+      buffers_.push_back(buffer->get());
+      lent_.push_back(std::move(*buffer));
+    }
+    if (memory.fill) stage(uploads_, i, size_of(memory));
+    if (!memory.upload.empty()) stage(uploads_, i, memory.upload.size());
+    if (memory.drain) stage(downloads_, i, size_of(memory));
+    if (!memory.download.empty()) stage(downloads_, i, memory.download.size());
+  }
+  auto staging = slot_->staging(staged);
+  if (!staging) return std::move(staging).error();
+  staged_ = *staging;
+  return {};
+}
+
+Result<void> LaneSlot::fill(const Job& job) {
+  for (const Copy& copy : uploads_) {
+    const JobMemory& memory = job.memory[copy.memory];
+    const auto bytes = staged_.subspan(copy.staged, copy.bytes);
+    if (!memory.fill) {
+      std::memcpy(bytes.data(), memory.upload.data(), bytes.size());
+    } else if (auto filled = guarded("fills a job's memory", [&] { memory.fill(bytes); }); !filled) {
+      return filled;
+    }
+  }
+  return {};
+}
+
+Result<void> LaneSlot::queue(const JobState& state) {
+  const Job& job = state.job;
+  for (const Copy& copy : uploads_)
+    if (auto ok = slot_->upload(*buffers_[copy.memory], 0, copy.staged, copy.bytes); !ok) return ok;
+  for (std::size_t i = 0; i < job.steps.size(); ++i) {
+    const Step& step = job.steps[i];
+    Launch launch{.groups = step.groups, .group_size = step.group_size, .parameters = step.parameters};
+    for (const std::size_t memory : step.memory) launch.buffers.push_back(buffers_[memory]);
+    if (auto ok = slot_->launch(state.programs[i].module(), launch); !ok) return ok;
+  }
+  for (const Copy& copy : downloads_)
+    if (auto ok = slot_->download(*buffers_[copy.memory], 0, copy.staged, copy.bytes); !ok) return ok;
+  return slot_->submit();
+}
+
+bool LaneSlot::finish_ended() {
+  const Result<bool> finished = slot_->finished();
+  if (finished && !*finished) {
+    if (!job_->ended()) return false;
+    abandon();
+    return true;
+  }
+  const auto job = std::exchange(job_, nullptr);
+  // Once it has timed out, its caller's memory may be gone.
+  const bool in_time = job->end_begun();
+  Result<void> done = finished ? Result<void>() : Result<void>(finished.error());
+  if (done && in_time) done = drain(job->job);
+  Result<JobReport> result = done ? Result<JobReport>(report(*job)) : Result<JobReport>(std::move(done).error());
+  if (!finished) close();
+  give_back();
+  if (in_time) core_.finish(*job, std::move(result));
+  return true;
+}
+
+Result<void> LaneSlot::drain(const Job& job) {
+  for (const Copy& copy : downloads_) {
+    const JobMemory& memory = job.memory[copy.memory];
+    const auto bytes = staged_.subspan(copy.staged, copy.bytes);
+    if (!memory.drain) {
+      std::memcpy(memory.download.data(), bytes.data(), bytes.size());
+    } else if (auto drained = guarded("reads a job's memory", [&] { memory.drain(bytes); }); !drained) {
+      return drained;
+    }
+  }
+  return {};
+}
+
+JobReport LaneSlot::report(const JobState& state) {
+  JobReport report{.lane = lane_};
+  const std::vector<Ran> times = slot_->times();
+  const std::size_t steps = state.job.steps.size();
+  if (times.size() != uploads_.size() + steps + downloads_.size()) return report;
+  const auto took = [&times](std::size_t i) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(times[i].end - times[i].begin);
+  };
+  std::size_t piece = 0;
+  for (; piece < uploads_.size(); ++piece) report.upload += took(piece);
+  for (std::size_t i = 0; i < steps; ++i, ++piece) {
+    report.steps.push_back(took(piece));
+    report.compute += report.steps.back();
+    const auto nanoseconds = static_cast<double>(report.steps.back().count());
+    if (nanoseconds <= 0) continue;
+    const Step& step = state.job.steps[i];
+    if (step.flops > 0) state.programs[i].note_gflops(step.flops / nanoseconds);
+    if (step.bytes > 0) state.programs[i].note_gbps(step.bytes / nanoseconds);
+  }
+  for (; piece < times.size(); ++piece) report.download += took(piece);
+  trace(state, times);
+  return report;
+}
+
+void LaneSlot::trace(const JobState& state, const std::vector<Ran>& times) const {
+  Trace* trace = core_.trace();
+  if (trace == nullptr) return;
+  const std::string job = as_json(state.job.name);
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const std::size_t step = i - uploads_.size();
+    if (i < uploads_.size()) {
+      trace->ran(track_, "upload", "upload", times[i].begin, times[i].end,
+                 fmt::format(R"({{"job": {}, "bytes": {}}})", job, uploads_[i].bytes));
+    } else if (step < state.job.steps.size()) {
+      trace->ran(track_, state.programs[step].name(), "launch", times[i].begin, times[i].end,
+                 fmt::format(R"({{"job": {}}})", job));
+    } else {
+      trace->ran(
+          track_, "download", "download", times[i].begin, times[i].end,
+          fmt::format(R"({{"job": {}, "bytes": {}}})", job, downloads_[step - state.job.steps.size()].bytes));
+    }
+  }
+}
+
+void LaneSlot::give_back() {
+  for (auto& buffer : lent_) memory_.give_back(std::move(buffer));
+  lent_.clear();
+  buffers_.clear();
+  uploads_.clear();
+  downloads_.clear();
+}
+
+void LaneSlot::close() { slot_.reset(); }
+
+void LaneSlot::abandon() {
+  // On purpose: destroying any of it would wait for the device, or take memory away from under it.
+  static_cast<void>(slot_.release());
+  for (auto& buffer : lent_) static_cast<void>(buffer.release());
+  static_cast<void>(new std::shared_ptr<JobState>(std::move(job_)));
+  job_.reset();
+  lent_.clear();
+  give_back();
+}
+
+}  // namespace kiln::exec

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <kiln/slot.hpp>
+
+#include "exec/core.hpp"
+#include "exec/slot_memory.hpp"
+
+namespace kiln::exec {
+
+/// One of the three slots of a lane, and the job that is under way in it.
+class LaneSlot {
+ public:
+  /// `track` is its number in a trace.
+  LaneSlot(Core& core, unsigned lane, unsigned track)
+      : core_(core), lane_(lane), track_(track), memory_(core.device()) {}
+
+  /// Opens the device's slot where there is none.
+  Result<void> open();
+  /// Hands a job to the device. After an error, nothing of it is under way.
+  Result<void> begin(std::shared_ptr<JobState> job);
+  bool busy() const noexcept { return job_ != nullptr; }
+  /// Where the job has ended, ends it; whether that was so.
+  bool finish_ended();
+  /// Drops idle memory of the device.
+  void reclaim() noexcept { memory_.clear(); }
+
+ private:
+  /// A copy between a job's memory and the staging memory.
+  struct Copy {
+    std::size_t memory;
+    std::size_t staged;
+    std::size_t bytes;
+  };
+
+  Result<void> lend(const Job& job);
+  Result<void> fill(const Job& job);
+  Result<void> queue(const JobState& job);
+  Result<void> drain(const Job& job);
+  JobReport report(const JobState& job);
+  void trace(const JobState& job, const std::vector<Ran>& times) const;
+  /// Takes back what was lent; the device no longer uses it.
+  void give_back();
+  /// Closes the device's slot, which waits for it.
+  void close();
+  /// Leaves the slot and all it uses as they are for ever: the device may be at work on it.
+  void abandon();
+
+  Core& core_;
+  const unsigned lane_;
+  const unsigned track_;
+  SlotMemory memory_;
+  std::unique_ptr<Slot> slot_;
+
+  std::shared_ptr<JobState> job_;
+  /// The job's memory, by its places; and what of it is lent.
+  std::vector<const Buffer*> buffers_;
+  std::vector<std::unique_ptr<Buffer>> lent_;
+  std::span<std::byte> staged_;
+  std::vector<Copy> uploads_;
+  std::vector<Copy> downloads_;
+};
+
+}  // namespace kiln::exec
