@@ -1,0 +1,181 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <kiln/device.hpp>
+#include <kiln/slot.hpp>
+
+#include "fakes/fake_backend.hpp"
+
+namespace kiln::fakes {
+
+/// What can go wrong with a FakeDevice; kept apart from it, so that slots may outlive it.
+struct Trouble {
+  /// The next that many allocations, or launches, find no memory.
+  std::atomic<int> allocation_errors{0};
+  std::atomic<int> launch_errors{0};
+  std::atomic<int> open_errors{0};
+  /// The next that many submissions fail on the device.
+  std::atomic<int> device_errors{0};
+  std::atomic<int> allocations{0};
+  std::atomic<int> open_slots{0};
+
+  /// Programs called "gate" end when the gate is opened; those called "stuck" never come back from launch().
+  void open_gate() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void pass_gate() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return open_; });
+  }
+
+  static bool next(std::atomic<int>& left) {
+    int seen = left.load();
+    while (seen > 0)
+      if (left.compare_exchange_weak(seen, seen - 1)) return true;
+    return false;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+};
+
+class FakeBuffer final : public Buffer {
+ public:
+  explicit FakeBuffer(std::size_t size_given) : bytes(size_given) {}
+  std::size_t size() const noexcept override { return bytes.size(); }
+  mutable std::vector<unsigned char> bytes;
+};
+
+/// A slot whose device is a thread for each submission.
+class FakeSlot final : public Slot {
+ public:
+  explicit FakeSlot(std::shared_ptr<Trouble> trouble) : trouble_(std::move(trouble)) { ++trouble_->open_slots; }
+  ~FakeSlot() override {
+    if (device_.joinable()) device_.join();
+    --trouble_->open_slots;
+  }
+
+  Result<std::span<std::byte>> staging(std::size_t bytes) override {
+    if (staging_.size() < bytes) staging_.resize(bytes);
+    return std::span(staging_);
+  }
+  Result<void> upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) override {
+    const auto& buffer = dynamic_cast<const FakeBuffer&>(to);
+    pieces_.push_back([&buffer, from = staging_.data() + staged, offset, bytes] {
+      std::memcpy(buffer.bytes.data() + offset, from, bytes);
+    });
+    return {};
+  }
+  Result<void> download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) override {
+    const auto& buffer = dynamic_cast<const FakeBuffer&>(from);
+    pieces_.push_back([&buffer, to = staging_.data() + staged, offset, bytes] {
+      std::memcpy(to, buffer.bytes.data() + offset, bytes);
+    });
+    return {};
+  }
+  /// "add N": the last buffer is the first plus N, byte by byte.
+  Result<void> launch(Module& module, const Launch& launch) override {
+    if (Trouble::next(trouble_->launch_errors)) return Error(ErrorCode::out_of_memory, "no memory to launch");
+    const std::string& text = dynamic_cast<FakeModule&>(module).text();
+    if (text == "stuck") trouble_->pass_gate();
+    pieces_.push_back([&text, buffers = launch.buffers, trouble = trouble_] {
+      if (text == "gate") trouble->pass_gate();
+      if (!text.starts_with("add ")) return;
+      const auto& from = dynamic_cast<const FakeBuffer&>(*buffers.front());
+      const auto& to = dynamic_cast<const FakeBuffer&>(*buffers.back());
+      const auto more = static_cast<unsigned char>(std::stoi(text.substr(4)));
+      for (std::size_t i = 0; i < std::min(from.bytes.size(), to.bytes.size()); ++i)
+        to.bytes[i] = static_cast<unsigned char>(from.bytes[i] + more);
+    });
+    return {};
+  }
+  Result<void> submit() override {
+    times_.clear();
+    fails_ = Trouble::next(trouble_->device_errors);
+    done_ = false;
+    if (device_.joinable()) device_.join();
+    device_ = std::thread([this, pieces = std::exchange(pieces_, {})] {
+      for (const auto& piece : pieces) {
+        const auto begin = std::chrono::steady_clock::now();
+        piece();
+        times_.push_back({begin, std::chrono::steady_clock::now()});
+      }
+      done_.store(true, std::memory_order_release);
+    });
+    return {};
+  }
+  Result<bool> finished() override {
+    if (!done_.load(std::memory_order_acquire)) return false;
+    if (fails_) return Error(ErrorCode::device_failed, "the fake device failed");
+    return true;
+  }
+  Result<void> wait() override {
+    if (device_.joinable()) device_.join();
+    if (fails_) return Error(ErrorCode::device_failed, "the fake device failed");
+    return {};
+  }
+  std::vector<Ran> times() override { return times_; }
+
+ private:
+  const std::shared_ptr<Trouble> trouble_;
+  std::vector<std::byte> staging_;
+  std::vector<std::function<void()>> pieces_;
+  std::vector<Ran> times_;
+  bool fails_ = false;
+  std::atomic<bool> done_ = true;
+  std::thread device_;
+};
+
+/// A device that is not there, for what real ones cannot be made to do: run out of memory, fail or hang on demand.
+class FakeDevice final : public Device {
+ public:
+  const Identity& identity() const noexcept override { return backend.identity(); }
+  const DeviceInfo& info() const noexcept override { return info_; }
+  Result<Compiled> compile(const Request& request) override { return backend.compile(request); }
+  Result<std::unique_ptr<Module>> load(const Binary& binary) override { return backend.load(binary); }
+  Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) override {
+    if (Trouble::next(trouble->allocation_errors) || bytes > std::size_t{1} << 40U)
+      return Error(ErrorCode::out_of_memory, "the fake device has no memory left");
+    ++trouble->allocations;
+    return std::unique_ptr<Buffer>(std::make_unique<FakeBuffer>(bytes));
+  }
+  Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) override {
+    std::memcpy(dynamic_cast<FakeBuffer&>(buffer).bytes.data() + offset, bytes.data(), bytes.size());
+    return {};
+  }
+  Result<void> read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) override {
+    std::memcpy(bytes.data(), dynamic_cast<const FakeBuffer&>(buffer).bytes.data() + offset, bytes.size());
+    return {};
+  }
+  Result<void> launch(Module& module, const Launch& launch) override {
+    FakeSlot slot(trouble);
+    if (auto ok = slot.launch(module, launch); !ok) return ok;
+    if (auto ok = slot.submit(); !ok) return ok;
+    return slot.wait();
+  }
+  Result<std::unique_ptr<Slot>> open_slot() override {
+    if (Trouble::next(trouble->open_errors)) return Error(ErrorCode::device_failed, "no slot to be had");
+    return std::unique_ptr<Slot>(std::make_unique<FakeSlot>(trouble));
+  }
+
+  FakeBackend backend;
+  std::shared_ptr<Trouble> trouble = std::make_shared<Trouble>();
+
+ private:
+  DeviceInfo info_{.name = "fake:0", .identity = backend.identity()};
+};
+
+}  // namespace kiln::fakes
