@@ -63,7 +63,7 @@ struct Job {
   std::vector<Step> steps = {};
   /// What must have succeeded before: futures of this executor or of another.
   std::vector<Pending> after = {};
-  /// How long it may take from its start on the device; 0: as the executor's options say.
+  /// How long it may take from when a lane takes it; 0: as the executor's options say.
   std::chrono::nanoseconds time_limit = {};
 };
 
@@ -83,7 +83,7 @@ struct ExecutorOptions {
   unsigned lanes = 0;
   /// Jobs that have not begun; submit() waits while there are so many.
   std::size_t queue = 256;
-  /// How long a job may take from its start on the device; 0: for ever.
+  /// How long a job may take from when a lane takes it; 0: for ever.
   std::chrono::nanoseconds time_limit = {};
   /// Threads for continuations.
   unsigned continuation_threads = 1;
