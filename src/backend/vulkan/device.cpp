@@ -5,12 +5,11 @@
 
 #include <fmt/format.h>
 
-#include <kiln/slot.hpp>
-
 #include "backend/own_buffer.hpp"
 #include "backend/vulkan/launch.hpp"
 #include "backend/vulkan/memory.hpp"
 #include "backend/vulkan/module.hpp"
+#include "backend/vulkan/slot.hpp"
 
 namespace kiln::vulkan {
 namespace {
@@ -77,9 +76,7 @@ Result<void> VulkanDevice::launch(kiln::Module& module, const Launch& launch) {
   return on_lane([&](Lane& lane) { return lane.launch(fitted->program, fitted->buffers, launch); });
 }
 
-Result<std::unique_ptr<Slot>> VulkanDevice::open_slot() {
-  return Error(ErrorCode::unsupported, "no slots yet");
-}
+Result<std::unique_ptr<Slot>> VulkanDevice::open_slot() { return VulkanSlot::open(context_, info_); }
 
 std::vector<DeviceInfo> list_vulkan_devices(const Log&) {
   const auto nothing = [](const Error& why) {
