@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "backend/vulkan/clock.hpp"
+#include "backend/clock.hpp"
 #include "backend/vulkan/loader.hpp"
 #include "base/mutex.hpp"
 
@@ -20,7 +20,7 @@ class Queue {
   /// Waits until the queue has nothing to do.
   void wait_idle() KILN_EXCLUDES(mutex_);
 
-  Clock clock;
+  backend::Clock clock;
 
  private:
   const DeviceFunctions& vk_;

@@ -136,13 +136,11 @@ Result<void> VulkanSlot::wait() {
 void VulkanSlot::read_times() {
   const auto seen = std::chrono::steady_clock::now();
   busy_ = false;
-  const std::vector<Piece> pieces = std::exchange(pieces_, {});
+  const std::vector<backend::Piece> pieces = std::exchange(pieces_, {});
   const std::vector<std::uint64_t> stamps = stamps_.read();
   if (stamps.empty()) return;
   queue_.clock.learn(submitted_, stamps.front(), stamps.back(), seen);
-  const Clock::Reading reading = queue_.clock.reading();
-  for (const Piece& piece : pieces)
-    ran_.push_back({queue_.clock.at(stamps[piece.begin], reading), queue_.clock.at(stamps[piece.end], reading)});
+  ran_ = queue_.clock.ran(pieces, stamps);
 }
 
 }  // namespace kiln::vulkan

@@ -30,12 +30,6 @@ class VulkanSlot final : public Slot {
   std::vector<Ran> times() override { return ran_; }
 
  private:
-  /// The timestamps before and after a piece of work; the same one where it is none.
-  struct Piece {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-  };
-
   /// Has the queue write a timestamp or two, so that its clock is set before there is work.
   Result<void> set_clock();
   /// Begins to write commands down, if that was not done, with a timestamp before the first.
@@ -53,7 +47,7 @@ class VulkanSlot final : public Slot {
   Queue& queue_;
   std::unique_ptr<DeviceBuffer> staging_;
   Stamps stamps_;
-  std::vector<Piece> pieces_;
+  std::vector<backend::Piece> pieces_;
   std::chrono::steady_clock::time_point submitted_ = {};
   /// Whether something was submitted and its end not seen.
   bool busy_ = false;
