@@ -6,32 +6,16 @@
 
 #include <fmt/format.h>
 
-#include <kiln/slot.hpp>
-
 #include "backend/opengl/bindings.hpp"
 #include "backend/opengl/compiler.hpp"
 #include "backend/opengl/display.hpp"
 #include "backend/opengl/errors.hpp"
+#include "backend/opengl/launch.hpp"
+#include "backend/opengl/slot.hpp"
 #include "backend/own_buffer.hpp"
 
 namespace kiln::opengl {
 namespace {
-
-class GlBuffer final : public Buffer {
- public:
-  GlBuffer(std::shared_ptr<ShareGroup> group, GLuint id, std::size_t size) noexcept
-      : group_(std::move(group)), id_(id), size_(size) {}
-  ~GlBuffer() override { group_->delete_buffer(id_); }
-
-  std::size_t size() const noexcept override { return size_; }
-  GLuint id() const noexcept { return id_; }
-  const ShareGroup* owner() const noexcept { return group_.get(); }
-
- private:
-  std::shared_ptr<ShareGroup> group_;
-  GLuint id_;
-  std::size_t size_;
-};
 
 std::string text_of(GLenum name) {
   const auto* text = reinterpret_cast<const char*>(glGetString(name));
@@ -56,22 +40,6 @@ Identity read_identity() {
   identity.formats.assign(formats.begin(), formats.end());
   if (!formats.empty()) identity.formats.push_back(binary_layout);
   return identity;
-}
-
-/// Blocks end at a multiple of a vec4, whatever is in them.
-std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
-
-/// What a program reads must be there: drivers do not check.
-Result<void> check_arguments(const Module& program, const Launch& launch) {
-  const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
-  const Module::Signature& takes = program.signature();
-  if (launch.buffers.size() != takes.buffers)
-    return refuse(
-        fmt::format("{} declares {} buffers; {} were given", program.name(), takes.buffers, launch.buffers.size()));
-  if (padded(launch.parameters.size()) != padded(takes.parameter_bytes))
-    return refuse(fmt::format("{} declares {} bytes of parameters; {} were given", program.name(),
-                              takes.parameter_bytes, launch.parameters.size()));
-  return {};
 }
 
 std::uint32_t limit(GLint value) {
@@ -177,51 +145,19 @@ Result<void> GlDevice::read(const Buffer& buffer, std::span<std::byte> bytes, st
 }
 
 Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
-  const auto* program = dynamic_cast<const Module*>(&module);
-  if (program == nullptr || &program->group() != group_.get())
-    return backend::foreign_program(program != nullptr ? program->name() : "the program", info_.name);
-  for (std::size_t i = 0; i < 3; ++i)
-    if (launch.groups[i] > info_.limits.max_groups[i])
-      return Error(ErrorCode::invalid_request,
-                   fmt::format("{} work groups in dimension {} for {}; the device has at most {}", launch.groups[i],
-                               i, program->name(), info_.limits.max_groups[i]));
-  const auto own = backend::own_buffers<GlBuffer>(launch, *group_, info_.name, program->name());
-  if (!own) return own.error();
-  const std::vector<const GlBuffer*>& buffers = *own;
   auto current = begin(*group_);
   if (!current) return std::move(current).error();
-  if (auto ok = check_arguments(*program, launch); !ok) return ok;
-
-  const LaunchGate::Launching launching(group_->gate());
-  std::optional<LaunchBindings> callers;
-  if (group_->in_callers_context()) callers.emplace(static_cast<GLuint>(buffers.size()));
-  for (GLuint i = 0; i < buffers.size(); ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, buffers[i]->id());
-  // Parameters have a buffer of their own for each launch: uniforms would live in the program all threads share.
-  GLuint parameters = 0;
-  if (!launch.parameters.empty()) {
-    glGenBuffers(1, &parameters);
-    glBindBufferBase(GL_UNIFORM_BUFFER, 0, parameters);
-    glBufferData(GL_UNIFORM_BUFFER, static_cast<GLsizeiptr>(padded(launch.parameters.size())), nullptr,
-                 GL_STREAM_DRAW);
-    glBufferSubData(GL_UNIFORM_BUFFER, 0, static_cast<GLsizeiptr>(launch.parameters.size()),
-                    launch.parameters.data());
-  }
-  group_->prepare_launch(program->id());
-  glUseProgram(program->id());
-  glDispatchCompute(launch.groups[0], launch.groups[1], launch.groups[2]);
-  glMemoryBarrier(GL_ALL_BARRIER_BITS);
+  const auto fitted = fit(*group_, info_, module, launch);
+  if (!fitted) return Error(fitted.error());
+  UniformBuffer parameters(*group_);
+  dispatch(*group_, *fitted, launch, parameters);
   glFinish();
-  const bool lost = tells_resets_ && glGetGraphicsResetStatus() != GL_NO_ERROR;
-  if (parameters != 0) glDeleteBuffers(1, &parameters);
-  if (!callers) {
-    // What stays bound in an idle context would live on after it was deleted.
-    glUseProgram(0);
-    for (GLuint i = 0; i < buffers.size(); ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, 0);
-  }
-  const std::string doing = fmt::format("running {}", program->name());
-  if (lost) return gl_error(GL_CONTEXT_LOST, doing);
+  const std::string doing = fmt::format("running {}", fitted->program.name());
+  if (tells_resets_ && glGetGraphicsResetStatus() != GL_NO_ERROR) return gl_error(GL_CONTEXT_LOST, doing);
   return check_gl(doing);
 }
+
+Result<std::unique_ptr<Slot>> GlDevice::open_slot() { return GlSlot::open(group_, info_, tells_resets_); }
 
 std::uint32_t memory(const Buffer& buffer) noexcept {
   const auto* own = dynamic_cast<const GlBuffer*>(&buffer);
@@ -268,10 +204,6 @@ Result<std::shared_ptr<Device>> adopt_current(const Log& log, bool share) {
   auto group = ShareGroup::adopt(log, share);
   if (!group) return std::move(group).error();
   return GlDevice::open(std::move(*group), "opengl:adopted", false);
-}
-
-Result<std::unique_ptr<Slot>> GlDevice::open_slot() {
-  return Error(ErrorCode::unsupported, "no slots yet");
 }
 
 }  // namespace kiln::opengl

@@ -12,7 +12,7 @@ namespace kiln::opengl {
 /// deleted while it prepares a launch.
 class LaunchGate {
  public:
-  /// A launch, from its first call to its end.
+  /// A launch, from its preparation until the driver has it.
   class Launching {
    public:
     explicit Launching(LaunchGate& gate) : gate_(gate) {

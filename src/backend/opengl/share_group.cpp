@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/opengl/display.hpp"
-#include "backend/opengl/switch.hpp"
+#include "backend/opengl/lease.hpp"
 #include "base/dynamic_library.hpp"
 
 namespace kiln::opengl {
@@ -61,27 +61,6 @@ std::vector<EGLint> context_attributes(bool debug, bool tell_resets) {
 
 }  // namespace
 
-/// A context on loan; puts things back as they were when it ends.
-struct Current::Lease {
-  explicit Lease(std::shared_ptr<ShareGroup> lender) : group(std::move(lender)) {}
-  ~Lease() {
-    if (shown) group->take_back(context);
-    // A context that stays current here can be lent to no other thread.
-    if (borrowed && borrowed->back()) group->give_back(context);
-  }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-
-  // First, so that it is put back last.
-  const ApiBinding api;
-  std::shared_ptr<ShareGroup> group;
-  // Nothing where a context of the group was current already.
-  std::optional<Switch> borrowed;
-  EGLContext context = EGL_NO_CONTEXT;
-  // Whether the application may launch programs in it.
-  bool shown = false;
-};
-
 Current::Current(std::unique_ptr<Lease> lease) noexcept : lease_(std::move(lease)) {}
 Current::Current(Current&& other) noexcept = default;
 Current::~Current() = default;
@@ -131,27 +110,45 @@ ShareGroup::~ShareGroup() {
   for (EGLContext context : members_) eglDestroyContext(display_, context);
 }
 
+Result<std::shared_ptr<Loan>> ShareGroup::borrow(std::shared_ptr<const ApiBinding> api) {
+  if (!pooled())
+    return Error(ErrorCode::device_failed,
+                 "the adopted OpenGL context is not current on this thread, and cannot be shared with it");
+  auto context = take_idle();
+  if (!context) return std::move(context).error();
+  auto loan = std::make_shared<Loan>(shared_from_this(), std::move(api), display_, *context);
+  if (!loan->made()) {
+    const EGLint error = eglGetError();
+    if (error == EGL_CONTEXT_LOST) return Error(ErrorCode::device_failed, "the device was lost; open it anew");
+    return Error(
+        ErrorCode::device_failed,
+        fmt::format("an OpenGL context cannot be made current on this thread ({}); is a context of another "
+                    "window system current on it?",
+                    egl_error_name(error)));
+  }
+  watch_debug_output();
+  const base::MutexLock lock(pool_mutex_);
+  loans_[*context] = loan;
+  return loan;
+}
+
+std::shared_ptr<Loan> ShareGroup::loan_of(void* context) {
+  const base::MutexLock lock(pool_mutex_);
+  return loans_[context].lock();
+}
+
 Result<Current> ShareGroup::acquire() {
+  const auto api = std::make_shared<const ApiBinding>();
   auto lease = std::make_unique<Current::Lease>(shared_from_this());
   void* present = current();
-  if (present == nullptr || !is_member(present)) {
-    if (!pooled())
-      return Error(ErrorCode::device_failed,
-                   "the adopted OpenGL context is not current on this thread, and cannot be shared with it");
-    auto context = take_idle();
-    if (!context) return std::move(context).error();
-    lease->context = *context;
-    lease->borrowed.emplace(display_, *context);
-    if (!lease->borrowed->made()) {
-      const EGLint error = eglGetError();
-      if (error == EGL_CONTEXT_LOST) return Error(ErrorCode::device_failed, "the device was lost; open it anew");
-      return Error(
-          ErrorCode::device_failed,
-          fmt::format("an OpenGL context cannot be made current on this thread ({}); is a context of another "
-                      "window system current on it?",
-                      egl_error_name(error)));
-    }
-    watch_debug_output();
+  if (present != nullptr && present == adopted_) {
+    lease->api = api;
+  } else if (present != nullptr && is_member(present)) {
+    lease->loan = loan_of(present);
+  } else {
+    auto loan = borrow(api);
+    if (!loan) return std::move(loan).error();
+    lease->loan = std::move(*loan);
   }
   delete_doomed();
   if (present = current(); present == nullptr || !is_member(present))
@@ -161,13 +158,23 @@ Result<Current> ShareGroup::acquire() {
 
 Result<Current> ShareGroup::show() {
   auto current = acquire();
-  if (!current || !current->lease_->borrowed) return current;
+  if (!current || current->lease_->loan == nullptr) return current;
   const LaunchGate::Launching launching(gate_);
   const base::MutexLock lock(pool_mutex_);
   recover();
-  shown_.insert(current->lease_->context);
-  current->lease_->shown = true;
+  current->lease_->shown = shown_.insert(current->lease_->loan->context()).second;
   return current;
+}
+
+Result<std::unique_ptr<Kept>> ShareGroup::keep() {
+  void* const before = current();
+  auto lent = acquire();
+  if (!lent) return std::move(lent).error();
+  std::shared_ptr<Loan> loan = lent->lease_->loan;
+  auto kept = std::make_unique<Kept>(shared_from_this(), loan, current());
+  // What was lent before stays current for those it was lent to.
+  if (loan != nullptr && loan->context() != before) loan->step_aside();
+  return kept;
 }
 
 void ShareGroup::take_back(EGLContext context) {

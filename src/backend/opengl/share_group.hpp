@@ -19,6 +19,10 @@
 
 namespace kiln::opengl {
 
+class ApiBinding;
+class Kept;
+class Loan;
+
 /// A group of contexts that share their objects, and the pool of them that is lent to threads. A context is
 /// current on at most one thread; objects made in one are seen in all.
 class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
@@ -38,6 +42,8 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   Result<Current> acquire();
   /// The same for an application, which may launch programs of its own accord until the lease ends.
   Result<Current> show();
+  /// A context for this thread to use over many calls: that which is current, if it is the group's.
+  Result<std::unique_ptr<Kept>> keep();
 
   /// Deletes a program or a buffer; at a later acquire() where that cannot be done now.
   void delete_program(GLuint id) noexcept;
@@ -45,6 +51,9 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
 
   /// Whether any thread can be lent a context.
   bool pooled() const noexcept { return display_ != EGL_NO_DISPLAY; }
+  EGLDisplay display() const noexcept { return display_; }
+  /// The context current on this thread, as far as it can be one of this group.
+  void* current() const noexcept;
   /// Whether the context current on this thread is the caller's own, whose bindings are not Kiln's to change.
   bool in_callers_context() const noexcept;
   const Log& log() const noexcept { return log_; }
@@ -64,6 +73,7 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
  private:
   friend class Current;
   friend struct Current::Lease;
+  friend class Loan;
 
   struct Doomed {
     std::vector<GLuint> programs;
@@ -74,9 +84,10 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   Result<EGLContext> take_idle();
   void give_back(EGLContext context);
   void take_back(EGLContext shown);
+  Result<std::shared_ptr<Loan>> borrow(std::shared_ptr<const ApiBinding> api);
+  /// The loan by which a context is current on this thread.
+  std::shared_ptr<Loan> loan_of(void* context);
   bool is_member(void* context) const;
-  /// The context current on this thread, as far as it can be one of this group.
-  void* current() const noexcept;
   /// Deletes what is doomed, as far as that can be done from here.
   void delete_doomed();
   /// Whether a program deleted here could be missed by an application elsewhere; see prepare_launch().
@@ -107,6 +118,7 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   mutable base::Mutex pool_mutex_;
   std::set<EGLContext> members_ KILN_GUARDED_BY(pool_mutex_);
   std::vector<EGLContext> idle_ KILN_GUARDED_BY(pool_mutex_);
+  std::map<void*, std::weak_ptr<Loan>> loans_ KILN_GUARDED_BY(pool_mutex_);
   // Those lent to applications.
   std::set<void*> shown_ KILN_GUARDED_BY(pool_mutex_);
   Doomed doomed_ KILN_GUARDED_BY(pool_mutex_);

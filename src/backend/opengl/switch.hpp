@@ -33,6 +33,10 @@ class Switch {
   Switch& operator=(const Switch&) = delete;
 
   bool made() const noexcept { return made_; }
+  /// Whether another context was current before.
+  bool displaced() const noexcept { return context_before_ != EGL_NO_CONTEXT; }
+  /// Leaves what is current to others.
+  void forget() noexcept { made_ = false; }
   /// Whether the context is current on no thread any more.
   [[nodiscard]] bool back() {
     if (!std::exchange(made_, false)) return true;

@@ -1,5 +1,6 @@
 #include "backend/vulkan/context.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -7,6 +8,9 @@
 
 namespace kiln::vulkan {
 namespace {
+
+/// As many as there are slots to keep apart on a busy device; each costs the driver some memory.
+constexpr std::uint32_t most_queues = 8;
 
 /// What the device can do and a program may ask for: all core features, and small numbers from Vulkan 1.2 on.
 struct Features {
@@ -37,12 +41,13 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const Instance>
                                                  Reach reach) {
   const std::string doing = fmt::format("starting {}", physical.properties.deviceName);
   const Features features(*instance, physical);
-  const float priority = 1;
+  const std::uint32_t family = physical.compute_family.value();
+  const std::vector<float> priorities(std::min(physical.families[family].queues, most_queues), 1);
   VkDeviceQueueCreateInfo queues{};
   queues.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
-  queues.queueFamilyIndex = physical.compute_family.value();
-  queues.queueCount = 1;
-  queues.pQueuePriorities = &priority;
+  queues.queueFamilyIndex = family;
+  queues.queueCount = static_cast<std::uint32_t>(priorities.size());
+  queues.pQueuePriorities = priorities.data();
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   info.pNext = &features.core;
@@ -58,30 +63,33 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const Instance>
       destroy(device, nullptr);
     return std::move(functions).error();
   }
-  VkQueue queue = nullptr;
-  functions->GetDeviceQueue(device, *physical.compute_family, 0, &queue);
-  return std::make_shared<Context>(std::move(instance), physical, device, queue, *physical.compute_family,
-                                   *functions, true, reach);
+  std::vector<VkQueue> handles(priorities.size());
+  for (std::uint32_t i = 0; i < handles.size(); ++i) functions->GetDeviceQueue(device, family, i, &handles[i]);
+  return std::make_shared<Context>(std::move(instance), physical, device, handles, family, *functions, true, reach);
 }
 
 Result<std::shared_ptr<Context>> Context::adopt(std::shared_ptr<const Instance> instance, const Physical& physical,
                                                 VkDevice device, VkQueue queue, std::uint32_t family) {
   auto functions = device_functions(instance->vk.GetDeviceProcAddr, device);
   if (!functions) return std::move(functions).error();
-  return std::make_shared<Context>(std::move(instance), physical, device, queue, family, *functions, false,
-                                   Reach::mapped);
+  return std::make_shared<Context>(std::move(instance), physical, device, std::vector{queue}, family, *functions,
+                                   false, Reach::mapped);
 }
 
-Context::Context(std::shared_ptr<const Instance> instance, const Physical& of, VkDevice handle, VkQueue queue,
-                 std::uint32_t queue_family, const DeviceFunctions& functions, bool owned, Reach buffers)
+Context::Context(std::shared_ptr<const Instance> instance, const Physical& of, VkDevice handle,
+                 const std::vector<VkQueue>& queues, std::uint32_t queue_family, const DeviceFunctions& functions,
+                 bool owned, Reach buffers)
     : physical(of),
       device(handle),
       family(queue_family),
       vk(functions),
       reach(buffers),
       instance_(std::move(instance)),
-      owned_(owned),
-      queue_(queue) {}
+      owned_(owned) {
+  for (const VkQueue queue : queues)
+    queues_.emplace_back(vk, queue, physical.properties.limits.timestampPeriod,
+                         physical.families[family].timestamp_bits);
+}
 
 Context::~Context() {
   for (const auto& [shape, layout] : layouts_) {
@@ -121,20 +129,6 @@ Result<void> Context::make_layout(Layout& layout, std::uint32_t buffers, std::ui
   info.pushConstantRangeCount = range.size > 0 ? 1 : 0;
   info.pPushConstantRanges = &range;
   return check(vk.CreatePipelineLayout(device, &info, nullptr, &layout.pipeline), doing);
-}
-
-Result<void> Context::submit(VkCommandBuffer commands, VkFence fence, std::string_view doing) {
-  VkSubmitInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-  info.commandBufferCount = 1;
-  info.pCommandBuffers = &commands;
-  const base::MutexLock lock(queue_mutex_);
-  return check(vk.QueueSubmit(queue_, 1, &info, fence), doing);
-}
-
-void Context::wait_idle() {
-  const base::MutexLock lock(queue_mutex_);
-  vk.QueueWaitIdle(queue_);
 }
 
 }  // namespace kiln::vulkan

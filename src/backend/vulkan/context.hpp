@@ -1,18 +1,24 @@
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "backend/vulkan/instance.hpp"
 #include "backend/vulkan/loader.hpp"
+#include "backend/vulkan/queue.hpp"
 #include "base/mutex.hpp"
 
 namespace kiln::vulkan {
 
-/// A VkDevice with the queue its work goes to: what modules and buffers keep alive. Safe for any number of threads.
+/// A VkDevice with the queues its work goes to: what modules and buffers keep alive. Safe for any number of
+/// threads.
 class Context {
  public:
   /// Where buffers lie: where the host can reach them, if there is such memory, or always behind a staging copy.
@@ -25,8 +31,9 @@ class Context {
   static Result<std::shared_ptr<Context>> adopt(std::shared_ptr<const Instance> instance, const Physical& physical,
                                                 VkDevice device, VkQueue queue, std::uint32_t family);
 
-  Context(std::shared_ptr<const Instance> instance, const Physical& physical, VkDevice device, VkQueue queue,
-          std::uint32_t family, const DeviceFunctions& functions, bool owned, Reach reach);
+  Context(std::shared_ptr<const Instance> instance, const Physical& physical, VkDevice device,
+          const std::vector<VkQueue>& queues, std::uint32_t family, const DeviceFunctions& functions, bool owned,
+          Reach reach);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -41,10 +48,13 @@ class Context {
   Result<Layout> layout(std::uint32_t buffers, std::uint32_t parameter_bytes, std::string_view doing)
       KILN_EXCLUDES(layouts_mutex_);
 
-  /// Hands commands to the queue; the fence is signalled when they are done.
-  Result<void> submit(VkCommandBuffer commands, VkFence fence, std::string_view doing) KILN_EXCLUDES(queue_mutex_);
-  /// Waits until the queue has nothing to do.
-  void wait_idle() KILN_EXCLUDES(queue_mutex_);
+  /// The queue of work that is waited for.
+  Queue& first_queue() noexcept { return queues_.front(); }
+  /// A queue for one more stream of work: another every time as long as there are several, since work of one queue
+  /// hardly overlaps.
+  Queue& next_queue() noexcept {
+    return queues_[next_queue_.fetch_add(1, std::memory_order_relaxed) % queues_.size()];
+  }
 
   const Physical physical;
   const VkDevice device;
@@ -58,8 +68,10 @@ class Context {
 
   const std::shared_ptr<const Instance> instance_;
   const bool owned_;
-  base::Mutex queue_mutex_;
-  const VkQueue queue_ KILN_GUARDED_BY(queue_mutex_);
+  // One at least; their number does not change.
+  std::deque<Queue> queues_;
+  // The first is left to others as long as it can be.
+  std::atomic<std::size_t> next_queue_ = 1;
   base::Mutex layouts_mutex_;
   /// By the number of buffers and the bytes of parameters.
   std::map<std::pair<std::uint32_t, std::uint32_t>, Layout> layouts_ KILN_GUARDED_BY(layouts_mutex_);

@@ -5,30 +5,14 @@
 
 #include <fmt/format.h>
 
-#include <kiln/slot.hpp>
-
 #include "backend/own_buffer.hpp"
+#include "backend/vulkan/launch.hpp"
 #include "backend/vulkan/memory.hpp"
 #include "backend/vulkan/module.hpp"
+#include "backend/vulkan/slot.hpp"
 
 namespace kiln::vulkan {
 namespace {
-
-/// Whether a launch gives the program what it declares, within what the device has.
-Result<void> check_launch(const DeviceLimits& limits, const Module& module, const Launch& launch) {
-  const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
-  for (std::size_t i = 0; i < 3; ++i)
-    if (launch.groups[i] > limits.max_groups[i])
-      return refuse(fmt::format("{} work groups in dimension {} for {}; the device has at most {}",
-                                launch.groups[i], i, module.name(), limits.max_groups[i]));
-  if (launch.buffers.size() != module.buffers())
-    return refuse(fmt::format("{} declares {} buffers; {} were given", module.name(), module.buffers(),
-                              launch.buffers.size()));
-  if (launch.parameters.size() != module.parameter_bytes())
-    return refuse(fmt::format("{} declares {} bytes of parameters; {} were given", module.name(),
-                              module.parameter_bytes(), launch.parameters.size()));
-  return {};
-}
 
 DeviceInfo describe(const Physical& physical, std::string name, const std::string& compiler) {
   return {.name = std::move(name),
@@ -87,14 +71,12 @@ Result<void> VulkanDevice::read(const Buffer& buffer, std::span<std::byte> bytes
 }
 
 Result<void> VulkanDevice::launch(kiln::Module& module, const Launch& launch) {
-  const auto* program = dynamic_cast<const Module*>(&module);
-  if (program == nullptr || &program->context() != context_.get())
-    return backend::foreign_program(program != nullptr ? program->name() : "the program", info_.name);
-  if (auto ok = check_launch(info_.limits, *program, launch); !ok) return ok;
-  const auto buffers = backend::own_buffers<DeviceBuffer>(launch, *context_, info_.name, program->name());
-  if (!buffers) return Error(buffers.error());
-  return on_lane([&](Lane& lane) { return lane.launch(*program, *buffers, launch); });
+  const auto fitted = fit(*context_, info_, module, launch);
+  if (!fitted) return Error(fitted.error());
+  return on_lane([&](Lane& lane) { return lane.launch(fitted->program, fitted->buffers, launch); });
 }
+
+Result<std::unique_ptr<Slot>> VulkanDevice::open_slot() { return VulkanSlot::open(context_, info_); }
 
 std::vector<DeviceInfo> list_vulkan_devices(const Log&) {
   const auto nothing = [](const Error& why) {
@@ -157,7 +139,7 @@ Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log) {
     return Error(ErrorCode::invalid_request,
                  fmt::format("there is no queue family {} to adopt a queue of; {} has {}", adopted.queue_family,
                              physical.properties.deviceName, physical.families.size()));
-  if (!physical.families[adopted.queue_family])
+  if (!physical.families[adopted.queue_family].computes)
     return Error(ErrorCode::invalid_request,
                  fmt::format("queues of family {} of {} cannot compute; those of family {} can",
                              adopted.queue_family, physical.properties.deviceName, *physical.compute_family));
@@ -170,10 +152,6 @@ Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log) {
   log.debug(fmt::format("adopted {}, {}", info.identity.device, info.identity.driver));
   return std::shared_ptr<Device>(
       std::make_shared<VulkanDevice>(std::move(*context), std::move(*shaderc), std::move(info)));
-}
-
-Result<std::unique_ptr<Slot>> VulkanDevice::open_slot() {
-  return Error(ErrorCode::unsupported, "no slots yet");
 }
 
 }  // namespace kiln::vulkan

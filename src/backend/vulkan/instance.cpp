@@ -165,7 +165,7 @@ Physical Instance::describe(VkPhysicalDevice device) const {
   for (std::uint32_t family = 0; family < count; ++family) {
     const bool computes =
         (families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && families[family].queueCount > 0;
-    physical.families.push_back(computes);
+    physical.families.push_back({computes, families[family].queueCount, families[family].timestampValidBits});
     if (computes && !physical.compute_family) physical.compute_family = family;
   }
   return physical;

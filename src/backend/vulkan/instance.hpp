@@ -21,8 +21,14 @@ struct Physical {
   std::uint64_t max_allocation = 0;
   /// The driver's name, version and build.
   std::string driver = {};
-  /// Whether each family of queues can compute, and the first that can.
-  std::vector<bool> families = {};
+  struct Family {
+    bool computes = false;
+    std::uint32_t queues = 0;
+    /// How many bits of its timestamps count; 0 where it writes none.
+    std::uint32_t timestamp_bits = 0;
+  };
+  /// The families of queues, and the first that can compute.
+  std::vector<Family> families = {};
   std::optional<std::uint32_t> compute_family = {};
 
   bool software() const noexcept { return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }

@@ -1,27 +1,21 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
-#include <string_view>
-#include <vector>
 
 #include <kiln/vulkan.hpp>
 
-#include "backend/vulkan/context.hpp"
-#include "backend/vulkan/memory.hpp"
+#include "backend/vulkan/commands.hpp"
 
 namespace kiln::vulkan {
 
-/// What one thread needs to have work done, and no other may use meanwhile: commands, descriptors, a fence, and
-/// memory that data passes through.
+/// What one thread needs to have work done and wait for it, and no other may use meanwhile: commands, and memory
+/// that data passes through.
 class Lane {
  public:
   static Result<std::unique_ptr<Lane>> create(std::shared_ptr<Context> context);
-  explicit Lane(std::shared_ptr<Context> context) : context_(std::move(context)) {}
-  ~Lane();
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  Lane(std::shared_ptr<Context> context, std::unique_ptr<Commands> commands) noexcept
+      : context_(std::move(context)), commands_(std::move(commands)) {}
 
   /// Runs a program on buffers that it was checked to fit, and waits for its end.
   Result<void> launch(const Module& module, std::span<const DeviceBuffer* const> buffers, const Launch& launch);
@@ -30,23 +24,15 @@ class Lane {
   Result<void> read(const DeviceBuffer& buffer, std::span<std::byte> bytes, std::size_t offset);
 
  private:
-  /// Has the queue do what `record` writes down; when it returns, all the device wrote is to be seen.
-  Result<void> run(std::string_view doing, const std::function<void()>& record);
-  Result<VkDescriptorSet> describe(const Module& module, std::span<const DeviceBuffer* const> buffers,
-                                   std::string_view doing);
+  /// Has the queue do what was written down; when it returns, all the device wrote is to be seen.
+  Result<void> run(std::string_view doing);
   /// Makes `staging_` hold as much of `bytes` as is copied in one go.
   Result<void> stage(std::size_t bytes);
-  void barrier(VkPipelineStageFlags after, VkAccessFlags seen);
 
   const std::shared_ptr<Context> context_;
-  VkCommandPool commands_ = nullptr;
-  VkCommandBuffer command_ = nullptr;
-  VkFence fence_ = nullptr;
-  VkDescriptorPool descriptors_ = nullptr;
-  std::uint32_t descriptor_room_ = 0;
   std::unique_ptr<DeviceBuffer> staging_;
-  /// Whether the device may still be at work on what was submitted.
-  bool busy_ = false;
+  // Destroyed first: it waits for what the device still does.
+  const std::unique_ptr<Commands> commands_;
 };
 
 }  // namespace kiln::vulkan

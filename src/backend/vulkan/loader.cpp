@@ -121,6 +121,12 @@ Result<DeviceFunctions> device_functions(PFN_vkGetDeviceProcAddr get, VkDevice d
   find(vk.DestroyFence, "vkDestroyFence");
   find(vk.ResetFences, "vkResetFences");
   find(vk.WaitForFences, "vkWaitForFences");
+  find(vk.GetFenceStatus, "vkGetFenceStatus");
+  find(vk.CreateQueryPool, "vkCreateQueryPool");
+  find(vk.DestroyQueryPool, "vkDestroyQueryPool");
+  find(vk.GetQueryPoolResults, "vkGetQueryPoolResults");
+  find(vk.CmdResetQueryPool, "vkCmdResetQueryPool");
+  find(vk.CmdWriteTimestamp, "vkCmdWriteTimestamp");
   if (find.missing() != nullptr) return lacks(find.missing());
   return vk;
 }

@@ -78,6 +78,12 @@ struct DeviceFunctions {
   PFN_vkDestroyFence DestroyFence = nullptr;
   PFN_vkResetFences ResetFences = nullptr;
   PFN_vkWaitForFences WaitForFences = nullptr;
+  PFN_vkGetFenceStatus GetFenceStatus = nullptr;
+  PFN_vkCreateQueryPool CreateQueryPool = nullptr;
+  PFN_vkDestroyQueryPool DestroyQueryPool = nullptr;
+  PFN_vkGetQueryPoolResults GetQueryPoolResults = nullptr;
+  PFN_vkCmdResetQueryPool CmdResetQueryPool = nullptr;
+  PFN_vkCmdWriteTimestamp CmdWriteTimestamp = nullptr;
 };
 
 /// All functions of an instance; the error names the first that is missing.

@@ -51,8 +51,11 @@ Result<std::unique_ptr<DeviceBuffer>> DeviceBuffer::allocate(std::shared_ptr<Con
                                                              Use use) {
   Context& context = *owner;
   const std::string doing = fmt::format("allocating {} bytes", bytes);
-  const std::uint64_t most = std::min<std::uint64_t>(context.physical.max_allocation,
-                                                     context.physical.properties.limits.maxStorageBufferRange);
+  // What no program sees may be larger than what one can.
+  const std::uint64_t most =
+      use == Use::staging ? context.physical.max_allocation
+                          : std::min<std::uint64_t>(context.physical.max_allocation,
+                                                    context.physical.properties.limits.maxStorageBufferRange);
   if (bytes > most)
     return Error(ErrorCode::out_of_memory, fmt::format("{}: a buffer has at most {} on {}", doing, most,
                                                        context.physical.properties.deviceName));

@@ -1,0 +1,39 @@
+#include "backend/clock.hpp"
+
+#include <algorithm>
+
+namespace kiln::backend {
+
+bool Clock::set() const {
+  const base::MutexLock lock(mutex_);
+  return set_;
+}
+
+void Clock::learn(Host::time_point made, std::uint64_t first, std::uint64_t last, Host::time_point seen) {
+  const Host::time_point earliest = made + between(first, last);
+  // A tick that is not quite as long as the driver says may make work seem longer than all of its wait.
+  const Host::time_point latest = std::max(earliest, seen);
+  const base::MutexLock lock(mutex_);
+  at_ = set_ ? std::clamp(at_ + between(stamp_, last), earliest, latest) : earliest + (latest - earliest) / 2;
+  stamp_ = last;
+  set_ = true;
+}
+
+std::vector<Ran> Clock::ran(std::span<const Piece> pieces, std::span<const std::uint64_t> stamps) const {
+  const base::MutexLock lock(mutex_);
+  std::vector<Ran> ran;
+  ran.reserve(pieces.size());
+  for (const Piece& piece : pieces)
+    ran.push_back({at_ + between(stamp_, stamps[piece.begin]), at_ + between(stamp_, stamps[piece.end])});
+  return ran;
+}
+
+Clock::Host::duration Clock::between(std::uint64_t from, std::uint64_t to) const noexcept {
+  // The difference as a signed number of so many bits.
+  const std::uint32_t unused = 64 - bits_;
+  const auto ticks = static_cast<std::int64_t>((to - from) << unused) >> unused;
+  return std::chrono::duration_cast<Host::duration>(
+      std::chrono::duration<double, std::nano>(static_cast<double>(ticks) * tick_));
+}
+
+}  // namespace kiln::backend

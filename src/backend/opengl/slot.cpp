@@ -1,0 +1,188 @@
+#include "backend/opengl/slot.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/opengl/errors.hpp"
+#include "backend/own_buffer.hpp"
+#include "backend/staged.hpp"
+
+namespace kiln::opengl {
+namespace {
+
+constexpr std::string_view running = "running the work of a slot";
+
+/// Clocks that differ by some tens of parts in a million are that many microseconds apart after this.
+constexpr auto clock_is_good_for = std::chrono::seconds(1);
+
+/// How many bits of a timestamp count in the context that is current.
+std::uint32_t timestamp_bits() {
+  GLint bits = 0;
+  glGetQueryiv(GL_TIMESTAMP, GL_QUERY_COUNTER_BITS, &bits);
+  return static_cast<std::uint32_t>(std::clamp(bits, 0, 64));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Slot>> GlSlot::open(const std::shared_ptr<ShareGroup>& group, const DeviceInfo& device,
+                                           bool tells_resets) {
+  auto context = group->keep();
+  if (!context) return std::move(context).error();
+  const auto visit = (*context)->enter();
+  if (!visit) return Error(visit.error());
+  return std::unique_ptr<Slot>(
+      std::make_unique<GlSlot>(group, std::move(*context), device, tells_resets, Staging::best()));
+}
+
+GlSlot::GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const Kept> context, const DeviceInfo& device,
+               bool tells_resets, Staging::Kind staging)
+    : group_(std::move(group)),
+      context_(std::move(context)),
+      device_(device),
+      tells_resets_(tells_resets),
+      staging_(group_, staging),
+      clock_(1, timestamp_bits()) {
+  set_clock();
+}
+
+GlSlot::~GlSlot() {
+  const auto visit = context_->enter();
+  // Where the caller's context is not current, its objects are out of reach: they go with it.
+  if (!visit) return;
+  if (queued_ || fence_ != nullptr) glFinish();
+  glDeleteSync(fence_);
+  stamps_.clear();
+}
+
+void GlSlot::set_clock() {
+  if (!clock_.ticks()) return;
+  // The shortest look is the best one; those after the first only correct it.
+  for (int look = 0; look < 3; ++look) {
+    const auto before = backend::Clock::Host::now();
+    GLint64 stamp = 0;
+    glGetInteger64v(GL_TIMESTAMP, &stamp);
+    clock_set_ = backend::Clock::Host::now();
+    clock_.learn(before, static_cast<std::uint64_t>(stamp), static_cast<std::uint64_t>(stamp), clock_set_);
+  }
+}
+
+Result<std::span<std::byte>> GlSlot::staging(std::size_t bytes) {
+  if (staging_.bytes().size() < bytes) {
+    if (queued_ || fence_ != nullptr) return backend::staging_in_use();
+    const auto visit = context_->enter();
+    if (!visit) return Error(visit.error());
+    if (auto ok = staging_.allocate(bytes); !ok) return std::move(ok).error();
+  }
+  return staging_.bytes();
+}
+
+Result<const GlBuffer*> GlSlot::fitting(const Buffer& buffer, std::size_t offset, std::size_t staged,
+                                        std::size_t bytes) const {
+  if (auto ok = backend::check_staged(staged, bytes, staging_.bytes().size()); !ok) return std::move(ok).error();
+  return backend::own_buffer<GlBuffer>(buffer, *group_, device_.name, bytes, offset);
+}
+
+template <class Work>
+Result<void> GlSlot::queue(bool is_work, std::string_view doing, Work work) {
+  if (fence_ != nullptr)
+    if (auto ok = wait(); !ok) return ok;
+  if (!std::exchange(queued_, true)) {
+    begun_ = backend::Clock::Host::now();
+    stamps_.reset();
+    if (clock_.ticks()) stamps_.write();
+  }
+  const std::size_t before = stamps_.count();
+  if (is_work) {
+    work();
+    if (clock_.ticks()) stamps_.write();
+  }
+  if (clock_.ticks()) pieces_.push_back({before - 1, stamps_.count() - 1});
+  return check_gl(doing);
+}
+
+Result<void> GlSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
+  const auto buffer = fitting(to, offset, staged, bytes);
+  if (!buffer) return Error(buffer.error());
+  const auto visit = context_->enter();
+  if (!visit) return Error(visit.error());
+  return queue(bytes > 0, running, [&] { staging_.upload((*buffer)->id(), offset, staged, bytes); });
+}
+
+Result<void> GlSlot::launch(kiln::Module& module, const Launch& launch) {
+  const auto visit = context_->enter();
+  if (!visit) return Error(visit.error());
+  const auto fitted = fit(*group_, device_, module, launch);
+  if (!fitted) return Error(fitted.error());
+  const bool is_work = std::find(launch.groups.begin(), launch.groups.end(), 0U) == launch.groups.end();
+  return queue(is_work, fmt::format("launching {}", fitted->program.name()), [&] {
+    if (launches_ == parameters_.size()) parameters_.emplace_back(*group_);
+    dispatch(*group_, *fitted, launch, parameters_[launches_++]);
+  });
+}
+
+Result<void> GlSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
+  const auto buffer = fitting(from, offset, staged, bytes);
+  if (!buffer) return Error(buffer.error());
+  const auto visit = context_->enter();
+  if (!visit) return Error(visit.error());
+  return queue(bytes > 0, running, [&] { staging_.download((*buffer)->id(), offset, staged, bytes); });
+}
+
+Result<void> GlSlot::submit() {
+  if (fence_ != nullptr) return {};
+  ran_.clear();
+  if (!queued_) return {};
+  const auto visit = context_->enter();
+  if (!visit) return Error(visit.error());
+  // For what is mapped, fences alone do not do.
+  glMemoryBarrier(GL_CLIENT_MAPPED_BUFFER_BARRIER_BIT);
+  fence_ = glFenceSync(GL_SYNC_GPU_COMMANDS_COMPLETE, 0);
+  glFlush();
+  if (auto ok = check_gl(running); !ok) return ok;
+  queued_ = false;
+  if (backend::Clock::Host::now() - clock_set_ > clock_is_good_for) set_clock();
+  return {};
+}
+
+Result<bool> GlSlot::ended_within(GLuint64 nanoseconds) {
+  const GLenum state = glClientWaitSync(fence_, 0, nanoseconds);
+  if (state == GL_TIMEOUT_EXPIRED) return false;
+  const auto seen = backend::Clock::Host::now();
+  if (tells_resets_ && glGetGraphicsResetStatus() != GL_NO_ERROR) return gl_error(GL_CONTEXT_LOST, running);
+  if (auto ok = check_gl(running); !ok) return std::move(ok).error();
+  glDeleteSync(std::exchange(fence_, nullptr));
+  launches_ = 0;
+  staging_.collect();
+  const std::vector<backend::Piece> pieces = std::exchange(pieces_, {});
+  const std::vector<std::uint64_t> stamps = stamps_.read();
+  if (auto ok = check_gl(running); !ok) return std::move(ok).error();
+  if (stamps.empty()) return true;
+  clock_.learn(begun_, stamps.front(), stamps.back(), seen);
+  ran_ = clock_.ran(pieces, stamps);
+  return true;
+}
+
+Result<bool> GlSlot::finished() {
+  if (fence_ == nullptr) return true;
+  const auto visit = context_->enter();
+  if (!visit) return Error(visit.error());
+  return ended_within(0);
+}
+
+Result<void> GlSlot::wait() {
+  if (fence_ == nullptr) return {};
+  const auto visit = context_->enter();
+  if (!visit) return Error(visit.error());
+  // Drivers bound how long a wait may be.
+  constexpr GLuint64 a_second = 1'000'000'000;
+  while (true) {
+    const auto ended = ended_within(a_second);
+    if (!ended) return Error(ended.error());
+    if (*ended) return {};
+  }
+}
+
+}  // namespace kiln::opengl

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <kiln/slot.hpp>
+
+#include "backend/clock.hpp"
+#include "backend/opengl/launch.hpp"
+#include "backend/opengl/lease.hpp"
+#include "backend/opengl/staging.hpp"
+#include "backend/opengl/stamps.hpp"
+
+namespace kiln::opengl {
+
+/// Work in a context that this slot shares with the others of its thread. OpenGL may begin with a piece as soon as
+/// it is queued.
+class GlSlot final : public Slot {
+ public:
+  static Result<std::unique_ptr<Slot>> open(const std::shared_ptr<ShareGroup>& group, const DeviceInfo& device,
+                                            bool tells_resets);
+  /// With the context current. `tells_resets`: whether it can be asked whether the GPU was reset under it.
+  GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const Kept> context, const DeviceInfo& device,
+         bool tells_resets, Staging::Kind staging);
+  ~GlSlot() override;
+
+  Result<std::span<std::byte>> staging(std::size_t bytes) override;
+  Result<void> upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) override;
+  Result<void> launch(kiln::Module& module, const Launch& launch) override;
+  Result<void> download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) override;
+  Result<void> submit() override;
+  Result<bool> finished() override;
+  Result<void> wait() override;
+  std::vector<Ran> times() override { return ran_; }
+
+ private:
+  /// Has the device do what `work` calls for, if that is work at all, with a timestamp behind it. The context is
+  /// current.
+  template <class Work>
+  Result<void> queue(bool is_work, std::string_view doing, Work work);
+  /// The buffer as one of this device's, if the bytes fit in it and in the staging memory.
+  Result<const GlBuffer*> fitting(const Buffer& buffer, std::size_t offset, std::size_t staged,
+                                  std::size_t bytes) const;
+  /// Compares the clocks of the device and the host.
+  void set_clock();
+  /// Whether the work ended within so many nanoseconds. The context is current.
+  Result<bool> ended_within(GLuint64 nanoseconds);
+
+  const std::shared_ptr<ShareGroup> group_;
+  const std::unique_ptr<const Kept> context_;
+  const DeviceInfo device_;
+  const bool tells_resets_;
+  Staging staging_;
+  backend::Clock clock_;
+  backend::Clock::Host::time_point clock_set_ = {};
+  Stamps stamps_;
+  std::vector<backend::Piece> pieces_;
+  std::vector<Ran> ran_;
+  // One for each launch that is queued or under way, and those left from before.
+  std::deque<UniformBuffer> parameters_;
+  std::size_t launches_ = 0;
+  backend::Clock::Host::time_point begun_ = {};
+  bool queued_ = false;
+  // Behind what was submitted; none where its end was seen.
+  GLsync fence_ = nullptr;
+};
+
+}  // namespace kiln::opengl

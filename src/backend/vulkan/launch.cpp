@@ -1,0 +1,32 @@
+#include "backend/vulkan/launch.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/own_buffer.hpp"
+
+namespace kiln::vulkan {
+
+Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln::Module& module,
+                    const Launch& launch) {
+  const auto* program = dynamic_cast<const Module*>(&module);
+  if (program == nullptr || &program->context() != &context)
+    return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
+  const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
+  for (std::size_t i = 0; i < 3; ++i)
+    if (launch.groups[i] > device.limits.max_groups[i])
+      return refuse(fmt::format("{} work groups in dimension {} for {}; the device has at most {}",
+                                launch.groups[i], i, program->name(), device.limits.max_groups[i]));
+  if (launch.buffers.size() != program->buffers())
+    return refuse(fmt::format("{} declares {} buffers; {} were given", program->name(), program->buffers(),
+                              launch.buffers.size()));
+  if (launch.parameters.size() != program->parameter_bytes())
+    return refuse(fmt::format("{} declares {} bytes of parameters; {} were given", program->name(),
+                              program->parameter_bytes(), launch.parameters.size()));
+  auto buffers = backend::own_buffers<DeviceBuffer>(launch, context, device.name, program->name());
+  if (!buffers) return std::move(buffers).error();
+  return Fitting{*program, std::move(*buffers)};
+}
+
+}  // namespace kiln::vulkan

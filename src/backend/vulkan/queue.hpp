@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string_view>
+
+#include "backend/clock.hpp"
+#include "backend/vulkan/loader.hpp"
+#include "base/mutex.hpp"
+
+namespace kiln::vulkan {
+
+/// A VkQueue, which one thread may use at a time, and what its timestamps mean. Safe for any number of threads.
+class Queue {
+ public:
+  Queue(const DeviceFunctions& functions, VkQueue handle, double tick, std::uint32_t timestamp_bits) noexcept
+      : clock(tick, timestamp_bits), vk_(functions), handle_(handle) {}
+
+  /// Hands commands to the queue; the fence is signalled when they are done. `doing` is what they are for, as in
+  /// "launching gemm".
+  Result<void> submit(VkCommandBuffer commands, VkFence fence, std::string_view doing) KILN_EXCLUDES(mutex_);
+  /// Waits until the queue has nothing to do.
+  void wait_idle() KILN_EXCLUDES(mutex_);
+
+  backend::Clock clock;
+
+ private:
+  const DeviceFunctions& vk_;
+  base::Mutex mutex_;
+  const VkQueue handle_ KILN_GUARDED_BY(mutex_);
+};
+
+}  // namespace kiln::vulkan
