@@ -5,10 +5,9 @@
 
 #include <fmt/format.h>
 
-#include <kiln/slot.hpp>
-
 #include "backend/opencl/launch.hpp"
 #include "backend/opencl/memory.hpp"
+#include "backend/opencl/slot.hpp"
 #include "backend/own_buffer.hpp"
 
 namespace kiln::opencl {
@@ -143,9 +142,7 @@ Result<void> ClDevice::launch(kiln::Module& module, const Launch& launch) {
       [&] { return fmt::format("launching {}", prepared->program().name()); });
 }
 
-Result<std::unique_ptr<Slot>> ClDevice::open_slot() {
-  return Error(ErrorCode::unsupported, "no slots yet");
-}
+Result<std::unique_ptr<Slot>> ClDevice::open_slot() { return ClSlot::open(context_, info_); }
 
 std::vector<DeviceInfo> list_cl_devices(const Log&) {
   const auto none = [](const Error& error) {
