@@ -4,10 +4,9 @@
 
 #include <fmt/format.h>
 
-#include <kiln/slot.hpp>
-
 #include "backend/cuda/launch.hpp"
 #include "backend/cuda/memory.hpp"
+#include "backend/cuda/slot.hpp"
 #include "backend/own_buffer.hpp"
 #include "backend/source_text.hpp"
 
@@ -167,8 +166,6 @@ Result<void> CudaDevice::launch(kiln::Module& module, const Launch& launch) {
       [&] { return fmt::format("running {}", prepared->kernel().name()); });
 }
 
-Result<std::unique_ptr<Slot>> CudaDevice::open_slot() {
-  return Error(ErrorCode::unsupported, "no slots yet");
-}
+Result<std::unique_ptr<Slot>> CudaDevice::open_slot() { return CudaSlot::open(dialect_, context_, info_); }
 
 }  // namespace kiln::cuda
