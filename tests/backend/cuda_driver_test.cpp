@@ -164,6 +164,35 @@ TEST(StandInDriver, LosesItsDeviceToAnIllegalAddress) {
   expect_loss(report);
 }
 
+TEST(StandInDriver, IsGivenTheWorkOfASlotInOrderWithItsTimes) {
+  const Report report(lines("two", "slots"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  EXPECT_EQ(report["work"], "event upload event event launch event event launch event event download event query ");
+  EXPECT_EQ(report["result"], "16");
+  EXPECT_EQ(report["times"], "0 1 0 1 1 1") << "of every piece, also where it was no work";
+  EXPECT_EQ(report["staged"], "invalid_request: 49 bytes at 2000 do not fit in staging memory of 2048");
+}
+
+TEST(StandInDriver, ThatFailsInASlotIsQuotedAndKeepsNothing) {
+  const Report report(lines("two", "slots"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  EXPECT_EQ(report["FAKE_PUSH=3"], "device_failed: CUDA_ERROR_OF_THE_STAND_IN opening a slot");
+  EXPECT_EQ(report["FAKE_EVENT=2"], "out_of_memory: the device ran out of memory making an event");
+  EXPECT_EQ(report["FAKE_RECORD=999"], "device_failed: CUDA_ERROR_OF_THE_STAND_IN opening a slot");
+  EXPECT_EQ(report["FAKE_PINNED=2"],
+            "out_of_memory: the device ran out of memory allocating 4096 bytes of the host's memory");
+  EXPECT_EQ(report["FAKE_COPY=999"], "device_failed: CUDA_ERROR_OF_THE_STAND_IN uploading 4 bytes");
+  EXPECT_EQ(report["FAKE_QUERY=600"], "has not ended");
+  EXPECT_EQ(report["FAKE_ELAPSED=1"], "0 times");
+  const std::string lost = "device_failed: the device was lost running what was submitted: ";
+  EXPECT_TRUE(report["FAKE_QUERY=719"].starts_with(lost)) << report.text();
+  EXPECT_TRUE(report["FAKE_WAIT=700"].starts_with(lost)) << report.text();
+  EXPECT_TRUE(report["crash"].starts_with("device_failed: the device was lost ")) << report.text();
+  EXPECT_TRUE(report["next"].starts_with("device_failed: the device was lost ")) << report.text();
+  // The stand-in aborts where something outlives its context.
+  EXPECT_TRUE(report.text().ends_with("end\n")) << report.text();
+}
+
 TEST(StandInDriver, KeepsWhatIsOnDiskWhereTheDeviceIsAtFault) {
   const Report report(lines("two", "fail_to_load"));
   if (report.skipped()) GTEST_SKIP() << report.text();

@@ -1,12 +1,14 @@
 // Prints what the CUDA driver found by LD_LIBRARY_PATH leads to, a line each; what to do is the argument.
 
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 
 #include <kiln/cache.hpp>
 #include <kiln/cuda.hpp>
 #include <kiln/device.hpp>
 #include <kiln/hip.hpp>
+#include <kiln/slot.hpp>
 
 #include "backend/cuda/cuda.hpp"
 #include "backend/cuda_samples.hpp"
@@ -104,14 +106,92 @@ void run(Device& device) {
             << '\n';
 }
 
+Request crashing() {
+  return Request({.name = "crash_1",
+                  .source = "extern \"C\" __global__ void crash() { *(volatile int*)16 = 1; }\n",
+                  .entry = "crash",
+                  .language = Language::cuda});
+}
+
 void crash(Device& device) {
-  const auto compiled =
-      device.compile(Request({.name = "crash_1",
-                              .source = "extern \"C\" __global__ void crash() { *(volatile int*)16 = 1; }\n",
-                              .entry = "crash",
-                              .language = Language::cuda}));
+  const auto compiled = device.compile(crashing());
   std::cout << "crash " << told(device.launch(*compiled.value().module, {.group_size = {1, 1, 1}})) << '\n'
             << "after " << told(device.allocate(4)) << '\n';
+}
+
+/// What is put on a stream by a submission of each kind of work, and what comes of it.
+void submit_to_slot(Device& device, Module& module) {
+  const auto buffer = device.allocate(1024).value();
+  const auto slot = device.open_slot().value();
+  const auto staged = slot->staging(2048).value();
+  const float three = 3;
+  for (std::size_t i = 0; i < 256; ++i) std::memcpy(staged.data() + i * sizeof three, &three, sizeof three);
+  Launch nothing = cuda_launch(*buffer, 1);
+  nothing.groups = {0, 1, 1};
+  setenv("FAKE_TRACE", "", 1);
+  std::cout << "work ";
+  slot->launch(module, nothing).value();
+  slot->upload(*buffer, 0, 0, 1024).value();
+  slot->upload(*buffer, 1024, 2048, 0).value();
+  slot->launch(module, cuda_launch(*buffer, 1)).value();
+  slot->launch(module, cuda_launch(*buffer, 2)).value();
+  slot->download(*buffer, 0, 1024, 1024).value();
+  slot->submit().value();
+  static_cast<void>(slot->finished().value());
+  static_cast<void>(slot->finished().value());
+  unsetenv("FAKE_TRACE");
+  float result = 0;
+  std::memcpy(&result, staged.data() + 2044, sizeof result);
+  std::cout << "\nresult " << result << "\ntimes";
+  for (const Ran& piece : slot->times()) std::cout << ' ' << (piece.begin < piece.end);
+  std::cout << "\nstaged " << told(slot->upload(*buffer, 0, 2000, 49)) << '\n';
+}
+
+/// What a slot says, and leaves, where a call of the stand-in's fails.
+void fail_in_slot(Device& device, Module& module) {
+  const auto buffer = device.allocate(1024).value();
+  const auto with = [](const std::string& setting, auto work) {
+    const std::size_t sign = setting.find('=');
+    setenv(setting.substr(0, sign).c_str(), setting.substr(sign + 1).c_str(), 1);
+    std::cout << setting << ' ' << work() << '\n';
+    unsetenv(setting.substr(0, sign).c_str());
+  };
+  for (const char* setting : {"FAKE_PUSH=3", "FAKE_EVENT=2", "FAKE_RECORD=999"})
+    with(setting, [&] { return told(device.open_slot()); });
+  const auto with_work = [&](const std::string& setting, auto work) {
+    const auto slot = device.open_slot().value();
+    static_cast<void>(slot->staging(1024).value());
+    slot->launch(module, cuda_launch(*buffer, 1)).value();
+    slot->submit().value();
+    with(setting, [&] { return work(*slot); });
+  };
+  with_work("FAKE_PINNED=2", [](Slot& slot) { return told(slot.staging(4096)); });
+  with_work("FAKE_COPY=999", [&](Slot& slot) { return told(slot.upload(*buffer, 0, 0, 4)); });
+  with_work("FAKE_QUERY=600", [](Slot& slot) { return slot.finished().value() ? "has ended" : "has not ended"; });
+  with_work("FAKE_QUERY=719", [](Slot& slot) { return told(slot.finished()); });
+  with_work("FAKE_WAIT=700", [](Slot& slot) { return told(slot.wait()); });
+  with_work("FAKE_ELAPSED=1", [](Slot& slot) {
+    slot.wait().value();
+    return std::to_string(slot.times().size()) + " times";
+  });
+}
+
+/// Work that takes the device with it, in a slot that nobody waits for.
+void crash_in_slot(Device& device) {
+  const auto compiled = device.compile(crashing()).value();
+  const auto slot = device.open_slot().value();
+  // The driver may say so at once, or when asked next.
+  auto result = slot->launch(*compiled.module, {.group_size = {1, 1, 1}});
+  if (result) result = slot->submit();
+  if (result) result = slot->wait();
+  std::cout << "crash " << told(result) << '\n' << "next " << told(device.open_slot()) << '\n';
+}
+
+void use_slots(Device& device) {
+  const auto compiled = device.compile(cuda_scale(2)).value();
+  submit_to_slot(device, *compiled.module);
+  fail_in_slot(device, *compiled.module);
+  crash_in_slot(device);
 }
 
 /// What a binary on disk leads to, once while a call of the stand-in's fails, and once after.
@@ -150,6 +230,7 @@ int main(int argc, char** argv) {
   if (what == "open" || what == "best") std::cout << (*device)->info().name << '\n';
   if (what == "run") kiln::run(**device);
   if (what == "crash") kiln::crash(**device);
+  if (what == "slots") kiln::use_slots(**device);
   if (what == "fail_to_load") kiln::fail_to_load(*device);
   std::cout << "end\n";
 }

@@ -4,10 +4,9 @@
 
 #include <fmt/format.h>
 
-#include <kiln/slot.hpp>
-
 #include "backend/cuda/launch.hpp"
 #include "backend/cuda/memory.hpp"
+#include "backend/cuda/slot.hpp"
 #include "backend/own_buffer.hpp"
 #include "backend/source_text.hpp"
 
@@ -159,35 +158,14 @@ Result<void> CudaDevice::read(const Buffer& buffer, std::span<std::byte> bytes, 
 }
 
 Result<void> CudaDevice::launch(kiln::Module& module, const Launch& launch) {
-  Kernel* kernel = dialect_.unwrap(module);
-  if (kernel == nullptr || &kernel->context() != context_.get())
-    return backend::foreign_program(kernel != nullptr ? kernel->name() : "the program", info_.name);
-  const auto function = kernel->function();
-  if (!function) return function.error();
-  if (auto ok = check_launch(*kernel, **function, info_, launch); !ok) return ok;
-  const auto buffers = backend::own_buffers<CudaBuffer>(launch, *context_, info_.name, kernel->name());
-  if (!buffers) return buffers.error();
-  std::vector<Address> addresses;
-  for (const CudaBuffer* buffer : *buffers) addresses.push_back(buffer->address());
-  const auto& groups = launch.groups;
-  const auto& size = launch.group_size;
-  // Drivers refuse a launch of no groups, which has nothing to do.
-  if (std::find(groups.begin(), groups.end(), 0U) != groups.end()) return {};
-  std::vector<void*> arguments;
-  for (Address& address : addresses) arguments.push_back(&address);
-  // The driver only reads them, whatever its signature says.
-  if (!launch.parameters.empty()) arguments.push_back(const_cast<std::byte*>(launch.parameters.data()));
+  const auto prepared = PreparedLaunch::make(dialect_.unwrap(module), launch, *context_, info_);
+  if (!prepared) return prepared.error();
+  if (!prepared->is_work()) return {};
   return run_on_lane(
-      *context_,
-      [&](Handle stream) {
-        return context_->driver()->launch((*function)->native, groups[0], groups[1], groups[2], size[0], size[1],
-                                          size[2], 0, stream, arguments.data(), nullptr);
-      },
-      [&] { return fmt::format("running {}", kernel->name()); });
+      *context_, [&](Handle stream) { return prepared->enqueue(stream); },
+      [&] { return fmt::format("running {}", prepared->kernel().name()); });
 }
 
-Result<std::unique_ptr<Slot>> CudaDevice::open_slot() {
-  return Error(ErrorCode::unsupported, "no slots yet");
-}
+Result<std::unique_ptr<Slot>> CudaDevice::open_slot() { return CudaSlot::open(dialect_, context_, info_); }
 
 }  // namespace kiln::cuda

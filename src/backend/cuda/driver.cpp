@@ -51,11 +51,18 @@ std::pair<Functions, const char*> find_functions(const base::DynamicLibrary& lib
   find(found.function_attribute, names.function_attribute);
   find(found.memory_allocate, names.memory_allocate);
   find(found.memory_free, names.memory_free);
+  find(found.host_allocate, names.host_allocate);
+  find(found.host_free, names.host_free);
   find(found.copy_to_device, names.copy_to_device);
   find(found.copy_to_host, names.copy_to_host);
   find(found.stream_create, names.stream_create);
+  find(found.stream_query, names.stream_query);
   find(found.stream_wait, names.stream_wait);
   find(found.stream_destroy, names.stream_destroy);
+  find(found.event_create, names.event_create);
+  find(found.event_record, names.event_record);
+  find(found.event_elapsed, names.event_elapsed);
+  find(found.event_destroy, names.event_destroy);
   find(found.launch, names.launch);
   find(found.error_name, names.error_name);
   find(found.error_name_of, names.error_name_of);

@@ -21,10 +21,12 @@ inline constexpr Status out_of_memory = 2;
 inline constexpr Status no_device = 100;
 inline constexpr Status invalid_device = 101;
 inline constexpr Status not_found = 500;
+inline constexpr Status not_ready = 600;
 inline constexpr Status out_of_resources = 701;
 }  // namespace status
 
-/// CUcontext, CUmodule, CUfunction, CUstream and HIP's; the tables below agree on them in all but the names.
+/// CUcontext, CUmodule, CUfunction, CUstream, CUevent and HIP's; the tables below agree on them in all but the
+/// names.
 using Handle = void*;
 /// CUdeviceptr, and the void* that HIP has for it.
 using Address = std::uintptr_t;
@@ -49,11 +51,18 @@ struct Functions {
   Status (*function_attribute)(int* value, int attribute, Handle function) = nullptr;
   Status (*memory_allocate)(Address* address, std::size_t bytes) = nullptr;
   Status (*memory_free)(Address address) = nullptr;
+  Status (*host_allocate)(void** memory, std::size_t bytes, unsigned flags) = nullptr;
+  Status (*host_free)(void* memory) = nullptr;
   Status (*copy_to_device)(Address to, const void* from, std::size_t bytes, Handle stream) = nullptr;
   Status (*copy_to_host)(void* to, Address from, std::size_t bytes, Handle stream) = nullptr;
   Status (*stream_create)(Handle* stream, unsigned flags) = nullptr;
+  Status (*stream_query)(Handle stream) = nullptr;
   Status (*stream_wait)(Handle stream) = nullptr;
   Status (*stream_destroy)(Handle stream) = nullptr;
+  Status (*event_create)(Handle* event, unsigned flags) = nullptr;
+  Status (*event_record)(Handle event, Handle stream) = nullptr;
+  Status (*event_elapsed)(float* milliseconds, Handle from, Handle to) = nullptr;
+  Status (*event_destroy)(Handle event) = nullptr;
   Status (*launch)(Handle function, unsigned groups_x, unsigned groups_y, unsigned groups_z, unsigned size_x,
                    unsigned size_y, unsigned size_z, unsigned shared_bytes, Handle stream, void** arguments,
                    void** extra) = nullptr;
@@ -85,11 +94,18 @@ struct Symbols {
   const char* function_attribute;
   const char* memory_allocate;
   const char* memory_free;
+  const char* host_allocate;
+  const char* host_free;
   const char* copy_to_device;
   const char* copy_to_host;
   const char* stream_create;
+  const char* stream_query;
   const char* stream_wait;
   const char* stream_destroy;
+  const char* event_create;
+  const char* event_record;
+  const char* event_elapsed;
+  const char* event_destroy;
   const char* launch;
   const char* parameter_info;
   const char* error_name;

@@ -1,6 +1,11 @@
 #include "backend/cuda/launch.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
+
+#include "backend/cuda/memory.hpp"
+#include "backend/own_buffer.hpp"
 
 namespace kiln::cuda {
 namespace {
@@ -47,8 +52,7 @@ Result<void> check_arguments(const Kernel& kernel, const std::vector<std::size_t
   return {};
 }
 
-}  // namespace
-
+/// Whether `launch` is one that the device and the kernel take.
 Result<void> check_launch(const Kernel& kernel, const Kernel::Function& function, const DeviceInfo& info,
                           const Launch& launch) {
   if (launch.group_size == std::array<std::uint32_t, 3>{0, 0, 0})
@@ -60,6 +64,37 @@ Result<void> check_launch(const Kernel& kernel, const Kernel::Function& function
     return Error(ErrorCode::unsupported, fmt::format("{}: neither the driver nor the binary tells what {} takes",
                                                      kernel.name(), kernel.entry()));
   return check_arguments(kernel, *function.arguments, launch);
+}
+
+}  // namespace
+
+Result<PreparedLaunch> PreparedLaunch::make(Kernel* kernel, const Launch& launch, const Context& context,
+                                            const DeviceInfo& info) {
+  if (kernel == nullptr || &kernel->context() != &context)
+    return backend::foreign_program(kernel != nullptr ? kernel->name() : "the program", info.name);
+  const auto function = kernel->function();
+  if (!function) return function.error();
+  if (auto ok = check_launch(*kernel, **function, info, launch); !ok) return std::move(ok).error();
+  const auto buffers = backend::own_buffers<CudaBuffer>(launch, context, info.name, kernel->name());
+  if (!buffers) return buffers.error();
+  PreparedLaunch prepared(*kernel, (*function)->native, launch);
+  for (const CudaBuffer* buffer : *buffers) prepared.addresses_.push_back(buffer->address());
+  return prepared;
+}
+
+bool PreparedLaunch::is_work() const noexcept {
+  return std::ranges::find(launch_->groups, 0U) == launch_->groups.end();
+}
+
+Status PreparedLaunch::enqueue(Handle stream) const {
+  const auto& groups = launch_->groups;
+  const auto& size = launch_->group_size;
+  // The driver only reads them, whatever its signature says.
+  std::vector<void*> arguments;
+  for (const Address& address : addresses_) arguments.push_back(const_cast<Address*>(&address));
+  if (!launch_->parameters.empty()) arguments.push_back(const_cast<std::byte*>(launch_->parameters.data()));
+  return kernel_->context().driver()->launch(function_, groups[0], groups[1], groups[2], size[0], size[1], size[2],
+                                             0, stream, arguments.data(), nullptr);
 }
 
 }  // namespace kiln::cuda

@@ -1,13 +1,35 @@
 #pragma once
 
+#include <vector>
+
 #include <kiln/device.hpp>
 
 #include "backend/cuda/kernel.hpp"
 
 namespace kiln::cuda {
 
-/// Whether `launch` is one that the device and the kernel take; the error says what does not fit.
-Result<void> check_launch(const Kernel& kernel, const Kernel::Function& function, const DeviceInfo& info,
-                          const Launch& launch);
+/// A launch that its kernel and the device take, in the driver's terms. The kernel and the launch outlive it.
+class PreparedLaunch {
+ public:
+  /// The error says what does not fit. `kernel` is null for a module of another API; `context` and `info` are the
+  /// device's.
+  static Result<PreparedLaunch> make(Kernel* kernel, const Launch& launch, const Context& context,
+                                     const DeviceInfo& info);
+
+  const Kernel& kernel() const noexcept { return *kernel_; }
+  /// False for no groups, which drivers refuse.
+  bool is_work() const noexcept;
+  /// Returns what the driver does, which has read the arguments then. Only within a Scope.
+  Status enqueue(Handle stream) const;
+
+ private:
+  PreparedLaunch(const Kernel& kernel, Handle function, const Launch& launch) noexcept
+      : kernel_(&kernel), function_(function), launch_(&launch) {}
+
+  const Kernel* kernel_;
+  Handle function_;
+  const Launch* launch_;
+  std::vector<Address> addresses_;
+};
 
 }  // namespace kiln::cuda

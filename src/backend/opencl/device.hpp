@@ -7,23 +7,9 @@
 #include <kiln/opencl.hpp>
 
 #include "backend/opencl/program.hpp"
+#include "backend/opencl/queue.hpp"
 
 namespace kiln::opencl {
-
-/// A command queue, one thread's at a time.
-class Queue {
- public:
-  Queue(std::shared_ptr<const Context> context, cl_command_queue queue) noexcept
-      : context_(std::move(context)), queue_(queue) {}
-  ~Queue() { context_->cl().release_command_queue(queue_); }
-  Queue(const Queue&) = delete;
-  Queue& operator=(const Queue&) = delete;
-  cl_command_queue get() const noexcept { return queue_; }
-
- private:
-  std::shared_ptr<const Context> context_;
-  cl_command_queue queue_;
-};
 
 /// A device on OpenCL. Every call borrows a queue for its duration.
 class ClDevice final : public Device {
@@ -45,14 +31,9 @@ class ClDevice final : public Device {
   Result<std::unique_ptr<Slot>> open_slot() override;
 
  private:
-  using QueueLoan = backend::Pool<Queue>::Loan;
-
-  Result<QueueLoan> borrow_queue();
-  Result<void> run(const Program& program, const Launch& launch, cl_kernel kernel);
-  /// The group's size: the launch's, or the one the source demands.
-  Result<std::array<std::size_t, 3>> group_size(const Program& program, const Launch& launch,
-                                                cl_kernel kernel) const;
-  Result<void> set_arguments(const Program& program, const Launch& launch, cl_kernel kernel) const;
+  /// Has `enqueue` run something to its end on a queue; `doing` says what it was, for an error.
+  template <class Enqueue, class Doing>
+  Result<void> run_on_queue(Enqueue enqueue, Doing doing);
 
   const std::shared_ptr<const Context> context_;
   const DeviceInfo info_;

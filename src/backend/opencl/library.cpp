@@ -79,7 +79,14 @@ Result<std::shared_ptr<const Library>> Library::open() {
   finder.find(library->enqueue_read_buffer, "clEnqueueReadBuffer");
   finder.find(library->enqueue_write_buffer, "clEnqueueWriteBuffer");
   finder.find(library->enqueue_nd_range_kernel, "clEnqueueNDRangeKernel");
+  finder.find(library->enqueue_map_buffer, "clEnqueueMapBuffer");
+  finder.find(library->enqueue_unmap_mem_object, "clEnqueueUnmapMemObject");
+  finder.find(library->flush, "clFlush");
   finder.find(library->finish, "clFinish");
+  finder.find(library->wait_for_events, "clWaitForEvents");
+  finder.find(library->get_event_info, "clGetEventInfo");
+  finder.find(library->get_event_profiling_info, "clGetEventProfilingInfo");
+  finder.find(library->release_event, "clReleaseEvent");
   if (finder.missing() != nullptr)
     return Error(ErrorCode::unsupported,
                  fmt::format("libOpenCL.so.1 has no {}; Kiln needs OpenCL 1.2", finder.missing()));
@@ -112,6 +119,7 @@ std::string error_name(cl_int error) {
     case CL_MEM_OBJECT_ALLOCATION_FAILURE: return "CL_MEM_OBJECT_ALLOCATION_FAILURE";
     case CL_OUT_OF_RESOURCES: return "CL_OUT_OF_RESOURCES";
     case CL_OUT_OF_HOST_MEMORY: return "CL_OUT_OF_HOST_MEMORY";
+    case CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST: return "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST";
     case CL_BUILD_PROGRAM_FAILURE: return "CL_BUILD_PROGRAM_FAILURE";
     case CL_INVALID_VALUE: return "CL_INVALID_VALUE";
     case CL_INVALID_CONTEXT: return "CL_INVALID_CONTEXT";

@@ -46,7 +46,14 @@ class Library {
   decltype(&::clEnqueueReadBuffer) enqueue_read_buffer = nullptr;
   decltype(&::clEnqueueWriteBuffer) enqueue_write_buffer = nullptr;
   decltype(&::clEnqueueNDRangeKernel) enqueue_nd_range_kernel = nullptr;
+  decltype(&::clEnqueueMapBuffer) enqueue_map_buffer = nullptr;
+  decltype(&::clEnqueueUnmapMemObject) enqueue_unmap_mem_object = nullptr;
+  decltype(&::clFlush) flush = nullptr;
   decltype(&::clFinish) finish = nullptr;
+  decltype(&::clWaitForEvents) wait_for_events = nullptr;
+  decltype(&::clGetEventInfo) get_event_info = nullptr;
+  decltype(&::clGetEventProfilingInfo) get_event_profiling_info = nullptr;
+  decltype(&::clReleaseEvent) release_event = nullptr;
 
   /// A platform's or device's text.
   std::string text(cl_platform_id platform, cl_platform_info what) const;

@@ -1,11 +1,16 @@
 // A stand-in for the NVIDIA driver: FAKE_DEVICES devices whose memory is the host's, and which know two kernels,
 // whatever the image says: scale(float* data, float offset) and crash(). With FAKE_OLD it lacks what CUDA 7
-// brought, with FAKE_SILENT what tells what kernels take. What the variables FAKE_PUSH, FAKE_LOAD and FAKE_RETAIN_0
-// hold is what making a context current, loading a module and making the context of device 0 answer.
+// brought, with FAKE_SILENT what tells what kernels take. What the variables FAKE_PUSH, FAKE_LOAD, FAKE_RETAIN_0,
+// FAKE_PINNED, FAKE_QUERY, FAKE_WAIT, FAKE_EVENT, FAKE_RECORD, FAKE_ELAPSED and FAKE_COPY hold is what making a
+// context current, loading a module, making the context of device 0, allocating pinned memory, asking for or
+// waiting for the end of a stream, making, recording and comparing events and copying to the device answer. Where
+// FAKE_TRACE is set, work put on a stream is printed.
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -32,6 +37,21 @@ int in_context() {
   if (current.empty()) return 201;
   return lost;
 }
+
+/// The same, where a variable holds the answer it has.
+int in_context(const char* variable) {
+  if (const int status = in_context()) return status;
+  return number_in(variable);
+}
+
+void trace(const char* work) {
+  if (std::getenv("FAKE_TRACE") != nullptr) std::printf("%s ", work);
+}
+
+/// When it was recorded, by the clock of the host; nothing yet where 0.
+struct Event {
+  std::int64_t nanoseconds = 0;
+};
 
 }  // namespace
 
@@ -136,13 +156,23 @@ int cuMemFree_v2(void* address) {
   std::free(address);
   return 0;
 }
+int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  if (const int status = in_context("FAKE_PINNED")) return status;
+  if (bytes > std::size_t{1} << 30) return 2;
+  ++objects;
+  *memory = std::malloc(bytes);
+  return 0;
+}
+int cuMemFreeHost(void* memory) { return cuMemFree_v2(memory); }
 int cuMemcpyHtoDAsync_v2(void* to, const void* from, std::size_t bytes, void*) {
-  if (const int status = in_context()) return status;
+  if (const int status = in_context("FAKE_COPY")) return status;
+  trace("upload");
   std::memcpy(to, from, bytes);
   return 0;
 }
 int cuMemcpyDtoHAsync_v2(void* to, const void* from, std::size_t bytes, void*) {
   if (const int status = in_context()) return status;
+  trace("download");
   std::memcpy(to, from, bytes);
   return 0;
 }
@@ -152,16 +182,52 @@ int cuStreamCreate(void** stream, unsigned) {
   *stream = std::malloc(1);
   return 0;
 }
-int cuStreamSynchronize(void*) { return in_context(); }
+int cuStreamQuery(void*) {
+  trace("query");
+  return in_context("FAKE_QUERY");
+}
+int cuStreamSynchronize(void*) {
+  trace("wait");
+  return in_context("FAKE_WAIT");
+}
 int cuStreamDestroy_v2(void* stream) {
   if (current.empty()) std::abort();
   --objects;
   std::free(stream);
   return 0;
 }
+int cuEventCreate(void** event, unsigned flags) {
+  if (const int status = in_context("FAKE_EVENT")) return status;
+  // Without CU_EVENT_DEFAULT they would have no time.
+  if (flags != 0) return 1;
+  ++objects;
+  *event = new Event;
+  return 0;
+}
+int cuEventRecord(void* event, void*) {
+  if (const int status = in_context("FAKE_RECORD")) return status;
+  trace("event");
+  static_cast<Event*>(event)->nanoseconds = std::chrono::steady_clock::now().time_since_epoch().count();
+  return 0;
+}
+int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
+  if (const int status = in_context("FAKE_ELAPSED")) return status;
+  const std::int64_t begin = static_cast<Event*>(from)->nanoseconds;
+  const std::int64_t end = static_cast<Event*>(to)->nanoseconds;
+  if (begin == 0 || end == 0) return 400;
+  *milliseconds = static_cast<float>(end - begin) / 1e6F;
+  return 0;
+}
+int cuEventDestroy_v2(void* event) {
+  if (current.empty()) std::abort();
+  --objects;
+  delete static_cast<Event*>(event);
+  return 0;
+}
 int cuLaunchKernel(void* function, unsigned groups, unsigned, unsigned, unsigned size, unsigned, unsigned, unsigned,
                    void*, void** arguments, void**) {
   if (const int status = in_context()) return status;
+  trace("launch");
   if (reinterpret_cast<std::uintptr_t>(function) == static_cast<std::uintptr_t>(Function::crash)) {
     lost = 700;
     return 0;

@@ -1,0 +1,197 @@
+#include "backend/cuda/slot.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/cuda/launch.hpp"
+#include "backend/own_buffer.hpp"
+
+namespace kiln::cuda {
+
+Result<std::unique_ptr<Slot>> CudaSlot::open(const Dialect& dialect, std::shared_ptr<Context> context,
+                                             DeviceInfo info) {
+  const Context::Scope scope(*context);
+  if (scope.status() != status::success) return context->driver().error(scope.status(), "opening a slot");
+  auto lane = context->lane();
+  if (!lane) return std::move(lane).error();
+  auto events = EventClock::start(*context, (*lane)->stream());
+  if (!events) {
+    lane->discard();
+    return std::move(events).error();
+  }
+  auto slot = std::make_unique<CudaSlot>(dialect, std::move(context), std::move(info), std::move(*lane),
+                                         std::move(*events));
+  if (auto set = slot->set_clock(); !set) return std::move(set).error();
+  return std::unique_ptr<Slot>(std::move(slot));
+}
+
+CudaSlot::~CudaSlot() {
+  const Driver& driver = context_->driver();
+  const Context::Scope scope(*context_);
+  Status status = scope.status();
+  // Also for what was queued and never submitted, which the device has begun with.
+  if (status == status::success) status = driver->stream_wait(lane_->stream());
+  if (status != status::success) lane_.discard();
+}
+
+Result<void> CudaSlot::set_clock() {
+  const Driver& driver = context_->driver();
+  // Drivers take their time with what is done first, which tells little of the clocks.
+  for (int round = 0; round < 3; ++round) {
+    const auto before = std::chrono::steady_clock::now();
+    Status status = events_.mark(lane_->stream());
+    if (status == status::success) status = driver->stream_wait(lane_->stream());
+    if (status != status::success) return driver.error(status, "opening a slot");
+    const auto after = std::chrono::steady_clock::now();
+    events_.move_to_mark();
+    clock_.observe(before, {events_.base(), events_.base()}, after);
+  }
+  return {};
+}
+
+Result<std::span<std::byte>> CudaSlot::staging(std::size_t bytes) {
+  if (bytes <= staging_.size()) return staging_;
+  staging_ = {};
+  pinned_.reset();
+  const Driver& driver = context_->driver();
+  const Context::Scope scope(*context_);
+  void* memory = nullptr;
+  Status status = scope.status();
+  // CU_MEMHOSTALLOC_* and hipHostMallocDefault: nothing but pinned.
+  if (status == status::success) status = driver->host_allocate(&memory, bytes, 0);
+  if (status != status::success) {
+    // Sizes that no address space holds are refused as invalid.
+    constexpr Status invalid_value = 1;
+    return driver.error(status == invalid_value ? status::out_of_memory : status,
+                        fmt::format("allocating {} bytes of the host's memory", bytes));
+  }
+  pinned_ = Pinned(memory, {context_.get()});
+  staging_ = {static_cast<std::byte*>(memory), bytes};
+  return staging_;
+}
+
+Result<void> CudaSlot::prepare_events() {
+  if (events_.is_due())
+    if (const Status status = events_.mark(lane_->stream()); status != status::success)
+      return context_->driver().error(status, "recording an event");
+  while (queued_.events.size() < 2 * (queued_.work + 1)) {
+    auto event = make_event(*context_);
+    if (!event) return std::move(event).error();
+    queued_.events.push_back(std::move(*event));
+  }
+  return {};
+}
+
+template <class Enqueue, class Doing>
+Result<void> CudaSlot::add(Enqueue enqueue, Doing doing) {
+  const Driver& driver = context_->driver();
+  const Handle stream = lane_->stream();
+  const Context::Scope scope(*context_);
+  if (scope.status() != status::success) return driver.error(scope.status(), doing());
+  if (auto prepared = prepare_events(); !prepared) return prepared;
+  if (queued_.pieces.empty()) queued_.queued = std::chrono::steady_clock::now();
+  Status status = driver->event_record(queued_.events[2 * queued_.work].get(), stream);
+  if (status == status::success) status = enqueue(stream);
+  if (status == status::success) status = driver->event_record(queued_.events[2 * queued_.work + 1].get(), stream);
+  if (status != status::success) return driver.error(status, doing());
+  queued_.pieces.push_back(true);
+  ++queued_.work;
+  return {};
+}
+
+Result<void> CudaSlot::add_nothing() {
+  if (queued_.pieces.empty()) queued_.queued = std::chrono::steady_clock::now();
+  queued_.pieces.push_back(false);
+  return {};
+}
+
+Result<const CudaBuffer*> CudaSlot::copied(const Buffer& buffer, std::size_t offset, std::size_t staged,
+                                           std::size_t bytes) const {
+  if (auto fits = backend::check_staged(staged, bytes, staging_.size()); !fits) return std::move(fits).error();
+  return backend::own_buffer<CudaBuffer>(buffer, *context_, info_.name, bytes, offset);
+}
+
+Result<void> CudaSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
+  const auto own = copied(to, offset, staged, bytes);
+  if (!own) return own.error();
+  if (bytes == 0) return add_nothing();
+  return add(
+      [&](Handle stream) {
+        return context_->driver()->copy_to_device((*own)->address() + offset, staging_.data() + staged, bytes,
+                                                  stream);
+      },
+      [&] { return fmt::format("uploading {} bytes", bytes); });
+}
+
+Result<void> CudaSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
+  const auto own = copied(from, offset, staged, bytes);
+  if (!own) return own.error();
+  if (bytes == 0) return add_nothing();
+  return add(
+      [&](Handle stream) {
+        return context_->driver()->copy_to_host(staging_.data() + staged, (*own)->address() + offset, bytes,
+                                                stream);
+      },
+      [&] { return fmt::format("downloading {} bytes", bytes); });
+}
+
+Result<void> CudaSlot::launch(kiln::Module& module, const Launch& launch) {
+  const auto prepared = PreparedLaunch::make(dialect_.unwrap(module), launch, *context_, info_);
+  if (!prepared) return prepared.error();
+  if (!prepared->is_work()) return add_nothing();
+  return add([&](Handle stream) { return prepared->enqueue(stream); },
+             [&] { return fmt::format("launching {}", prepared->kernel().name()); });
+}
+
+Result<void> CudaSlot::submit() {
+  // The device has begun already: drivers hold nothing back.
+  std::swap(submitted_, queued_);
+  queued_.pieces.clear();
+  queued_.work = 0;
+  under_way_ = under_way_ || submitted_.work > 0;
+  return {};
+}
+
+Result<bool> CudaSlot::finished() {
+  if (!under_way_) return true;
+  const Context::Scope scope(*context_);
+  Status status = scope.status();
+  if (status == status::success) status = context_->driver()->stream_query(lane_->stream());
+  if (status == status::not_ready) return false;
+  if (auto ended = end(status); !ended) return std::move(ended).error();
+  return true;
+}
+
+Result<void> CudaSlot::wait() {
+  if (!under_way_) return {};
+  const Context::Scope scope(*context_);
+  Status status = scope.status();
+  if (status == status::success) status = context_->driver()->stream_wait(lane_->stream());
+  return end(status);
+}
+
+Result<void> CudaSlot::end(Status status) {
+  submitted_.seen = std::chrono::steady_clock::now();
+  if (status != status::success) return context_->driver().error(status, "running what was submitted");
+  under_way_ = false;
+  events_.move_to_mark();
+  return {};
+}
+
+std::vector<Ran> CudaSlot::times() {
+  const Context::Scope scope(*context_);
+  std::vector<std::optional<backend::Ticks>> ticks;
+  auto event = submitted_.events.begin();
+  for (const bool work : submitted_.pieces) {
+    ticks.emplace_back();
+    if (!work) continue;
+    const auto begin = events_.time_of(*event++);
+    const auto end = events_.time_of(*event++);
+    if (!begin || !end) return {};
+    ticks.back() = {*begin, *end};
+  }
+  return clock_.place(ticks, submitted_.queued, submitted_.seen);
+}
+
+}  // namespace kiln::cuda

@@ -1,0 +1,32 @@
+#include "backend/opencl/memory.hpp"
+
+#include <fmt/format.h>
+
+#include <kiln/opencl.hpp>
+
+#include "backend/own_buffer.hpp"
+
+namespace kiln::opencl {
+
+Result<std::unique_ptr<ClBuffer>> ClBuffer::allocate(std::shared_ptr<const Context> context, std::size_t bytes,
+                                                     cl_mem_flags flags) {
+  // Some drivers promise more than there is, and fail when it is used.
+  const auto largest = context->cl().number<cl_ulong>(context->device(), CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  if (bytes > largest)
+    return Error(ErrorCode::out_of_memory,
+                 fmt::format("{} bytes are more than the device gives at once ({})", bytes, largest));
+  cl_int error = CL_SUCCESS;
+  cl_mem memory =
+      context->cl().create_buffer(context->context(), flags, backend::allocated_bytes(bytes), nullptr, &error);
+  if (memory == nullptr)
+    return cl_error(error == CL_OUT_OF_RESOURCES ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error,
+                    fmt::format("allocating {} bytes", bytes));
+  return std::make_unique<ClBuffer>(std::move(context), memory, bytes);
+}
+
+_cl_mem* memory(const Buffer& buffer) noexcept {
+  const auto* own = dynamic_cast<const ClBuffer*>(&buffer);
+  return own != nullptr ? own->memory() : nullptr;
+}
+
+}  // namespace kiln::opencl

@@ -1,0 +1,188 @@
+#include "backend/opencl/slot.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/opencl/launch.hpp"
+#include "backend/own_buffer.hpp"
+
+namespace kiln::opencl {
+namespace {
+
+constexpr const char* running = "running what was submitted";
+
+}  // namespace
+
+Result<std::unique_ptr<Slot>> ClSlot::open(std::shared_ptr<const Context> context, DeviceInfo info) {
+  auto queue = Queue::open(context, CL_QUEUE_PROFILING_ENABLE);
+  if (!queue) return std::move(queue).error();
+  auto slot = std::make_unique<ClSlot>(std::move(context), std::move(info), std::move(*queue));
+  if (auto set = slot->set_clock(); !set) return std::move(set).error();
+  return std::unique_ptr<Slot>(std::move(slot));
+}
+
+ClSlot::~ClSlot() {
+  unmap();
+  // Also for what was queued and never submitted, which drivers may have begun with.
+  context_->cl().finish(queue_->get());
+}
+
+Result<void> ClSlot::set_clock() {
+  auto word = ClBuffer::allocate(context_, sizeof(cl_uint), CL_MEM_READ_WRITE);
+  if (!word) return std::move(word).error();
+  static constexpr cl_uint value = 0;
+  // Drivers take their time with what is done first, which tells little of the clocks.
+  for (int round = 0; round < 3; ++round) {
+    auto added = add(
+        [&](cl_event* event) {
+          return context_->cl().enqueue_write_buffer(queue_->get(), (*word)->memory(), CL_FALSE, 0, sizeof value,
+                                                     &value, 0, nullptr, event);
+        },
+        [] { return "opening a slot"; });
+    if (!added) return added;
+    if (auto submitted = submit(); !submitted) return submitted;
+    if (auto waited = wait(); !waited) return waited;
+    times();
+  }
+  submitted_ = {};
+  return {};
+}
+
+Result<std::span<std::byte>> ClSlot::staging(std::size_t bytes) {
+  if (bytes <= staging_.size()) return staging_;
+  unmap();
+  auto pinned = ClBuffer::allocate(context_, bytes, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR);
+  if (!pinned) return std::move(pinned).error();
+  cl_int error = CL_SUCCESS;
+  void* mapped =
+      context_->cl().enqueue_map_buffer(queue_->get(), (*pinned)->memory(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                        bytes, 0, nullptr, nullptr, &error);
+  if (mapped == nullptr) return cl_error(error, fmt::format("mapping {} bytes", bytes));
+  pinned_ = std::move(*pinned);
+  staging_ = {static_cast<std::byte*>(mapped), bytes};
+  return staging_;
+}
+
+void ClSlot::unmap() {
+  if (pinned_ == nullptr) return;
+  context_->cl().enqueue_unmap_mem_object(queue_->get(), pinned_->memory(), staging_.data(), 0, nullptr, nullptr);
+  staging_ = {};
+  pinned_.reset();
+}
+
+template <class Enqueue, class Doing>
+Result<void> ClSlot::add(Enqueue enqueue, Doing doing) {
+  const auto now = std::chrono::steady_clock::now();
+  cl_event event = nullptr;
+  if (const cl_int error = enqueue(&event); error != CL_SUCCESS) return cl_error(error, doing());
+  if (queued_.pieces.empty()) queued_.queued = now;
+  queued_.pieces.push_back(Event(event, context_->cl().release_event));
+  return {};
+}
+
+Result<void> ClSlot::add_nothing() {
+  if (queued_.pieces.empty()) queued_.queued = std::chrono::steady_clock::now();
+  queued_.pieces.emplace_back();
+  return {};
+}
+
+Result<const ClBuffer*> ClSlot::copied(const Buffer& buffer, std::size_t offset, std::size_t staged,
+                                       std::size_t bytes) const {
+  if (auto fits = backend::check_staged(staged, bytes, staging_.size()); !fits) return std::move(fits).error();
+  return backend::own_buffer<ClBuffer>(buffer, *context_, info_.name, bytes, offset);
+}
+
+Result<void> ClSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
+  const auto own = copied(to, offset, staged, bytes);
+  if (!own) return own.error();
+  if (bytes == 0) return add_nothing();
+  return add(
+      [&](cl_event* event) {
+        return context_->cl().enqueue_write_buffer(queue_->get(), (*own)->memory(), CL_FALSE, offset, bytes,
+                                                   staging_.data() + staged, 0, nullptr, event);
+      },
+      [&] { return fmt::format("uploading {} bytes", bytes); });
+}
+
+Result<void> ClSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
+  const auto own = copied(from, offset, staged, bytes);
+  if (!own) return own.error();
+  if (bytes == 0) return add_nothing();
+  return add(
+      [&](cl_event* event) {
+        return context_->cl().enqueue_read_buffer(queue_->get(), (*own)->memory(), CL_FALSE, offset, bytes,
+                                                  staging_.data() + staged, 0, nullptr, event);
+      },
+      [&] { return fmt::format("downloading {} bytes", bytes); });
+}
+
+Result<void> ClSlot::launch(kiln::Module& module, const Launch& launch) {
+  const auto prepared = PreparedLaunch::make(module, launch, *context_, info_);
+  if (!prepared) return prepared.error();
+  if (!prepared->is_work()) return add_nothing();
+  return add([&](cl_event* event) { return prepared->enqueue(queue_->get(), event); },
+             [&] { return fmt::format("launching {}", prepared->program().name()); });
+}
+
+Result<void> ClSlot::submit() {
+  submitted_ = std::exchange(queued_, {});
+  for (const Event& piece : submitted_.pieces)
+    if (piece != nullptr) last_ = piece;
+  if (last_ == nullptr) return {};
+  if (const cl_int error = context_->cl().flush(queue_->get()); error != CL_SUCCESS)
+    return cl_error(error, "submitting work");
+  return {};
+}
+
+Result<bool> ClSlot::finished() {
+  if (last_ != nullptr && state_of(last_) > CL_COMPLETE) return false;
+  // That the work has ended does not make what it wrote visible; a wait does, and does not take long any more.
+  if (auto waited = wait(); !waited) return std::move(waited).error();
+  return true;
+}
+
+Result<void> ClSlot::wait() {
+  if (last_ == nullptr) return {};
+  const cl_event last = last_.get();
+  const cl_int error = context_->cl().wait_for_events(1, &last);
+  submitted_.seen = std::chrono::steady_clock::now();
+  // The wait says only that something failed, and may not know of pieces before the last.
+  for (const Event& piece : submitted_.pieces)
+    if (const cl_int state = state_of(piece); state < 0) return cl_error(state, running);
+  if (error != CL_SUCCESS) return cl_error(error, running);
+  last_.reset();
+  return {};
+}
+
+cl_int ClSlot::state_of(const Event& piece) const {
+  if (piece == nullptr) return CL_COMPLETE;
+  cl_int state = CL_QUEUED;
+  const cl_int error =
+      context_->cl().get_event_info(piece.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
+  return error != CL_SUCCESS ? error : state;
+}
+
+std::optional<backend::Ticks> ClSlot::ticks_of(const Event& piece) const {
+  const auto time = [&](cl_profiling_info what) -> std::optional<std::chrono::nanoseconds> {
+    cl_ulong ticks = 0;
+    if (context_->cl().get_event_profiling_info(piece.get(), what, sizeof ticks, &ticks, nullptr) != CL_SUCCESS)
+      return std::nullopt;
+    return std::chrono::nanoseconds(ticks);
+  };
+  const auto begin = time(CL_PROFILING_COMMAND_START);
+  const auto end = time(CL_PROFILING_COMMAND_END);
+  if (!begin || !end) return std::nullopt;
+  return backend::Ticks{*begin, *end};
+}
+
+std::vector<Ran> ClSlot::times() {
+  std::vector<std::optional<backend::Ticks>> ticks;
+  for (const Event& piece : submitted_.pieces) {
+    ticks.push_back(piece != nullptr ? ticks_of(piece) : std::nullopt);
+    if (piece != nullptr && !ticks.back()) return {};
+  }
+  return clock_.place(ticks, submitted_.queued, submitted_.seen);
+}
+
+}  // namespace kiln::opencl
