@@ -44,13 +44,6 @@ Result<std::vector<const T*>> own_buffers(const Launch& launch, const Owner& own
   return buffers;
 }
 
-/// Whether `bytes` bytes at `staged` are within the `size` bytes of a slot's staging memory.
-inline Result<void> check_staged(std::size_t staged, std::size_t bytes, std::size_t size) {
-  if (staged <= size && bytes <= size - staged) return {};
-  return Error(ErrorCode::invalid_request,
-               fmt::format("{} bytes at {} do not fit in staging memory of {}", bytes, staged, size));
-}
-
 /// The error of a launch on `device` of a program that was made on another.
 inline Error foreign_program(std::string_view program, std::string_view device) {
   return Error(ErrorCode::invalid_request,

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "exec/abandoned.hpp"
+
 namespace kiln::exec {
 namespace {
 
@@ -202,11 +204,9 @@ void LaneSlot::give_back() {
 void LaneSlot::close() { slot_.reset(); }
 
 void LaneSlot::abandon() {
-  // On purpose: destroying any of it would wait for the device, or take memory away from under it.
-  static_cast<void>(slot_.release());
-  for (auto& buffer : lent_) static_cast<void>(buffer.release());
-  static_cast<void>(new std::shared_ptr<JobState>(std::move(job_)));
-  job_.reset();
+  kiln::exec::abandon(std::shared_ptr<Slot>(std::move(slot_)));
+  for (auto& buffer : lent_) kiln::exec::abandon(std::shared_ptr<Buffer>(std::move(buffer)));
+  kiln::exec::abandon(std::exchange(job_, nullptr));
   lent_.clear();
   give_back();
 }

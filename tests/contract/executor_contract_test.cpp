@@ -13,12 +13,21 @@
 namespace kiln::contract {
 namespace {
 
-/// Never ends; the loop does something, so that no compiler leaves it out.
+/// Never ends; the loop does something, so that no compiler leaves it out. Mesa's CPU drivers end every loop after 65,535
+/// rounds: three, one in the other, take years.
 Kernel endless() {
   return {.name = "endless",
           .buffers = {{"flag", Type::u32, Access::read_write}},
           .group_size = {1, 1, 1},
-          .source = "KERNEL {\n  while (atomicAdd(flag[0], 0u) < 4000000000u) {\n  }\n}\n"};
+          .source = R"(KERNEL {
+  while (atomicAdd(flag[0], 0u) < 4000000000u) {
+    while (atomicAdd(flag[0], 0u) < 4000000001u) {
+      while (atomicAdd(flag[0], 0u) < 4000000002u) {
+      }
+    }
+  }
+}
+)"};
 }
 
 class ExecutorContract : public Contract {

@@ -64,7 +64,7 @@ class FakeSlot final : public Slot {
  public:
   explicit FakeSlot(std::shared_ptr<Trouble> trouble) : trouble_(std::move(trouble)) { ++trouble_->open_slots; }
   ~FakeSlot() override {
-    if (device_.joinable()) device_.join();
+    running_->done.wait(false);
     --trouble_->open_slots;
   }
 
@@ -103,40 +103,46 @@ class FakeSlot final : public Slot {
     return {};
   }
   Result<void> submit() override {
-    times_.clear();
     fails_ = Trouble::next(trouble_->device_errors);
-    done_ = false;
-    if (device_.joinable()) device_.join();
-    device_ = std::thread([this, pieces = std::exchange(pieces_, {})] {
+    running_ = std::make_shared<Running>();
+    // A device is not the host's to end: a slot that was abandoned leaves its thread behind.
+    std::thread([running = running_, pieces = std::exchange(pieces_, {})] {
       for (const auto& piece : pieces) {
         const auto begin = std::chrono::steady_clock::now();
         piece();
-        times_.push_back({begin, std::chrono::steady_clock::now()});
+        running->times.push_back({begin, std::chrono::steady_clock::now()});
       }
-      done_.store(true, std::memory_order_release);
-    });
+      running->done = true;
+      running->done.notify_all();
+    }).detach();
     return {};
   }
   Result<bool> finished() override {
-    if (!done_.load(std::memory_order_acquire)) return false;
+    if (!running_->done) return false;
     if (fails_) return Error(ErrorCode::device_failed, "the fake device failed");
     return true;
   }
   Result<void> wait() override {
-    if (device_.joinable()) device_.join();
+    running_->done.wait(false);
     if (fails_) return Error(ErrorCode::device_failed, "the fake device failed");
     return {};
   }
-  std::vector<Ran> times() override { return times_; }
+  std::vector<Ran> times() override { return running_->times; }
 
  private:
   const std::shared_ptr<Trouble> trouble_;
   std::vector<std::byte> staging_;
   std::vector<std::function<void()>> pieces_;
-  std::vector<Ran> times_;
+  struct Running {
+    std::vector<Ran> times;
+    std::atomic<bool> done = false;
+  };
+  std::shared_ptr<Running> running_ = [] {
+    auto idle = std::make_shared<Running>();
+    idle->done = true;
+    return idle;
+  }();
   bool fails_ = false;
-  std::atomic<bool> done_ = true;
-  std::thread device_;
 };
 
 /// A device that is not there, for what real ones cannot be made to do: run out of memory, fail or hang on demand.

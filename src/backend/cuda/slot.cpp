@@ -6,6 +6,7 @@
 
 #include "backend/cuda/launch.hpp"
 #include "backend/own_buffer.hpp"
+#include "backend/staged.hpp"
 
 namespace kiln::cuda {
 
