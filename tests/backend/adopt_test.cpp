@@ -186,6 +186,75 @@ TEST_F(AdoptTest, AnotherContextThatWasCurrentIsSoAgainAfterEveryCall) {
   EXPECT_EQ(eglGetCurrentContext(), context_);
 }
 
+TEST_F(AdoptTest, SlotsLeaveAnotherContextThatIsCurrentToItsOwner) {
+  const Compiled compiled = device_->compile(scale(4)).value();
+  auto first = device_->open_slot().value();
+  auto second = device_->open_slot().value();
+  EXPECT_EQ(eglGetCurrentContext(), context_);
+  EXPECT_TRUE(scales_in(*first, *device_, *compiled.module, 4, 1));
+  EXPECT_TRUE(scales_in(*second, *device_, *compiled.module, 4, 2));
+  first.reset();
+  EXPECT_TRUE(scales_in(*second, *device_, *compiled.module, 4, 3));
+  EXPECT_EQ(eglGetCurrentContext(), context_);
+  release();
+  EXPECT_TRUE(scales_in(*second, *device_, *compiled.module, 4, 4));
+  make_mine_current();
+  second.reset();
+  EXPECT_EQ(eglGetCurrentContext(), context_);
+}
+
+TEST_F(AdoptTest, ASlotThatOutlastsTheCallersWishForNoContextLeavesTheNextOne) {
+  release();
+  const Compiled compiled = device_->compile(scale(4)).value();
+  auto slot = device_->open_slot().value();
+  make_mine_current();
+  EXPECT_TRUE(scales_in(*slot, *device_, *compiled.module, 4, 1));
+  EXPECT_EQ(eglGetCurrentContext(), context_);
+  slot.reset();
+  EXPECT_EQ(eglGetCurrentContext(), context_);
+  std::thread([&] { EXPECT_TRUE(device_->allocate(16)); }).join();
+}
+
+TEST_F(AdoptTest, SlotsWorkInTheCallersContextAndLeaveItsBindings) {
+  for (const bool share : {true, false}) {
+    const auto device = opengl::adopt_current(book_.log(), share).value();
+    const Compiled compiled = device->compile(scale(4)).value();
+    GLuint buffers[4];
+    glGenBuffers(4, buffers);
+    glBindBufferBase(GL_SHADER_STORAGE_BUFFER, 0, buffers[0]);
+    glBindBufferBase(GL_UNIFORM_BUFFER, 0, buffers[1]);
+    glBindBuffer(GL_COPY_READ_BUFFER, buffers[2]);
+    glBindBuffer(GL_COPY_WRITE_BUFFER, buffers[3]);
+    auto slot = device->open_slot().value();
+    EXPECT_TRUE(scales_in(*slot, *device, *compiled.module, 4, 1));
+    GLint now = 0;
+    glGetIntegeri_v(GL_SHADER_STORAGE_BUFFER_BINDING, 0, &now);
+    EXPECT_EQ(static_cast<GLuint>(now), buffers[0]);
+    glGetIntegeri_v(GL_UNIFORM_BUFFER_BINDING, 0, &now);
+    EXPECT_EQ(static_cast<GLuint>(now), buffers[1]);
+    glGetIntegerv(GL_COPY_READ_BUFFER_BINDING, &now);
+    EXPECT_EQ(static_cast<GLuint>(now), buffers[2]);
+    glGetIntegerv(GL_COPY_WRITE_BUFFER_BINDING, &now);
+    EXPECT_EQ(static_cast<GLuint>(now), buffers[3]);
+    EXPECT_EQ(eglGetCurrentContext(), context_);
+    slot.reset();
+    EXPECT_EQ(eglGetCurrentContext(), context_);
+    std::thread([&] { EXPECT_EQ(static_cast<bool>(device->open_slot()), share); }).join();
+    glDeleteBuffers(4, buffers);
+  }
+}
+
+TEST_F(AdoptTest, ASlotInAContextThatIsNotCurrentSaysSo) {
+  const auto device = opengl::adopt_current(book_.log(), false).value();
+  auto slot = device->open_slot().value();
+  release();
+  const auto result = slot->staging(16);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message().find("not current"), std::string::npos) << result.error().message();
+  make_mine_current();
+  EXPECT_TRUE(slot->staging(16));
+}
+
 TEST_F(AdoptTest, ALentContextIsTakenBackWhereTheCallersSurfaceIsGone) {
   const EGLint wanted[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT, EGL_NONE};
   EGLConfig config = nullptr;

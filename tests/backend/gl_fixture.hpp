@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
@@ -10,6 +11,7 @@
 
 #include <kiln/device.hpp>
 #include <kiln/opengl.hpp>
+#include <kiln/slot.hpp>
 
 #include "fakes/cache_fixture.hpp"
 
@@ -57,6 +59,30 @@ class GlTest : public testing::Test {
     const auto results = download<float>(device, *buffer).value();
     for (std::size_t i = 0; i < results.size(); ++i)
       if (results[i] != static_cast<float>(i) * static_cast<float>(factor) + offset) return false;
+    return true;
+  }
+
+  /// The same, run in a slot.
+  static bool scales_in(Slot& slot, Device& device, Module& module, int factor, float offset) {
+    std::vector<float> numbers(256);
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+    const std::size_t bytes = numbers.size() * sizeof(float);
+    const auto buffer = device.allocate(bytes).value();
+    const auto staged = slot.staging(bytes).value();
+    std::memcpy(staged.data(), numbers.data(), bytes);
+    const auto parameters = std::as_bytes(std::span(&offset, 1));
+    slot.upload(*buffer, 0, 0, bytes).value();
+    slot.launch(
+            module,
+            {.groups = {4, 1, 1}, .buffers = {buffer.get()}, .parameters = {parameters.begin(), parameters.end()}})
+        .value();
+    slot.download(*buffer, 0, 0, bytes).value();
+    slot.submit().value();
+    slot.wait().value();
+    std::vector<float> results(numbers.size());
+    std::memcpy(results.data(), staged.data(), bytes);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      if (results[i] != numbers[i] * static_cast<float>(factor) + offset) return false;
     return true;
   }
 

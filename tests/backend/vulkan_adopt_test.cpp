@@ -26,6 +26,16 @@ TEST_F(VulkanAdopt, ProgramsRunOnTheCallersDeviceWhichOutlivesKilns) {
   EXPECT_TRUE(scales(*again, *again->compile(vulkan_scale(3)).value().module, 3, 1));
 }
 
+TEST_F(VulkanAdopt, SlotsShareTheOneQueue) {
+  const auto device = vulkan::adopt(mine_, book_.log()).value();
+  auto first = device->open_slot().value();
+  const auto second = device->open_slot().value();
+  EXPECT_TRUE(passes_through(*first, *device));
+  EXPECT_TRUE(passes_through(*second, *device));
+  first.reset();
+  EXPECT_TRUE(passes_through(*second, *device));
+}
+
 TEST_F(VulkanAdopt, FindsTheLoaderItself) {
   mine_.get_instance_proc_addr = nullptr;
   const auto device = vulkan::adopt(mine_, book_.log()).value();

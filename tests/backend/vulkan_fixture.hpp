@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <kiln/device.hpp>
+#include <kiln/slot.hpp>
 #include <kiln/vulkan.hpp>
 
 #include "fakes/cache_fixture.hpp"
@@ -65,6 +67,19 @@ class VulkanTest : public testing::Test {
     for (std::size_t i = 0; i < results.size(); ++i)
       if (results[i] != static_cast<float>(i) * static_cast<float>(factor) + offset) return false;
     return true;
+  }
+
+  /// Whether bytes come back through a slot as they went to a buffer.
+  static bool passes_through(Slot& slot, Device& device) {
+    constexpr std::size_t count = 100'003;
+    const auto buffer = device.allocate(count).value();
+    const auto staged = slot.staging(2 * count).value();
+    for (std::size_t i = 0; i < count; ++i) staged[i] = static_cast<std::byte>(i * 7 + (i >> 8U));
+    slot.upload(*buffer, 0, 0, count).value();
+    slot.download(*buffer, 0, count, count).value();
+    slot.submit().value();
+    slot.wait().value();
+    return std::equal(staged.begin(), staged.begin() + count, staged.begin() + count, staged.begin() + 2 * count);
   }
 
   TemporaryFolder folder_;

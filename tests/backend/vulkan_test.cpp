@@ -286,6 +286,11 @@ TEST_F(VulkanDevice, MemoryTheHostDoesNotReachIsCopied) {
   EXPECT_EQ(std::to_integer<std::uint8_t>(part[4]), numbers[(std::size_t{17} << 20) + 5]);
 }
 
+TEST_F(VulkanDevice, SlotsCopyMemoryTheHostDoesNotReach) {
+  const auto staged = vulkan::open_vulkan_device(0, book_.log(), vulkan::Context::Reach::staged).value();
+  EXPECT_TRUE(passes_through(*staged->open_slot().value(), *staged));
+}
+
 TEST_F(VulkanDevice, LaunchesFromSixteenThreadsAtOnceAreRight) {
   const Compiled compiled = device_->compile(vulkan_scale(2)).value();
   std::vector<std::thread> threads;

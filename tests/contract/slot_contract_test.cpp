@@ -104,6 +104,38 @@ TEST_P(SlotContract, AChainOfLaunchesSeesWhatTheOnesBeforeWrote) {
   EXPECT_EQ(wrong, 0U);
 }
 
+TEST_P(SlotContract, ASubmissionHasAsManyPiecesAsAreQueued) {
+  const Compiled program = device_->compile(request(scale(1))).value();
+  Scaling scaling = open(64);
+  const std::size_t bytes = scaling.count * sizeof(float);
+  for (int round = 0; round < 3; ++round) {
+    const auto staged = scaling.slot->staging(bytes).value();
+    std::memset(staged.data(), 0, bytes);
+    scaling.slot->upload(*scaling.x, 0, 0, bytes).value();
+    const int launches = 50 + 50 * round;
+    float expected = 0;
+    const Buffer* from = scaling.x.get();
+    const Buffer* to = scaling.y.get();
+    for (int i = 0; i < launches; ++i) {
+      // Each has parameters of its own, which none before it may see.
+      const auto offset = static_cast<float>(i);
+      scaling.slot
+          ->launch(*program.module, scale(1).launch({1, 1, 1}, {from, to}, {std::int32_t{64}, offset}).value())
+          .value();
+      expected += offset;
+      std::swap(from, to);
+    }
+    scaling.slot->download(*from, 0, 0, bytes).value();
+    scaling.slot->submit().value();
+    scaling.slot->wait().value();
+    const std::size_t times = scaling.slot->times().size();
+    EXPECT_TRUE(times == 0 || times == static_cast<std::size_t>(launches) + 2) << times;
+    float value = 0;
+    std::memcpy(&value, staged.data() + bytes - sizeof value, sizeof value);
+    EXPECT_EQ(value, expected);
+  }
+}
+
 TEST_P(SlotContract, ThreeSlotsOfAThreadKeepTheirWorkApart) {
   const Compiled program = device_->compile(request(scale(3))).value();
   std::vector<Scaling> slots;

@@ -153,6 +153,7 @@ Result<bool> GlSlot::ended_within(GLuint64 nanoseconds) {
   const auto seen = backend::Clock::Host::now();
   if (tells_resets_ && glGetGraphicsResetStatus() != GL_NO_ERROR) return gl_error(GL_CONTEXT_LOST, running);
   if (auto ok = check_gl(running); !ok) return std::move(ok).error();
+  if (state == GL_WAIT_FAILED) return Error(ErrorCode::device_failed, fmt::format("a wait failed {}", running));
   glDeleteSync(std::exchange(fence_, nullptr));
   launches_ = 0;
   staging_.collect();
