@@ -28,6 +28,23 @@ std::vector<Ran> Clock::ran(std::span<const Piece> pieces, std::span<const std::
   return ran;
 }
 
+std::vector<Ran> Clock::place(const std::vector<std::optional<Ticks>>& pieces, Host::time_point made,
+                              Host::time_point seen) {
+  std::vector<std::uint64_t> stamps;
+  std::vector<Piece> placed;
+  for (const auto& piece : pieces) {
+    // Before the first work there is no timestamp yet: what is none there stands at its beginning.
+    const std::size_t last = stamps.empty() ? 0 : stamps.size() - 1;
+    placed.push_back(piece ? Piece{stamps.size(), stamps.size() + 1} : Piece{last, last});
+    if (!piece) continue;
+    stamps.push_back(static_cast<std::uint64_t>(piece->begin.count()));
+    stamps.push_back(static_cast<std::uint64_t>(piece->end.count()));
+  }
+  if (stamps.empty()) return std::vector<Ran>(pieces.size(), {made, made});
+  learn(made, stamps.front(), stamps.back(), seen);
+  return ran(placed, stamps);
+}
+
 Clock::Host::duration Clock::between(std::uint64_t from, std::uint64_t to) const noexcept {
   // The difference as a signed number of so many bits.
   const std::uint32_t unused = 64 - bits_;

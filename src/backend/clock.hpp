@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,12 @@ struct Piece {
   std::size_t end = 0;
 };
 
+/// When a piece of work ran by the device's own clock.
+struct Ticks {
+  std::chrono::nanoseconds begin = {};
+  std::chrono::nanoseconds end = {};
+};
+
 /// What the timestamps of a device are by the clock of the host. Safe for any number of threads.
 ///
 /// Every submission teaches it: none begins before it was made, none ends after its end was seen. So it follows
@@ -28,6 +35,8 @@ class Clock {
 
   /// `tick` is in nanoseconds; `bits` is how many bits of a timestamp count, 0 where there are no timestamps.
   Clock(double tick, std::uint32_t bits) noexcept : tick_(tick), bits_(bits) {}
+  /// Of a device that counts nanoseconds.
+  Clock() noexcept : Clock(1, 64) {}
 
   bool ticks() const noexcept { return bits_ > 0; }
   bool set() const KILN_EXCLUDES(mutex_);
@@ -37,6 +46,10 @@ class Clock {
   /// When the pieces of a submission ran that wrote these timestamps.
   std::vector<Ran> ran(std::span<const Piece> pieces, std::span<const std::uint64_t> stamps) const
       KILN_EXCLUDES(mutex_);
+  /// Learns from a submission and tells when its pieces ran, which are told apart from those that were no work:
+  /// these took no time, and that behind the piece before them.
+  std::vector<Ran> place(const std::vector<std::optional<Ticks>>& pieces, Host::time_point made,
+                         Host::time_point seen) KILN_EXCLUDES(mutex_);
 
  private:
   /// From one timestamp to another, which may be before it; the bits that count run over.

@@ -8,6 +8,7 @@ namespace kiln::backend {
 namespace {
 
 using std::chrono::nanoseconds;
+using namespace std::chrono_literals;
 
 Clock::Host::time_point host(std::int64_t at) { return Clock::Host::time_point(nanoseconds(at)); }
 
@@ -57,6 +58,56 @@ TEST(Clock, TimestampsRunOver) {
   EXPECT_EQ(at(clock, 50), 1'000'150);
   // What lies above the bits that count may be anything.
   EXPECT_EQ(at(clock, 50 | std::uint64_t{3} << 40U), 1'000'150);
+}
+
+Clock::Host::time_point after(nanoseconds time) { return Clock::Host::time_point(time); }
+
+TEST(Clock, PlacesWhatRanBetweenItsQueueingAndItsEnd) {
+  Clock clock;
+  const auto times = clock.place({Ticks{5us, 7us}, Ticks{8us, 9us}}, after(1000us), after(1008us));
+  ASSERT_EQ(times.size(), 2U);
+  EXPECT_EQ(times[0].begin, after(1002us)) << "in the middle of where it may have been";
+  EXPECT_EQ(times[0].end, after(1004us));
+  EXPECT_EQ(times[1].begin, after(1005us));
+  EXPECT_EQ(times[1].end, after(1006us));
+}
+
+TEST(Clock, IsNotMovedByWorkThatFitsWhatItKnows) {
+  Clock clock;
+  clock.learn(after(1000us), 0, 0, after(1002us));
+  EXPECT_EQ(clock.place({Ticks{100us, 200us}}, after(1050us), after(9000us))[0].begin, after(1101us));
+  EXPECT_EQ(clock.place({Ticks{100us, 200us}}, after(0us), after(1201us))[0].begin, after(1101us));
+}
+
+TEST(Clock, FollowsADeviceWhoseClockRunsApart) {
+  Clock clock;
+  clock.learn(after(0us), 0, 0, after(0us));
+  EXPECT_EQ(clock.place({Ticks{90us, 95us}}, after(100us), after(120us))[0].begin, after(100us))
+      << "it is too slow";
+  EXPECT_EQ(clock.place({Ticks{215us, 220us}}, after(150us), after(205us))[0].end, after(205us))
+      << "it is too fast";
+  EXPECT_EQ(clock.place({Ticks{315us, 320us}}, after(200us), after(400us))[0].end, after(305us))
+      << "and stays corrected";
+}
+
+TEST(Clock, PiecesThatWereNoWorkTakeNoTimeWhereTheyStand) {
+  Clock clock;
+  clock.learn(after(0us), 0, 0, after(0us));
+  const auto times = clock.place({std::nullopt, Ticks{5us, 7us}, std::nullopt, Ticks{9us, 10us}, std::nullopt},
+                                 after(0us), after(20us));
+  ASSERT_EQ(times.size(), 5U);
+  for (const std::size_t i : {0U, 2U, 4U}) EXPECT_EQ(times[i].begin, times[i].end);
+  EXPECT_EQ(times[0].begin, after(5us));
+  EXPECT_EQ(times[2].begin, after(7us));
+  EXPECT_EQ(times[4].begin, after(10us));
+}
+
+TEST(Clock, ASubmissionWithoutWorkIsPlacedWhereItWasQueued) {
+  Clock clock;
+  const auto times = clock.place({std::nullopt, std::nullopt}, after(7us), after(9us));
+  ASSERT_EQ(times.size(), 2U);
+  EXPECT_EQ(times[1].end, after(7us));
+  EXPECT_TRUE(clock.place({}, after(7us), after(9us)).empty());
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ Result<void> CudaSlot::set_clock() {
     if (status != status::success) return driver.error(status, "opening a slot");
     const auto after = std::chrono::steady_clock::now();
     events_.move_to_mark();
-    clock_.observe(before, {events_.base(), events_.base()}, after);
+    const auto reached = static_cast<std::uint64_t>(events_.base().count());
+    clock_.learn(before, reached, reached, after);
   }
   return {};
 }

@@ -8,10 +8,10 @@
 
 #include <kiln/slot.hpp>
 
+#include "backend/clock.hpp"
 #include "backend/cuda/device.hpp"
 #include "backend/cuda/event.hpp"
 #include "backend/cuda/memory.hpp"
-#include "backend/device_clock.hpp"
 
 namespace kiln::cuda {
 
@@ -84,7 +84,7 @@ class CudaSlot final : public Slot {
   /// Whether something was submitted and not seen to have ended.
   bool under_way_ = false;
   EventClock events_;
-  backend::DeviceClock clock_;
+  backend::Clock clock_;
 };
 
 }  // namespace kiln::cuda

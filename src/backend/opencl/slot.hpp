@@ -9,7 +9,7 @@
 
 #include <kiln/slot.hpp>
 
-#include "backend/device_clock.hpp"
+#include "backend/clock.hpp"
 #include "backend/opencl/memory.hpp"
 #include "backend/opencl/queue.hpp"
 
@@ -71,7 +71,7 @@ class ClSlot final : public Slot {
   Batch submitted_;
   /// The last piece of those submitted, until it is seen to have ended.
   Event last_;
-  backend::DeviceClock clock_;
+  backend::Clock clock_;
 };
 
 }  // namespace kiln::opencl
