@@ -71,9 +71,10 @@ struct Adopted {
 
 /// A device on the caller's own VkDevice, which outlives it and all its programs and buffers.
 ///
-/// Kiln submits to `queue` from whichever thread launches, writes, reads or has a slot, one at a time. Vulkan wants a queue
-/// used by one thread at a time, and Kiln cannot see the caller's locks: the caller gives a queue that it does not
-/// use itself while it calls Kiln, on any thread. Programs can use only what the caller enabled in its device.
+/// Kiln submits to `queue` from whichever thread launches, writes, reads or has a slot, one at a time. Vulkan wants
+/// a queue used by one thread at a time, and Kiln cannot see the caller's locks: the caller gives a queue that it
+/// does not use itself while it calls Kiln, on any thread. Programs can use only what the caller enabled in its
+/// device.
 Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log = {});
 
 }  // namespace kiln::vulkan
