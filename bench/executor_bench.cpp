@@ -1,0 +1,298 @@
+// A stream of jobs (upload a batch of images, conv2d, download the result) on every API there is here, in the ways
+// people come to write it, a job:
+//
+// `first`: memory is allocated, filled from the caller's, the program run and waited for, the result copied out, the
+//   memory freed, for every job.
+// `reused`: the same with the memory allocated once.
+// `pinned`: the same by way of pinned memory, waiting after each part; its parts are u, c and d.
+// `executor`: kiln::Executor, from the caller's memory to the caller's memory like the others.
+// `same`, `other`: a job of 64 launches of one small program, and of two in turn: what changing the program costs.
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include <kiln/executor.hpp>
+#include <kiln/kernel.hpp>
+#include <kiln/slot.hpp>
+
+#include "convolution.hpp"
+#include "fixtures.hpp"
+#include "report.hpp"
+
+namespace kiln::bench {
+namespace {
+
+constexpr std::array apis = {"cuda", "hip", "vulkan", "opengl", "opencl"};
+/// Jobs that are handed to the executor at once.
+constexpr std::size_t jobs_at_once = 64;
+constexpr int launches_of_a_chain = 64;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+/// A device with what the stream needs: the program, the weights on the device, batches and results of the caller's.
+class Stream {
+ public:
+  Stream(std::shared_ptr<Device> device, const Convolution& convolution)
+      : device_(std::move(device)),
+        cache_(device_, {.directory = folder_.path()}),
+        convolution_(convolution),
+        step_(convolution.step(*device_)),
+        program_(cache_.get(step_.request).value()),
+        weights_(upload(*device_, convolution.weights()).value()),
+        batch_(convolution.input_count()),
+        results_(jobs_at_once, std::vector<float>(convolution.output_count())) {
+    for (std::size_t i = 0; i < batch_.size(); ++i) batch_[i] = static_cast<float>(i % 17) - 8;
+  }
+
+  Device& device() const { return *device_; }
+  Cache& cache() { return cache_; }
+  const std::shared_ptr<Device>& shared_device() const { return device_; }
+  std::size_t input_bytes() const { return batch_.size() * sizeof(float); }
+  std::size_t output_bytes() const { return results_.front().size() * sizeof(float); }
+
+  void first() {
+    const auto x = device_->allocate(input_bytes()).value();
+    const auto y = device_->allocate(output_bytes()).value();
+    run(*x, *y);
+  }
+  void reused() {
+    if (x_ == nullptr) {
+      x_ = device_->allocate(input_bytes()).value();
+      y_ = device_->allocate(output_bytes()).value();
+    }
+    run(*x_, *y_);
+  }
+  /// What each part took, by the device's clock.
+  JobReport pinned() {
+    if (slot_ == nullptr) {
+      reused();
+      slot_ = device_->open_slot().value();
+      staging_ = slot_->staging(input_bytes() + output_bytes()).value();
+    }
+    JobReport report;
+    const auto end = [this] {
+      slot_->submit().value();
+      slot_->wait().value();
+      const auto times = slot_->times();
+      return times.empty() ? std::chrono::nanoseconds{}
+                           : std::chrono::duration_cast<std::chrono::nanoseconds>(times[0].end - times[0].begin);
+    };
+    std::memcpy(staging_.data(), batch_.data(), input_bytes());
+    slot_->upload(*x_, 0, 0, input_bytes()).value();
+    report.upload = end();
+    slot_->launch(program_.module(), launch(*x_, *y_)).value();
+    report.compute = end();
+    slot_->download(*y_, 0, input_bytes(), output_bytes()).value();
+    report.download = end();
+    std::memcpy(results_.front().data(), staging_.data() + input_bytes(), output_bytes());
+    return report;
+  }
+  /// All of jobs_at_once.
+  void by_executor(Executor& executor) {
+    std::vector<Future<JobReport>> futures;
+    for (std::size_t i = 0; i < jobs_at_once; ++i) {
+      Job job{.name = "conv2d"};
+      job.memory = {{.upload = std::as_bytes(std::span(batch_))},
+                    {.buffer = weights_},
+                    {.download = std::as_writable_bytes(std::span(results_[i]))}};
+      job.steps = {step_};
+      futures.push_back(executor.submit(std::move(job)));
+    }
+    for (const auto& future : futures) future.get().value();
+  }
+  /// Whether every result is that of the first way.
+  bool agree() {
+    std::vector<std::vector<float>> by_executor(results_.begin() + 1, results_.end());
+    first();
+    return std::ranges::all_of(by_executor, [this](const auto& result) { return result == results_.front(); });
+  }
+
+ private:
+  Launch launch(const Buffer& x, const Buffer& y) const {
+    return {.groups = step_.groups,
+            .group_size = step_.group_size,
+            .buffers = {&x, weights_.get(), &y},
+            .parameters = step_.parameters};
+  }
+  void run(Buffer& x, Buffer& y) {
+    device_->write(x, std::as_bytes(std::span(batch_))).value();
+    device_->launch(program_.module(), launch(x, y)).value();
+    device_->read(y, std::as_writable_bytes(std::span(results_.front()))).value();
+  }
+
+  TemporaryFolder folder_;
+  std::shared_ptr<Device> device_;
+  Cache cache_;
+  Convolution convolution_;
+  Step step_;
+  Program program_;
+  std::shared_ptr<Buffer> weights_;
+  std::vector<float> batch_;
+  std::vector<std::vector<float>> results_;
+  std::unique_ptr<Buffer> x_;
+  std::unique_ptr<Buffer> y_;
+  std::unique_ptr<Slot> slot_;
+  std::span<std::byte> staging_;
+};
+
+/// y = x, but for a constant that makes it a program of its own.
+Kernel small(int number) {
+  return {.name = fmt::format("small_{}", number),
+          .buffers = {{"x"}, {"y", Type::f32, Access::write}},
+          .parameters = {{"MORE", fmt::format("{}.0f", number)}},
+          .source = "KERNEL {\n  y[global_id_x] = x[global_id_x] + MORE;\n}\n"};
+}
+
+/// A job of many launches of small programs, each on what the one before wrote.
+Job chain(const Device& device, bool of_two) {
+  Job job{.name = "chain", .memory = {{.bytes = 256}, {.bytes = 256}}};
+  const std::array requests = {small(1).request(device).value(), small(2).request(device).value()};
+  for (std::size_t i = 0; i < launches_of_a_chain; ++i)
+    job.steps.push_back({.request = requests[of_two ? i % 2 : 0],
+                         .group_size = small(1).group_size,
+                         .memory = {i % 2, 1 - i % 2}});
+  return job;
+}
+
+void add_stream(const std::string& api, const Convolution& convolution, unsigned lanes) {
+  auto device = open_device(api);
+  if (!device) return;
+  const std::string name = fmt::format("{}/{}", api, convolution.name());
+  auto stream = std::make_shared<Stream>(*device, convolution);
+  const auto add = [&](const char* way, auto work) {
+    benchmark::RegisterBenchmark((name + "/" + way).c_str(), [stream, work](benchmark::State& state) {
+      for ([[maybe_unused]] auto _ : state) work(state);
+    })->UseManualTime();
+  };
+  const auto timed = [stream](auto work) {
+    return [stream, work](benchmark::State& state) {
+      const auto start = Clock::now();
+      work(*stream);
+      state.SetIterationTime(seconds(Clock::now() - start));
+    };
+  };
+  add("first", timed([](Stream& on) { on.first(); }));
+  add("reused", timed([](Stream& on) { on.reused(); }));
+  benchmark::RegisterBenchmark((name + "/pinned").c_str(), [stream](benchmark::State& state) {
+    std::vector<double> u;
+    std::vector<double> c;
+    std::vector<double> d;
+    for ([[maybe_unused]] auto _ : state) {
+      const auto start = Clock::now();
+      const JobReport report = stream->pinned();
+      state.SetIterationTime(seconds(Clock::now() - start));
+      u.push_back(1e6 * seconds(report.upload));
+      c.push_back(1e6 * seconds(report.compute));
+      d.push_back(1e6 * seconds(report.download));
+    }
+    state.counters["u_us"] = median(u);
+    state.counters["c_us"] = median(c);
+    state.counters["d_us"] = median(d);
+  })->UseManualTime();
+  benchmark::RegisterBenchmark((name + "/executor").c_str(), [stream, lanes](benchmark::State& state) {
+    auto executor = Executor::create(stream->shared_device(), stream->cache(), {.lanes = lanes}).value();
+    stream->by_executor(*executor);
+    for ([[maybe_unused]] auto _ : state) {
+      const auto start = Clock::now();
+      stream->by_executor(*executor);
+      state.SetIterationTime(seconds(Clock::now() - start) / jobs_at_once);
+    }
+    if (!stream->agree()) state.SkipWithError("the executor computed something else");
+  })->UseManualTime();
+}
+
+void add_switch(const std::string& api) {
+  auto device = open_device(api);
+  if (!device) return;
+  auto folder = std::make_shared<TemporaryFolder>();
+  auto cache = std::make_shared<Cache>(*device, CacheOptions{.directory = folder->path()});
+  for (const bool of_two : {false, true})
+    benchmark::RegisterBenchmark(
+        fmt::format("{}/switch/{}", api, of_two ? "other" : "same").c_str(),
+        [device = *device, folder, cache, of_two](benchmark::State& state) {
+          auto executor = Executor::create(device, *cache, {.lanes = 1}).value();
+          const Job job = chain(*device, of_two);
+          executor->submit(job).get().value();
+          for ([[maybe_unused]] auto _ : state) {
+            const auto start = Clock::now();
+            executor->submit(job).get().value();
+            state.SetIterationTime(seconds(Clock::now() - start) / launches_of_a_chain);
+          }
+        })
+        ->UseManualTime();
+}
+
+void conclude(const Measured& measured, Figures& figures, const std::vector<Convolution>& convolutions) {
+  for (const std::string api : apis)
+    for (const Convolution& convolution : convolutions) {
+      const std::string name = fmt::format("{}/{}", api, convolution.name());
+      const auto time = [&](const char* way) { return measured.real_ns(name + "/" + way + "/manual_time"); };
+      const auto part = [&](const char* counter) { return measured.counter(name + "/pinned/manual_time", counter); };
+      const auto first = time("first");
+      if (!first) continue;
+      figures.section(fmt::format("{}: {}, {:.1f} MB up and {:.1f} MB down, a job", api, convolution.name(),
+                                  static_cast<double>(convolution.input_count()) * 4e-6,
+                                  static_cast<double>(convolution.output_count()) * 4e-6));
+      const auto us = [](std::optional<double> ns) { return ns ? std::optional(*ns / 1000) : ns; };
+      const auto add = [&](const char* figure, std::string text, std::optional<double> value, const char* unit,
+                           std::optional<Target> target = {}) {
+        figures.add(fmt::format("{}_{}_{}", api, convolution.name(), figure), std::move(text), value, unit, target);
+      };
+      add("first_us", "allocate, copy, launch, wait, copy, free", us(first), "us");
+      add("reused_us", "with memory allocated once", us(time("reused")), "us");
+      add("pinned_us", "by pinned memory", us(time("pinned")), "us");
+      add("executor_us", "by the executor", us(time("executor")), "us");
+      add("gain_reused", "gain by allocating once", ratio(first, time("reused")), "x");
+      add("gain_pinned", "gain by pinned memory on top", ratio(time("reused"), time("pinned")), "x");
+      add("gain_executor", "gain by the executor on top", ratio(time("pinned"), time("executor")), "x");
+      add("gain", "gain in all", ratio(first, time("executor")), "x", at_least(6.5));
+      const auto u = part("u_us");
+      const auto c = part("c_us");
+      const auto d = part("d_us");
+      add("u_us", "upload alone, u", u, "us");
+      add("c_us", "compute alone, c", c, "us");
+      add("d_us", "download alone, d", d, "us");
+      if (!u || !c || !d) continue;
+      const double longest = std::max({*u, *c, *d});
+      add("bound", "bound of the overlap, (u + c + d) / max(u, c, d)", (*u + *c + *d) / longest, "x");
+      const auto reached = ratio(longest, us(time("executor")));
+      add("reached", "reached of the bound", reached ? std::optional(100 * *reached) : reached, "%", at_least(90));
+    }
+  for (const std::string api : apis) {
+    const auto same = measured.real_ns(api + "/switch/same/manual_time");
+    const auto other = measured.real_ns(api + "/switch/other/manual_time");
+    if (!same) continue;
+    figures.section(fmt::format("{}: a launch in a job of {}", api, launches_of_a_chain));
+    const auto us = [](std::optional<double> ns) { return ns ? std::optional(*ns / 1000) : ns; };
+    figures.add(api + "_same_us", "of the same program", us(same), "us");
+    figures.add(api + "_other_us", "of two programs in turn", us(other), "us");
+    figures.add(api + "_switch_us", "a change of the program", us(difference(other, same)), "us", below(10));
+  }
+}
+
+int run(int argc, char** argv) {
+  // KILN_LANES and KILN_APIS narrow it down; so does --benchmark_filter, but devices are opened all the same.
+  const char* lanes = std::getenv("KILN_LANES");
+  const char* only = std::getenv("KILN_APIS");
+  CommandLine command_line(argc, argv, 5, 0.2);
+  const std::vector<Convolution> convolutions = Convolution::of_the_benchmark();
+  for (const std::string api : apis) {
+    if (only != nullptr && std::string_view(only).find(api) == std::string_view::npos) continue;
+    for (const Convolution& convolution : convolutions)
+      add_stream(api, convolution, lanes != nullptr ? static_cast<unsigned>(std::atoi(lanes)) : 0);
+    add_switch(api);
+  }
+  return command_line.run(
+      [&](const Measured& measured, Figures& figures) { conclude(measured, figures, convolutions); });
+}
+
+}  // namespace
+}  // namespace kiln::bench
+
+int main(int argc, char** argv) { return kiln::bench::guarded(kiln::bench::run, argc, argv); }
