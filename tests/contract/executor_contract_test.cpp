@@ -149,6 +149,7 @@ TEST_P(ExecutorContract, OutOfMemoryFailsThatJobAlone) {
   const auto first = executor->submit(scaled(2, 0, x, before));
   const auto huge = executor->submit({.name = "huge", .memory = {{.bytes = std::size_t{1} << 46U}}});
   const auto last = executor->submit(scaled(3, 0, x, after));
+  ASSERT_FALSE(huge.get());
   EXPECT_EQ(huge.get().error().code(), ErrorCode::out_of_memory) << huge.get().error().message();
   ASSERT_TRUE(first.get());
   ASSERT_TRUE(last.get());

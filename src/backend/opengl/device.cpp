@@ -62,6 +62,16 @@ DeviceLimits read_limits() {
   return limits;
 }
 
+/// How much memory there is, or the most that OpenGL's signed sizes hold where the driver does not tell.
+std::size_t read_memory() {
+  constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  if (!epoxy_has_gl_extension("GL_NVX_gpu_memory_info")) return most;
+  // NVIDIA's driver hands out terabytes, and fails when they are used.
+  GLint kilobytes = 0;
+  glGetIntegerv(GL_GPU_MEMORY_INFO_TOTAL_AVAILABLE_MEMORY_NVX, &kilobytes);
+  return kilobytes > 0 ? static_cast<std::size_t>(kilobytes) * 1024 : most;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group, std::string name, bool software) {
@@ -79,7 +89,8 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
     group->log().warning(fmt::format("{} gives out no program binaries: programs are compiled at every start",
                                      info.identity.device));
   const bool tells_resets = epoxy_gl_version() >= 45 || epoxy_has_gl_extension("GL_KHR_robustness");
-  return std::shared_ptr<Device>(std::make_shared<GlDevice>(std::move(group), std::move(info), tells_resets));
+  return std::shared_ptr<Device>(
+      std::make_shared<GlDevice>(std::move(group), std::move(info), tells_resets, read_memory()));
 }
 
 Result<Compiled> GlDevice::compile(const Request& request) {
@@ -101,9 +112,9 @@ Result<std::unique_ptr<kiln::Module>> GlDevice::load(const Binary& binary) {
 }
 
 Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
-  // OpenGL's sizes are signed: what is more would be a negative one.
-  if (bytes > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()))
-    return Error(ErrorCode::out_of_memory, fmt::format("no device has {} bytes of memory", bytes));
+  if (bytes > memory_)
+    return Error(ErrorCode::out_of_memory,
+                 fmt::format("{} has {} bytes of memory; {} were asked for", info_.name, memory_, bytes));
   auto current = begin(*group_);
   if (!current) return std::move(current).error();
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);

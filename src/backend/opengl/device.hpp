@@ -16,9 +16,9 @@ class GlDevice final : public Device {
   /// Reads what the device is; `name` is what open_device() calls it.
   static Result<std::shared_ptr<Device>> open(std::shared_ptr<ShareGroup> group, std::string name, bool software);
 
-  /// `tells_resets`: whether contexts can be asked whether the GPU was reset under them.
-  GlDevice(std::shared_ptr<ShareGroup> group, DeviceInfo info, bool tells_resets)
-      : group_(std::move(group)), info_(std::move(info)), tells_resets_(tells_resets) {}
+  /// `tells_resets`: whether contexts can be asked whether the GPU was reset under them. `memory`: how much it has.
+  GlDevice(std::shared_ptr<ShareGroup> group, DeviceInfo info, bool tells_resets, std::size_t memory)
+      : group_(std::move(group)), info_(std::move(info)), tells_resets_(tells_resets), memory_(memory) {}
 
   const Identity& identity() const noexcept override { return info_.identity; }
   const DeviceInfo& info() const noexcept override { return info_; }
@@ -38,6 +38,7 @@ class GlDevice final : public Device {
   const std::shared_ptr<ShareGroup> group_;
   const DeviceInfo info_;
   const bool tells_resets_;
+  const std::size_t memory_;
 };
 
 /// The OpenGL devices of this machine, and the one with a number.
