@@ -25,6 +25,11 @@ const std::string_view tile_source = R"(#define STRIDE_A (TM + 4)
 #define ITEM_ROW(i) ((i) / 4 * (4 * TM / RM) + item_y * 4 + (i) % 4)
 #define ITEM_COLUMN(j) ((j) * (4 * TN / RN) + item_x * 4)
 #if KILN_CUDA || KILN_HIP
+#define UNROLL_DEPTH UNROLL
+#else
+#define UNROLL_DEPTH
+#endif
+#if KILN_CUDA || KILN_HIP
 #define ELEMENT(panel, i) ((float*)panel)[i]
 #elif KILN_OPENCL
 #define ELEMENT(panel, i) ((local float*)panel)[i]
@@ -57,7 +62,7 @@ const std::string_view tile_source = R"(#define STRIDE_A (TM + 4)
       FETCH_A(start + TK) \
       FETCH_B(start + TK) \
     } \
-    UNROLL for (int d = 0; d < TK; ++d) { \
+    UNROLL_DEPTH for (int d = 0; d < TK; ++d) { \
       float4 down[RM / 4]; \
       float4 across[RN / 4]; \
       UNROLL for (int i = 0; i < RM / 4; ++i) \
