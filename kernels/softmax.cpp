@@ -98,6 +98,7 @@ KERNEL {
 
 /// How many rows the mask has before it repeats; an error where it is no end of x's shape.
 Result<std::int64_t> mask_rows(const Shape& x, const Shape& mask) {
+  if (mask.empty()) return unfit("softmax: mask has no dimensions; it must have 1 or more");
   std::size_t skipped = 0;
   while (mask.size() - skipped > 1 && (mask[skipped] == 1 || mask.size() - skipped > x.size())) {
     if (mask[skipped] != 1) return unfit("softmax: mask has {} dimensions; x has {}", mask.size(), x.size());
