@@ -70,6 +70,9 @@ struct Kernel {
   Result<Request> request(Language language) const;
   Result<Request> request(const Device& device) const;
 
+  /// The scalars as a Launch and a Step take them. Of the wrong number or type, they are errors that name the
+  /// scalar.
+  Result<std::vector<std::byte>> pack(const std::vector<Scalar>& scalars_given) const;
   /// One run of the kernel. Arguments of the wrong number or type, a buffer that is no whole number of elements,
   /// and one that is given twice and not only read are errors that name the argument.
   Result<Launch> launch(std::array<std::uint32_t, 3> groups, std::vector<const Buffer*> buffers_given,

@@ -317,28 +317,38 @@ Result<Request> Kernel::request(const Device& device) const {
   return request(device.info().language);
 }
 
-Result<Launch> Kernel::launch(std::array<std::uint32_t, 3> groups, std::vector<const Buffer*> buffers_given,
-                              const std::vector<Scalar>& scalars_given) const {
+Result<std::vector<std::byte>> Kernel::pack(const std::vector<Scalar>& scalars_given) const {
   const auto invalid = [this](const std::string& why) {
     return Error(ErrorCode::invalid_request, fmt::format("{}: {}", name, why));
   };
-  for (const std::string& wrong :
-       {wrong_count("buffer", buffers, buffers_given.size()), wrong_count("scalar", scalars, scalars_given.size())})
-    if (!wrong.empty()) return invalid(wrong);
-  if (const std::string wrong = wrong_buffers(buffers, buffers_given); !wrong.empty()) return invalid(wrong);
-  Launch launch{.groups = groups, .group_size = group_size, .buffers = std::move(buffers_given)};
+  if (const std::string wrong = wrong_count("scalar", scalars, scalars_given.size()); !wrong.empty())
+    return invalid(wrong);
+  std::vector<std::byte> packed;
   for (std::size_t i = 0; i < scalars.size(); ++i) {
     if (!fits(scalars_given[i], scalars[i].type))
       return invalid(fmt::format("the scalar {} is of type {}; a value of type {} was given", scalars[i].name,
                                  c_type(scalars[i].type, Language::cuda), type_name(scalars_given[i])));
     std::visit(
-        [&launch](auto value) {
+        [&packed](auto value) {
           const auto bytes = std::as_bytes(std::span(&value, 1));
-          launch.parameters.insert(launch.parameters.end(), bytes.begin(), bytes.end());
+          packed.insert(packed.end(), bytes.begin(), bytes.end());
         },
         scalars_given[i]);
   }
-  return launch;
+  return packed;
+}
+
+Result<Launch> Kernel::launch(std::array<std::uint32_t, 3> groups, std::vector<const Buffer*> buffers_given,
+                              const std::vector<Scalar>& scalars_given) const {
+  std::string wrong = wrong_count("buffer", buffers, buffers_given.size());
+  if (wrong.empty()) wrong = wrong_buffers(buffers, buffers_given);
+  if (!wrong.empty()) return Error(ErrorCode::invalid_request, fmt::format("{}: {}", name, wrong));
+  auto parameters_packed = pack(scalars_given);
+  if (!parameters_packed) return std::move(parameters_packed).error();
+  return Launch{.groups = groups,
+                .group_size = group_size,
+                .buffers = std::move(buffers_given),
+                .parameters = std::move(*parameters_packed)};
 }
 
 std::optional<Language> language_of(std::string_view name) noexcept {

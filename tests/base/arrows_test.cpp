@@ -15,16 +15,16 @@ namespace {
 /// level never know each other.
 const std::map<std::string, int, std::less<>> rooms = {
     {"base", 0},  {"key", 1},    {"memory", 2}, {"store", 2}, {"backend", 2},
-    {"cache", 3}, {"kernel", 4}, {"exec", 4},   {"tune", 5},
+    {"cache", 3}, {"kernel", 4}, {"exec", 4},   {"tune", 5},  {"kernels", 6},
 };
 
 /// The rooms that public headers with an implementation behind them belong to; the others are values and
 /// interfaces that every room from `key` on may use.
 const std::map<std::string, std::string, std::less<>> public_rooms = {
-    {"digest.hpp", "base"},    {"log.hpp", "base"},       {"result.hpp", "base"},    {"device.hpp", "backend"},
-    {"opengl.hpp", "backend"}, {"opencl.hpp", "backend"}, {"vulkan.hpp", "backend"}, {"cuda.hpp", "backend"},
-    {"hip.hpp", "backend"},    {"cache.hpp", "cache"},    {"kernel.hpp", "kernel"},
-    {"slot.hpp", "backend"},   {"executor.hpp", "exec"},
+    {"digest.hpp", "base"},    {"log.hpp", "base"},       {"result.hpp", "base"},     {"device.hpp", "backend"},
+    {"opengl.hpp", "backend"}, {"opencl.hpp", "backend"}, {"vulkan.hpp", "backend"},  {"cuda.hpp", "backend"},
+    {"hip.hpp", "backend"},    {"cache.hpp", "cache"},    {"kernel.hpp", "kernel"},   {"slot.hpp", "backend"},
+    {"executor.hpp", "exec"},  {"tensor.hpp", "kernels"}, {"kernels.hpp", "kernels"},
 };
 
 std::string room_of(std::string_view path) { return std::string(path.substr(0, path.find('/'))); }
@@ -83,6 +83,12 @@ TEST(Arrows, NoRoomIncludesToTheRight) {
     if (const auto why = objection(file, included)) ADD_FAILURE() << *why;
   });
   EXPECT_GT(seen, 100U) << "the sources were not found";
+  seen = 0;
+  for_each_include(std::filesystem::path(KILN_SOURCE_DIR) / "kernels", [&](const auto& file, const auto& included) {
+    ++seen;
+    if (const auto why = objection("kernels/" + file, included)) ADD_FAILURE() << *why;
+  });
+  EXPECT_GT(seen, 20U) << "the kernels were not found";
 }
 
 TEST(Arrows, PublicHeadersIncludeOnlyPublicHeaders) {
@@ -112,6 +118,7 @@ TEST(Arrows, EveryForbiddenPairIsObjectedTo) {
   EXPECT_TRUE(objection("store/disk_store.cpp", "<kiln/opengl.hpp>"));
   EXPECT_TRUE(objection("base/log.cpp", "<kiln/request.hpp>"));
   EXPECT_TRUE(objection("cache/get.cpp", "\"tune/choice.hpp\""));
+  EXPECT_TRUE(objection("exec/executor.cpp", "<kiln/tensor.hpp>"));
 }
 
 TEST(Arrows, AnIncludeWithoutARoomIsObjectedTo) {

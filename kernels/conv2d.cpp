@@ -1,0 +1,283 @@
+#include "kernels/conv2d.hpp"
+
+#include "kernels/plan.hpp"
+
+namespace kiln::kernels {
+namespace {
+
+// The convolution as a product of matrices: the filters, a row each, by a matrix with a column for each pixel of
+// the output and a row for each tap, a pixel of the input in one channel. It is never stored: a work item loads one
+// of the panel's columns, whose pixel it has worked out once. A group's filters come first, so that those that
+// follow find the input in the cache.
+constexpr std::string_view source = R"(
+#define TAPS (FILTER_H * FILTER_W)
+#define PIXEL_STEP (ITEMS / TN)
+#define PIXEL_LOADS (TK / PIXEL_STEP)
+#define W_DEPTH(q) ((q) % (TK / 4) * 4)
+#define W_ROW(q) ((q) / (TK / 4))
+#define AT_W(r, d) (top + (r) < m && (d) < k ? w[w_first + (top + (r)) * k + (d)] : 0.0f)
+
+#if VECTORS
+#define FETCH_A(begin) \
+  UNROLL for (int i = 0; i < LOADS_A; ++i) { \
+    int q = local_index + i * ITEMS; \
+    int r = top + W_ROW(q); \
+    int d = (begin) + W_DEPTH(q); \
+    next_a[i] = NOTHING; \
+    if (r < m && d < k) next_a[i] = w[(w_first + r * k + d) >> 2]; \
+  }
+#else
+#define FETCH_A(begin) \
+  UNROLL for (int i = 0; i < LOADS_A; ++i) { \
+    int q = local_index + i * ITEMS; \
+    int r = W_ROW(q); \
+    int d = (begin) + W_DEPTH(q); \
+    next_a[i] = make_float4(AT_W(r, d), AT_W(r, d + 1), AT_W(r, d + 2), AT_W(r, d + 3)); \
+  }
+#endif
+#define STAGE_A(stage) \
+  UNROLL for (int i = 0; i < LOADS_A; ++i) { \
+    int q = local_index + i * ITEMS; \
+    PUT_ALONG_DEPTH(panel_a, STRIDE_A, stage, W_DEPTH(q), W_ROW(q), next_a[i]) \
+  }
+#define FETCH_B(begin) \
+  UNROLL for (int i = 0; i < PIXEL_LOADS; ++i) { \
+    int tap = (begin) + first_tap + i * PIXEL_STEP; \
+    int channel = tap / TAPS; \
+    int in_filter = tap - channel * TAPS; \
+    int filter_row = in_filter / FILTER_W; \
+    int row = first_row + filter_row * dilation_h; \
+    int column = first_column + (in_filter - filter_row * FILTER_W) * dilation_w; \
+    next_b[i] = 0.0f; \
+    if (tap < k && to_uint(row) < to_uint(height) && to_uint(column) < to_uint(width)) \
+      next_b[i] = x[x_first + (channel * height + row) * width + column]; \
+  }
+#define STAGE_B(stage) \
+  UNROLL for (int i = 0; i < PIXEL_LOADS; ++i) \
+    ELEMENT(panel_b, ((stage) * TK + first_tap + i * PIXEL_STEP) * STRIDE_B + local_index % TN) = next_b[i];
+
+KERNEL {
+  int item_x = ITEM_X;
+  int item_y = ITEM_Y;
+  int first_tap = local_index / TN;
+  int tiles_across = (pixels + TN - 1) / TN;
+  int tiles_down = (m + TM - 1) / TM;
+  int tiles = tiles_across * tiles_down;
+  for (int tile = group_id_x; tile < tiles * channel_groups; tile += group_count_x) {
+    int channel_group = tile / tiles;
+    int top = tile % tiles % tiles_down * TM;
+    int left = tile % tiles / tiles_down * TN;
+    int w_first = channel_group * m * k;
+
+    int pixel = left + local_index % TN;
+    int image = pixel / out_plane;
+    int in_plane = pixel - image * out_plane;
+    int out_row = in_plane / out_width;
+    // A pixel past the last has all its taps outside the image.
+    int first_row = pixel < pixels ? out_row * stride_h - pad_h : -(1 << 30);
+    int first_column = (in_plane - out_row * out_width) * stride_w - pad_w;
+    int x_first = (image * channel_groups + channel_group) * channels * height * width;
+
+    float4 next_a[LOADS_A];
+    float next_b[PIXEL_LOADS];
+    float4 sum[RM][RN / 4];
+    CLEAR_SUM
+    MULTIPLY_PANELS(k)
+    UNROLL for (int j = 0; j < RN / 4; ++j) {
+#if VECTORS
+      int at = left + ITEM_COLUMN(j);
+      int out_image = at / out_plane;
+      int place = (out_image * channel_groups + channel_group) * m * out_plane + (at - out_image * out_plane);
+      UNROLL for (int i = 0; i < RM; ++i) {
+        int row = top + ITEM_ROW(i);
+        if (row < m && at < pixels) {
+          float add = has_bias != 0 ? bias[channel_group * m + row] : 0.0f;
+          result[(place + row * out_plane) >> 2] = sum[i][j] + make_float4(add, add, add, add);
+        }
+      }
+#else
+      for (int e = 0; e < 4; ++e) {
+        int at = left + ITEM_COLUMN(j) + e;
+        int out_image = at / out_plane;
+        int place = (out_image * channel_groups + channel_group) * m * out_plane + (at - out_image * out_plane);
+        UNROLL for (int i = 0; i < RM; ++i) {
+          int row = top + ITEM_ROW(i);
+          float value = e == 0 ? sum[i][j].x : e == 1 ? sum[i][j].y : e == 2 ? sum[i][j].z : sum[i][j].w;
+          if (row < m && at < pixels)
+            result[place + row * out_plane] = has_bias != 0 ? value + bias[channel_group * m + row] : value;
+        }
+      }
+#endif
+    }
+  }
+}
+)";
+
+/// What the shapes of a call come to.
+struct Size {
+  std::int64_t images = 0, channels = 0, height = 0, width = 0;
+  std::int64_t filters = 0, filter_height = 0, filter_width = 0;
+  std::int64_t out_height = 0, out_width = 0;
+
+  std::int64_t taps() const { return channels * filter_height * filter_width; }
+  std::int64_t pixels() const { return images * out_height * out_width; }
+};
+
+Result<std::int64_t> out_extent(const char* what, std::size_t dimension, std::int64_t in, std::int64_t filter,
+                                const Conv2dOptions& options) {
+  const std::size_t i = dimension - 2;
+  const std::int64_t padded = in + 2 * std::int64_t{options.padding[i]};
+  const std::int64_t span = options.dilation[i] * (filter - 1) + 1;
+  if (filter == 0) return unfit("conv2d: w has filters of 0 {} (dimension {})", what, dimension);
+  if (span > padded)
+    return unfit("conv2d: w spans {} {} (dimension {}); x has {}, its padding included", span, what, dimension,
+                 padded);
+  return (padded - span) / options.stride[i] + 1;
+}
+
+Result<Size> size_of(const Tensor& x, const Tensor& w, const Conv2dOptions& options) {
+  for (const auto& [name, tensor] : {std::pair("x", &x), std::pair("w", &w)})
+    if (tensor->shape().size() != 4)
+      return unfit("conv2d: {} has {} dimensions; it must have 4", name, tensor->shape().size());
+  for (std::size_t i = 0; i < 2; ++i) {
+    const char* which = i == 0 ? "height" : "width";
+    if (options.stride[i] < 1)
+      return unfit("conv2d: a stride of {} in {}; it must be 1 or more", options.stride[i], which);
+    if (options.dilation[i] < 1)
+      return unfit("conv2d: a dilation of {} in {}; it must be 1 or more", options.dilation[i], which);
+    if (options.padding[i] < 0)
+      return unfit("conv2d: a padding of {} in {}; it must be 0 or more", options.padding[i], which);
+  }
+  if (options.groups < 1) return unfit("conv2d: groups is {}; it must be 1 or more", options.groups);
+  const std::int64_t groups = options.groups;
+  if (x.shape()[1] % groups != 0)
+    return unfit("conv2d: x has {} channels (dimension 1); groups is {}, so it must be a multiple", x.shape()[1],
+                 groups);
+  if (w.shape()[0] % groups != 0)
+    return unfit("conv2d: w has {} filters (dimension 0); groups is {}, so it must be a multiple", w.shape()[0],
+                 groups);
+  if (w.shape()[1] != x.shape()[1] / groups)
+    return unfit("conv2d: w has {} input channels (dimension 1); x has {} and groups is {}, so it must have {}",
+                 w.shape()[1], x.shape()[1], groups, x.shape()[1] / groups);
+  if (options.bias && options.bias->shape() != Shape{w.shape()[0]})
+    return unfit("conv2d: bias has shape {}; w has {} filters (dimension 0), so it must be [{}]",
+                 to_string(options.bias->shape()), w.shape()[0], w.shape()[0]);
+  const auto height = out_extent("rows", 2, x.shape()[2], w.shape()[2], options);
+  if (!height) return height.error();
+  const auto width = out_extent("columns", 3, x.shape()[3], w.shape()[3], options);
+  if (!width) return width.error();
+  return Size{.images = x.shape()[0],
+              .channels = w.shape()[1],
+              .height = x.shape()[2],
+              .width = x.shape()[3],
+              .filters = w.shape()[0],
+              .filter_height = w.shape()[2],
+              .filter_width = w.shape()[3],
+              .out_height = *height,
+              .out_width = *width};
+}
+
+Conv2dVariant variant_for(const DeviceInfo& device, const Size& size, int groups) {
+  Conv2dVariant variant;
+  // Of square filters, these are common enough for a program of their own, in which divisions are by constants.
+  if (size.filter_height == size.filter_width &&
+      (size.filter_height == 1 || size.filter_height == 3 || size.filter_height == 5))
+    variant.filter_height = variant.filter_width = static_cast<int>(size.filter_height);
+  if (device.software) return variant;
+  variant.vectors = size.taps() % 4 == 0 && size.out_height * size.out_width % 4 == 0;
+  const std::int64_t filters = size.filters / groups;
+  constexpr Tile large = {.rows = 64, .columns = 128, .depth = 8, .item_rows = 8, .item_columns = 8};
+  constexpr Tile medium = {.rows = 64, .columns = 64, .depth = 16, .item_rows = 4, .item_columns = 4};
+  const auto tiles = [&](const Tile& tile) {
+    return quotient_up(filters, tile.rows) * quotient_up(size.pixels(), tile.columns) * groups;
+  };
+  if (filters > 32 && tiles(large) >= 200 && large.fits(device.limits))
+    variant.tile = large;
+  else if (filters > 32 && tiles(medium) >= 64 && medium.fits(device.limits))
+    variant.tile = medium;
+  return variant;
+}
+
+}  // namespace
+
+std::string Conv2dVariant::name() const {
+  const std::string filters = filter_height == 0 ? "any" : fmt::format("{}x{}", filter_height, filter_width);
+  return fmt::format("conv2d_{}_{}{}", filters, tile.name(), vectors ? "_v4" : "");
+}
+
+Kernel conv2d_kernel(const Conv2dVariant& variant) {
+  const Type type = variant.vectors ? Type::f32x4 : Type::f32;
+  auto parameters = variant.tile.parameters();
+  parameters["VECTORS"] = flag(variant.vectors);
+  // Where the extents are no constants, the scalars stand in for them.
+  parameters["FILTER_H"] =
+      variant.filter_height == 0 ? std::string("filter_h") : std::to_string(variant.filter_height);
+  parameters["FILTER_W"] =
+      variant.filter_width == 0 ? std::string("filter_w") : std::to_string(variant.filter_width);
+  return {.name = variant.name(),
+          .buffers = {{"x"}, {"w", type}, {"bias"}, {"result", type, Access::write}},
+          .scalars = {{"m"},
+                      {"k"},
+                      {"pixels"},
+                      {"out_plane"},
+                      {"out_width"},
+                      {"channels"},
+                      {"height"},
+                      {"width"},
+                      {"filter_h"},
+                      {"filter_w"},
+                      {"stride_h"},
+                      {"stride_w"},
+                      {"pad_h"},
+                      {"pad_w"},
+                      {"dilation_h"},
+                      {"dilation_w"},
+                      {"channel_groups"},
+                      {"has_bias"}},
+          .shared = variant.tile.shared(),
+          .group_size = {variant.tile.items(), 1, 1},
+          .parameters = std::move(parameters),
+          .source = std::string(tile_source) + std::string(source)};
+}
+
+Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dOptions& options,
+                      const Conv2dVariant* given) {
+  std::vector<std::pair<const char*, const Tensor*>> tensors = {{"x", &x}, {"w", &w}};
+  if (options.bias) tensors.emplace_back("bias", &*options.bias);
+  auto plan = Plan::of("conv2d", on, tensors);
+  if (!plan) return std::move(plan).error();
+  const auto size = size_of(x, w, options);
+  if (!size) return size.error();
+  if (size->pixels() > Tensor::max_count)
+    return Error(ErrorCode::unsupported,
+                 fmt::format("conv2d: the output has {} pixels, more than {}", size->pixels(), Tensor::max_count));
+  const Conv2dVariant variant = given != nullptr ? *given : variant_for(plan->device(), *size, options.groups);
+  const auto x_place = plan->read(x);
+  const auto w_place = plan->read(w);
+  const auto bias = options.bias ? plan->read(*options.bias) : w_place;
+  const auto result = plan->write({size->images, size->filters, size->out_height, size->out_width}, options.output);
+  const std::int64_t m = size->filters / options.groups;
+  const std::int64_t tiles =
+      quotient_up(m, variant.tile.rows) * quotient_up(size->pixels(), variant.tile.columns) * options.groups;
+  const double outputs = static_cast<double>(size->pixels()) * static_cast<double>(size->filters);
+  plan->step(conv2d_kernel(variant), groups_for(tiles), {x_place, w_place, bias, result},
+             {number(m), number(size->taps()), number(size->pixels()), number(size->out_height * size->out_width),
+              number(size->out_width), number(size->channels), number(size->height), number(size->width),
+              number(size->filter_height), number(size->filter_width), number(options.stride[0]),
+              number(options.stride[1]), number(options.padding[0]), number(options.padding[1]),
+              number(options.dilation[0]), number(options.dilation[1]), number(options.groups),
+              number(options.bias ? 1 : 0)},
+             {.flops = 2 * outputs * static_cast<double>(size->taps()),
+              .bytes = 4 * (outputs + static_cast<double>(x.count() + w.count()))});
+  return std::move(*plan).finish();
+}
+
+}  // namespace kiln::kernels
+
+namespace kiln {
+
+Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dOptions& options) {
+  return kernels::conv2d(on, x, w, options, nullptr);
+}
+
+}  // namespace kiln

@@ -1,0 +1,300 @@
+#include "kernels/flash_attention.hpp"
+
+#include <array>
+#include <cmath>
+
+#include "kernels/plan.hpp"
+
+namespace kiln::kernels {
+namespace {
+
+// Keys and values take turns in one shared array; the weights go through another, from who computed them to who
+// needs them. Quads are stored at a place that depends on their row (an exclusive or), so that neighbours read from
+// different banks without padding. Which keys come first does not matter to the sum: its weights are relative to
+// the largest score so far, and what was summed up before is scaled down when a larger one turns up. The total of
+// the weights is kept by each work item for its own keys until the end.
+constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
+#define KEYS_EACH (BK / ACROSS)
+#define QUADS_EACH (QUADS / ACROSS)
+#define ITEMS (BQ / RQ * ACROSS)
+#define NOTHING make_float4(0.0f, 0.0f, 0.0f, 0.0f)
+#define TWIST(quads) (((quads) < 16 ? (quads) : 16) - 1)
+#define ROW(i) (item_y + (i) * (BQ / RQ))
+#define PLACE(row, quad) ((row) * QUADS + ((quad) ^ ((row) & TWIST(QUADS))))
+#define WEIGHT_PLACE(row, quad) ((row) * (BK / 4) + ((quad) ^ ((row) & TWIST(BK / 4))))
+#if KILN_CUDA || KILN_HIP
+#define ELEMENT(tile, i) ((float*)tile)[i]
+#define PARTLY_UNROLL _Pragma("unroll 4")
+#define ADD_DOT(sum, a, b) sum = fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))))
+#else
+#if KILN_OPENCL
+#define ELEMENT(tile, i) ((local float*)tile)[i]
+#else
+#define ELEMENT(tile, i) tile[(i) >> 2][(i) & 3]
+#endif
+#define PARTLY_UNROLL
+#define ADD_DOT(sum, a, b) sum += dot(a, b)
+#endif
+#if KILN_CUDA
+#define EXP __expf
+#else
+#define EXP exp
+#endif
+FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0f : EXP(score - most); }
+#define SUM(a, b) ((a) + (b))
+
+// Makes of the values of all work items of a query that of all. They are neighbours in a warp of CUDA's; elsewhere the
+// weights' array is free when this is used.
+#if KILN_CUDA
+#define FOLD(value, of_two) \
+  UNROLL for (int i = 0; i < RQ; ++i) { \
+    UNROLL for (int other = ACROSS / 2; other > 0; other >>= 1) \
+      value[i] = of_two(value[i], __shfl_xor_sync(0xffffffffu, value[i], other)); \
+  }
+#else
+#define FOLD(value, of_two) \
+  group_barrier(); \
+  for (int i = 0; i < RQ; ++i) ELEMENT(weights, ROW(i) * BK + item_x) = value[i]; \
+  group_barrier(); \
+  for (int i = 0; i < RQ; ++i) { \
+    value[i] = ELEMENT(weights, ROW(i) * BK); \
+    for (int other = 1; other < ACROSS; ++other) value[i] = of_two(value[i], ELEMENT(weights, ROW(i) * BK + other)); \
+  } \
+  group_barrier();
+#endif
+
+#if VECTORS
+#define QUAD_OF(array, row, d) array[((row) * dimension + (d)) >> 2]
+#else
+#define ONE_OF(array, row, d) ((d) < dimension ? array[(row) * dimension + (d)] : 0.0f)
+#define QUAD_OF(array, row, d) \
+  make_float4(ONE_OF(array, row, d), ONE_OF(array, row, (d) + 1), ONE_OF(array, row, (d) + 2), \
+              ONE_OF(array, row, (d) + 3))
+#endif
+// Rows first .. first + count of an array, and zeros for the others up to `height`.
+#define LOAD(tile, height, array, first, count, factor) \
+  for (int i = local_index; i < (height) * QUADS; i += ITEMS) { \
+    int row = i / QUADS; \
+    int quad = i % QUADS; \
+    float4 value = NOTHING; \
+    if (row < (count) && 4 * quad < dimension) value = QUAD_OF(array, (first) + row, 4 * quad); \
+    tile[PLACE(row, quad)] = value * (factor); \
+  }
+
+KERNEL {
+  int item_x = local_index % ACROSS;
+  int item_y = local_index / ACROSS;
+  int tiles = (queries + BQ - 1) / BQ;
+  for (int tile = group_id_x; tile < tiles * heads; tile += group_count_x) {
+    int head = tile / tiles;
+    // The last queries see the most keys: they go first.
+    int first_query = (tiles - 1 - tile % tiles) * BQ;
+    int ahead = causal != 0 ? keys - queries : keys;
+    int seen = causal != 0 ? min(keys, first_query + BQ + ahead) : keys;
+
+    LOAD(query, BQ, q, head * queries + first_query, queries - first_query, scale)
+    float4 sum[RQ][QUADS_EACH];
+    float most[RQ];
+    float total[RQ];
+    UNROLL for (int i = 0; i < RQ; ++i) {
+      most[i] = -INFINITY;
+      total[i] = 0.0f;
+      UNROLL for (int j = 0; j < QUADS_EACH; ++j) sum[i][j] = NOTHING;
+    }
+
+    for (int first_key = 0; first_key < seen; first_key += BK) {
+      LOAD(block, BK, k, head * keys + first_key, keys - first_key, 1.0f)
+      group_barrier();
+      float score[RQ][KEYS_EACH];
+      UNROLL for (int i = 0; i < RQ; ++i) {
+        UNROLL for (int j = 0; j < KEYS_EACH; ++j) score[i][j] = 0.0f;
+      }
+      PARTLY_UNROLL for (int d = 0; d < QUADS; ++d) {
+        float4 key[KEYS_EACH];
+        UNROLL for (int j = 0; j < KEYS_EACH; ++j) key[j] = block[PLACE(item_x + j * ACROSS, d)];
+        UNROLL for (int i = 0; i < RQ; ++i) {
+          float4 of_query = query[PLACE(ROW(i), d)];
+          UNROLL for (int j = 0; j < KEYS_EACH; ++j) ADD_DOT(score[i][j], of_query, key[j]);
+        }
+      }
+      float larger[RQ];
+      UNROLL for (int i = 0; i < RQ; ++i) {
+        larger[i] = most[i];
+        int last = causal != 0 ? min(first_query + ROW(i) + ahead, keys - 1) : keys - 1;
+        UNROLL for (int j = 0; j < KEYS_EACH; ++j) {
+          if (first_key + item_x + j * ACROSS > last) score[i][j] = -INFINITY;
+          larger[i] = fmax(larger[i], score[i][j]);
+        }
+      }
+      FOLD(larger, fmax)
+      UNROLL for (int i = 0; i < RQ; ++i) {
+        float finite = larger[i] == -INFINITY ? 0.0f : larger[i];
+        float keep = weight(most[i], finite);
+        most[i] = larger[i];
+        total[i] *= keep;
+        UNROLL for (int j = 0; j < QUADS_EACH; ++j) sum[i][j] *= keep;
+        UNROLL for (int j = 0; j < KEYS_EACH; ++j) {
+          int column = item_x + j * ACROSS;
+          float of_key = weight(score[i][j], finite);
+          total[i] += of_key;
+          ELEMENT(weights, 4 * WEIGHT_PLACE(ROW(i), column / 4) + column % 4) = of_key;
+        }
+      }
+      group_barrier();
+      LOAD(block, BK, v, head * keys + first_key, keys - first_key, 1.0f)
+      group_barrier();
+      PARTLY_UNROLL for (int quad = 0; quad < BK / 4; ++quad) {
+        UNROLL for (int j = 0; j < QUADS_EACH; ++j) {
+          float4 first = block[PLACE(4 * quad, item_x + j * ACROSS)];
+          float4 second = block[PLACE(4 * quad + 1, item_x + j * ACROSS)];
+          float4 third = block[PLACE(4 * quad + 2, item_x + j * ACROSS)];
+          float4 fourth = block[PLACE(4 * quad + 3, item_x + j * ACROSS)];
+          UNROLL for (int i = 0; i < RQ; ++i) {
+            float4 by = weights[WEIGHT_PLACE(ROW(i), quad)];
+            sum[i][j] += by.x * first;
+            sum[i][j] += by.y * second;
+            sum[i][j] += by.z * third;
+            sum[i][j] += by.w * fourth;
+          }
+        }
+      }
+      group_barrier();
+    }
+
+    FOLD(total, SUM)
+    UNROLL for (int i = 0; i < RQ; ++i) {
+      int row = first_query + ROW(i);
+      float inverse = total[i] == 0.0f ? 0.0f : 1.0f / total[i];
+      if (row < queries) {
+        UNROLL for (int j = 0; j < QUADS_EACH; ++j) {
+          int d = 4 * (item_x + j * ACROSS);
+          int at = (head * queries + row) * dimension + d;
+          float4 value = sum[i][j] * inverse;
+#if VECTORS
+          if (d < dimension) result[at >> 2] = value;
+#else
+          if (d < dimension) result[at] = value.x;
+          if (d + 1 < dimension) result[at + 1] = value.y;
+          if (d + 2 < dimension) result[at + 2] = value.z;
+          if (d + 3 < dimension) result[at + 3] = value.w;
+#endif
+        }
+      }
+    }
+    group_barrier();
+  }
+}
+)";
+
+Result<void> check(const Tensor& q, const Tensor& k, const Tensor& v) {
+  for (const auto& [name, tensor] : {std::pair("q", &q), std::pair("k", &k), std::pair("v", &v)})
+    if (tensor->shape().size() != 4)
+      return unfit("flash_attention: {} has {} dimensions; it must have 4", name, tensor->shape().size());
+  const auto has = [](const Tensor& tensor, std::size_t i) {
+    constexpr std::array<const char*, 4> texts = {"a batch of {}", "{} heads", "{} keys", "a head dimension of {}"};
+    return fmt::format(fmt::runtime(texts[i]), tensor.shape()[i]);
+  };
+  for (const std::size_t i : {0U, 1U, 3U})
+    if (k.shape()[i] != q.shape()[i])
+      return unfit("flash_attention: k has {} (dimension {}); q has {}, so it must have the same", has(k, i), i,
+                   q.shape()[i]);
+  for (std::size_t i = 0; i < 4; ++i)
+    if (v.shape()[i] != k.shape()[i])
+      return unfit("flash_attention: v has {} (dimension {}); k has {}, so it must have the same", has(v, i), i,
+                   k.shape()[i]);
+  if (q.shape()[3] > 256)
+    return Error(
+        ErrorCode::unsupported,
+        fmt::format("flash_attention: q has a head dimension of {} (dimension 3); 256 is the most", q.shape()[3]));
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t FlashAttentionVariant::shared_bytes() const {
+  return static_cast<std::uint64_t>(head * (queries + keys) + queries * keys) * sizeof(float);
+}
+
+std::string FlashAttentionVariant::name() const {
+  return fmt::format("flash_attention_d{}_q{}_k{}_r{}_x{}{}", head, queries, keys, item_queries, across,
+                     vectors ? "_v4" : "");
+}
+
+FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int64_t dimension) {
+  // For each class of head dimension: one that fills a GPU, and one for 32 KiB of shared memory.
+  constexpr std::array<std::array<FlashAttentionVariant, 2>, 4> classes = {{
+      {{{.head = 32, .queries = 64, .keys = 64, .item_queries = 4, .across = 8},
+        {.head = 32, .queries = 32, .keys = 32, .item_queries = 4, .across = 8}}},
+      {{{.head = 64, .queries = 64, .keys = 64, .item_queries = 8, .across = 16},
+        {.head = 64, .queries = 32, .keys = 32, .item_queries = 4, .across = 16}}},
+      {{{.head = 128, .queries = 32, .keys = 32, .item_queries = 4, .across = 16},
+        {.head = 128, .queries = 16, .keys = 32, .item_queries = 4, .across = 16}}},
+      {{{.head = 256, .queries = 16, .keys = 16, .item_queries = 2, .across = 16},
+        {.head = 256, .queries = 8, .keys = 16, .item_queries = 4, .across = 16}}},
+  }};
+  for (const auto& [large, small] : classes) {
+    if (dimension > large.head) continue;
+    const bool fits = large.shared_bytes() <= device.limits.shared_bytes;
+    FlashAttentionVariant variant = fits && !device.software ? large : small;
+    variant.vectors = !device.software && dimension % 4 == 0;
+    return variant;
+  }
+  return {};
+}
+
+Kernel flash_attention_kernel(const FlashAttentionVariant& variant) {
+  const Type type = variant.vectors ? Type::f32x4 : Type::f32;
+  return {.name = variant.name(),
+          .buffers = {{"q", type}, {"k", type}, {"v", type}, {"result", type, Access::write}},
+          .scalars = {{"heads"}, {"queries"}, {"keys"}, {"dimension"}, {"causal"}, {"scale", Type::f32}},
+          .shared = {{"query", Type::f32x4, {"(BQ * HEAD / 4)"}},
+                     {"block", Type::f32x4, {"(BK * HEAD / 4)"}},
+                     {"weights", Type::f32x4, {"(BQ * BK / 4)"}}},
+          .group_size = {variant.items(), 1, 1},
+          .parameters = {{"HEAD", std::to_string(variant.head)},
+                         {"BQ", std::to_string(variant.queries)},
+                         {"BK", std::to_string(variant.keys)},
+                         {"RQ", std::to_string(variant.item_queries)},
+                         {"ACROSS", std::to_string(variant.across)},
+                         {"VECTORS", flag(variant.vectors)}},
+          .source = std::string(source)};
+}
+
+Result<Tensor> flash_attention(Runner on, const Tensor& q, const Tensor& k, const Tensor& v,
+                               const FlashAttentionOptions& options, const FlashAttentionVariant* given) {
+  auto plan = Plan::of("flash_attention", on, {{"q", &q}, {"k", &k}, {"v", &v}});
+  if (!plan) return std::move(plan).error();
+  if (auto ok = check(q, k, v); !ok) return std::move(ok).error();
+  const std::int64_t heads = q.shape()[0] * q.shape()[1];
+  const std::int64_t queries = q.shape()[2];
+  const std::int64_t keys = k.shape()[2];
+  const std::int64_t dimension = q.shape()[3];
+  const FlashAttentionVariant variant =
+      given != nullptr ? *given : flash_attention_variant(plan->device(), dimension);
+  const float scale = options.scale.value_or(1.0F / std::sqrt(static_cast<float>(dimension)));
+  const auto q_place = plan->read(q);
+  const auto k_place = plan->read(k);
+  const auto v_place = plan->read(v);
+  const auto result = plan->write(q.shape(), options.output);
+  const std::int64_t tiles = quotient_up(queries, variant.queries) * heads;
+  // As others count: half of it where it is causal.
+  const double scores =
+      static_cast<double>(heads * queries) * static_cast<double>(keys) * (options.causal ? 0.5 : 1);
+  plan->step(
+      flash_attention_kernel(variant), groups_for(tiles), {q_place, k_place, v_place, result},
+      {number(heads), number(queries), number(keys), number(dimension), number(options.causal ? 1 : 0), scale},
+      {.flops = 4 * scores * static_cast<double>(dimension),
+       .bytes = 8 * static_cast<double>(q.count() + k.count())});
+  return std::move(*plan).finish();
+}
+
+}  // namespace kiln::kernels
+
+namespace kiln {
+
+Result<Tensor> flash_attention(Runner on, const Tensor& q, const Tensor& k, const Tensor& v,
+                               const FlashAttentionOptions& options) {
+  return kernels::flash_attention(on, q, k, v, options, nullptr);
+}
+
+}  // namespace kiln

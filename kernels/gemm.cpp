@@ -1,0 +1,263 @@
+#include "kernels/gemm.hpp"
+
+namespace kiln::kernels {
+namespace {
+
+// A group computes one tile of the result after the other. Four elements are taken along the dimension in which
+// they lie side by side: the depth (K) or the rows of A and columns of B.
+constexpr std::string_view source = R"(
+#define AT_A(r, d) (top + (r) < m && (d) < k ? a[a_first + (top + (r)) * a_row + (d) * a_depth] : 0.0f)
+#define AT_B(d, c) (left + (c) < n && (d) < k ? b[b_first + (d) * b_depth + (left + (c)) * b_column] : 0.0f)
+
+#if A_ALONG_DEPTH
+#define A_DEPTH(q) ((q) % (TK / 4) * 4)
+#define A_ROW(q) ((q) / (TK / 4))
+#define PUT_A PUT_ALONG_DEPTH
+#define QUAD_OF_A(r, d) make_float4(AT_A(r, d), AT_A(r, (d) + 1), AT_A(r, (d) + 2), AT_A(r, (d) + 3))
+#else
+#define A_DEPTH(q) ((q) / (TM / 4))
+#define A_ROW(q) ((q) % (TM / 4) * 4)
+#define PUT_A PUT_ALONG_ROWS
+#define QUAD_OF_A(r, d) make_float4(AT_A(r, d), AT_A((r) + 1, d), AT_A((r) + 2, d), AT_A((r) + 3, d))
+#endif
+#if B_ALONG_DEPTH
+#define B_DEPTH(q) ((q) % (TK / 4) * 4)
+#define B_COLUMN(q) ((q) / (TK / 4))
+#define PUT_B PUT_ALONG_DEPTH
+#define QUAD_OF_B(d, c) make_float4(AT_B(d, c), AT_B((d) + 1, c), AT_B((d) + 2, c), AT_B((d) + 3, c))
+#else
+#define B_DEPTH(q) ((q) / (TN / 4))
+#define B_COLUMN(q) ((q) % (TN / 4) * 4)
+#define PUT_B PUT_ALONG_ROWS
+#define QUAD_OF_B(d, c) make_float4(AT_B(d, c), AT_B(d, (c) + 1), AT_B(d, (c) + 2), AT_B(d, (c) + 3))
+#endif
+
+#if VECTORS
+#define FETCH_A(begin) \
+  UNROLL for (int i = 0; i < LOADS_A; ++i) { \
+    int q = local_index + i * ITEMS; \
+    int r = top + A_ROW(q); \
+    int d = (begin) + A_DEPTH(q); \
+    next_a[i] = NOTHING; \
+    if (r < m && d < k) next_a[i] = a[(a_first + r * a_row + d * a_depth) >> 2]; \
+  }
+#define FETCH_B(begin) \
+  UNROLL for (int i = 0; i < LOADS_B; ++i) { \
+    int q = local_index + i * ITEMS; \
+    int c = left + B_COLUMN(q); \
+    int d = (begin) + B_DEPTH(q); \
+    next_b[i] = NOTHING; \
+    if (c < n && d < k) next_b[i] = b[(b_first + d * b_depth + c * b_column) >> 2]; \
+  }
+#else
+#define FETCH_A(begin) \
+  UNROLL for (int i = 0; i < LOADS_A; ++i) { \
+    int q = local_index + i * ITEMS; \
+    int d = (begin) + A_DEPTH(q); \
+    next_a[i] = QUAD_OF_A(A_ROW(q), d); \
+  }
+#define FETCH_B(begin) \
+  UNROLL for (int i = 0; i < LOADS_B; ++i) { \
+    int q = local_index + i * ITEMS; \
+    int d = (begin) + B_DEPTH(q); \
+    next_b[i] = QUAD_OF_B(d, B_COLUMN(q)); \
+  }
+#endif
+#define STAGE_A(stage) \
+  UNROLL for (int i = 0; i < LOADS_A; ++i) { \
+    int q = local_index + i * ITEMS; \
+    PUT_A(panel_a, STRIDE_A, stage, A_DEPTH(q), A_ROW(q), next_a[i]) \
+  }
+#define STAGE_B(stage) \
+  UNROLL for (int i = 0; i < LOADS_B; ++i) { \
+    int q = local_index + i * ITEMS; \
+    PUT_B(panel_b, STRIDE_B, stage, B_DEPTH(q), B_COLUMN(q), next_b[i]) \
+  }
+
+#if VECTORS
+#define FINISH(i, j) { \
+  int at = (base + (left + ITEM_COLUMN(j))) >> 2; \
+  float4 value = alpha * sum[i][j]; \
+  if (beta != 0.0f) value += beta * c[c_first / 4 + at]; \
+  result[result_first / 4 + at] = value; \
+}
+#else
+#define FINISH_ONE(column, value) \
+  if ((column) < n) result[result_first + base + (column)] = \
+      beta != 0.0f ? alpha * (value) + beta * c[c_first + base + (column)] : alpha * (value);
+#define FINISH(i, j) { \
+  int column = left + ITEM_COLUMN(j); \
+  FINISH_ONE(column, sum[i][j].x) \
+  FINISH_ONE(column + 1, sum[i][j].y) \
+  FINISH_ONE(column + 2, sum[i][j].z) \
+  FINISH_ONE(column + 3, sum[i][j].w) \
+}
+#endif
+
+KERNEL {
+  int item_x = ITEM_X;
+  int item_y = ITEM_Y;
+  int tiles_across = (n + TN - 1) / TN;
+  int tiles_down = (m + TM - 1) / TM;
+  int tiles = tiles_across * tiles_down;
+  for (int tile = group_id_x; tile < tiles * batch; tile += group_count_x) {
+    int matrix = tile / tiles;
+    int top = tile % tiles / tiles_across * TM;
+    int left = tile % tiles % tiles_across * TN;
+    int a_first = matrix * a_batch;
+    int b_first = matrix * b_batch;
+    int c_first = matrix * c_batch;
+    int result_first = matrix * (m * n);
+    float4 next_a[LOADS_A];
+    float4 next_b[LOADS_B];
+    float4 sum[RM][RN / 4];
+    CLEAR_SUM
+    MULTIPLY_PANELS(k)
+    UNROLL for (int i = 0; i < RM; ++i) {
+      int row = top + ITEM_ROW(i);
+      int base = row * n;
+      UNROLL for (int j = 0; j < RN / 4; ++j) {
+        if (row < m && left + ITEM_COLUMN(j) < n) FINISH(i, j)
+      }
+    }
+  }
+}
+)";
+
+/// A matrix of a call, of two or three dimensions.
+struct Matrix {
+  const char* name;
+  const Tensor& tensor;
+  bool transposed;
+
+  std::size_t dimension(bool second) const { return tensor.shape().size() - (second != transposed ? 1 : 2); }
+  std::int64_t rows() const { return tensor.shape()[dimension(false)]; }
+  std::int64_t columns() const { return tensor.shape()[dimension(true)]; }
+  std::int64_t batch() const { return tensor.shape().size() == 3 ? tensor.shape()[0] : 1; }
+  std::int64_t stride() const { return batch() == 1 ? 0 : rows() * columns(); }
+};
+
+Result<GemmSize> size_of(const Matrix& a, const Matrix& b, const std::optional<Matrix>& c) {
+  std::vector<const Matrix*> all = {&a, &b};
+  if (c) all.push_back(&*c);
+  for (const Matrix* matrix : all)
+    if (const auto dimensions = matrix->tensor.shape().size(); dimensions != 2 && dimensions != 3)
+      return unfit("gemm: {} has {} dimensions; a matrix has 2, a batch of them 3", matrix->name, dimensions);
+  if (b.rows() != a.columns())
+    return unfit("gemm: b has {} rows (dimension {}{}); a has {} columns (dimension {}{}), so it must have as many",
+                 b.rows(), b.dimension(false), b.transposed ? ", transposed" : "", a.columns(), a.dimension(true),
+                 a.transposed ? ", transposed" : "");
+  GemmSize size{.m = a.rows(),
+                .n = b.columns(),
+                .k = a.columns(),
+                .transpose_a = a.transposed,
+                .transpose_b = b.transposed,
+                .a_batch = a.stride(),
+                .b_batch = b.stride(),
+                .c_batch = c ? c->stride() : 0};
+  const char* whose = "a";
+  for (const Matrix* matrix : all) {
+    if (matrix->batch() == 1) continue;
+    if (size.batch != 1 && matrix->batch() != size.batch)
+      return unfit("gemm: {} has a batch of {} (dimension 0); {} has one of {}, so it must have 1 or as many",
+                   matrix->name, matrix->batch(), whose, size.batch);
+    whose = matrix->name;
+    size.batch = matrix->batch();
+  }
+  if (c && c->rows() != size.m)
+    return unfit("gemm: c has {} rows (dimension {}); the product has {}", c->rows(), c->dimension(false), size.m);
+  if (c && c->columns() != size.n)
+    return unfit("gemm: c has {} columns (dimension {}); the product has {}", c->columns(), c->dimension(true),
+                 size.n);
+  return size;
+}
+
+}  // namespace
+
+std::string GemmVariant::name(std::string_view call) const {
+  return fmt::format("{}_{}{}", call, tile.name(), vectors ? "_v4" : "");
+}
+
+GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size) {
+  return {.tile = tile_for(device, size.m, size.n, size.batch),
+          .vectors = !device.software && size.takes_vectors()};
+}
+
+Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool transpose_a, bool transpose_b) {
+  const Type type = variant.vectors ? Type::f32x4 : Type::f32;
+  auto parameters = variant.tile.parameters();
+  parameters["VECTORS"] = flag(variant.vectors);
+  parameters["A_ALONG_DEPTH"] = flag(!transpose_a);
+  parameters["B_ALONG_DEPTH"] = flag(transpose_b);
+  return {.name = fmt::format("{}_{}{}", variant.name(call), transpose_a ? 't' : 'n', transpose_b ? 't' : 'n'),
+          .buffers = {{"a", type}, {"b", type}, {"c", type}, {"result", type, Access::write}},
+          .scalars = {{"m"},
+                      {"n"},
+                      {"k"},
+                      {"batch"},
+                      {"a_row"},
+                      {"a_depth"},
+                      {"a_batch"},
+                      {"b_depth"},
+                      {"b_column"},
+                      {"b_batch"},
+                      {"c_batch"},
+                      {"alpha", Type::f32},
+                      {"beta", Type::f32}},
+          .shared = variant.tile.shared(),
+          .group_size = {variant.tile.items(), 1, 1},
+          .parameters = std::move(parameters),
+          .source = std::string(tile_source) + std::string(source)};
+}
+
+void add_gemm(Plan& plan, std::string_view call, const GemmVariant& variant, const GemmSize& size,
+              const GemmMemory& memory, float alpha, float beta) {
+  const Tile& tile = variant.tile;
+  const std::int64_t tiles = quotient_up(size.m, tile.rows) * quotient_up(size.n, tile.columns) * size.batch;
+  const auto elements =
+      static_cast<double>(size.batch) *
+      static_cast<double>(size.m * size.k + size.k * size.n + size.m * size.n * (beta != 0 ? 2 : 1));
+  plan.step(
+      gemm_kernel(call, variant, size.transpose_a, size.transpose_b), groups_for(tiles),
+      {memory.a, memory.b, memory.c, memory.result},
+      {number(size.m), number(size.n), number(size.k), number(size.batch), number(size.transpose_a ? 1 : size.k),
+       number(size.transpose_a ? size.m : 1), number(size.a_batch), number(size.transpose_b ? 1 : size.n),
+       number(size.transpose_b ? size.k : 1), number(size.b_batch), number(size.c_batch), alpha, beta},
+      {.flops = 2.0 * static_cast<double>(size.batch * size.m) * static_cast<double>(size.n) *
+                static_cast<double>(size.k),
+       .bytes = 4 * elements});
+}
+
+Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptions& options,
+                    const GemmVariant* variant) {
+  std::vector<std::pair<const char*, const Tensor*>> tensors = {{"a", &a}, {"b", &b}};
+  std::optional<Matrix> c;
+  if (options.c) {
+    c.emplace(Matrix{"c", *options.c, false});
+    tensors.emplace_back("c", &*options.c);
+  } else if (options.beta != 0) {
+    return unfit("gemm: beta is {} and there is no c", options.beta);
+  }
+  auto plan = Plan::of("gemm", on, tensors);
+  if (!plan) return std::move(plan).error();
+  const auto size = size_of({"a", a, options.transpose_a}, {"b", b, options.transpose_b}, c);
+  if (!size) return size.error();
+  const bool batched = a.shape().size() == 3 || b.shape().size() == 3 || (c && c->tensor.shape().size() == 3);
+  GemmMemory memory{.a = plan->read(a), .b = plan->read(b)};
+  memory.c = options.c && options.beta != 0 ? plan->read(*options.c) : memory.a;
+  memory.result =
+      plan->write(batched ? Shape{size->batch, size->m, size->n} : Shape{size->m, size->n}, options.output);
+  add_gemm(*plan, "gemm", variant != nullptr ? *variant : gemm_variant(plan->device(), *size), *size, memory,
+           options.alpha, options.beta);
+  return std::move(*plan).finish();
+}
+
+}  // namespace kiln::kernels
+
+namespace kiln {
+
+Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptions& options) {
+  return kernels::gemm(on, a, b, options, nullptr);
+}
+
+}  // namespace kiln

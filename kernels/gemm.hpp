@@ -1,0 +1,59 @@
+#pragma once
+
+#include <string>
+
+#include <kiln/kernels.hpp>
+
+#include "kernels/plan.hpp"
+#include "kernels/tile.hpp"
+
+namespace kiln::kernels {
+
+/// One of the forms of the kernel that multiplies matrices.
+struct GemmVariant {
+  Tile tile = {};
+  /// Whether four elements are read and written at once: each matrix must be a multiple of four wide.
+  bool vectors = false;
+
+  /// As in "gemm_tm128_tn128_tk8_rm8_rn8_v4".
+  std::string name(std::string_view call) const;
+};
+
+/// Matrices in memory, row after row, and a batch of them: what the shapes of a call come to.
+struct GemmSize {
+  std::int64_t batch = 1;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  /// From one matrix of a batch to the next; 0 where it is always the same.
+  std::int64_t a_batch = 0;
+  std::int64_t b_batch = 0;
+  std::int64_t c_batch = 0;
+
+  /// Whether a variant with vectors can be used.
+  bool takes_vectors() const {
+    return (transpose_a ? m : k) % 4 == 0 && (transpose_b ? k : n) % 4 == 0 && n % 4 == 0;
+  }
+};
+
+GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size);
+Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool transpose_a, bool transpose_b);
+
+struct GemmMemory {
+  Plan::Place a = 0;
+  Plan::Place b = 0;
+  /// Any other place where beta is 0.
+  Plan::Place c = 0;
+  Plan::Place result = 0;
+};
+/// Adds the step alpha a b + beta c.
+void add_gemm(Plan& plan, std::string_view call, const GemmVariant& variant, const GemmSize& size,
+              const GemmMemory& memory, float alpha, float beta);
+
+/// gemm() by a variant of the caller's choice.
+Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptions& options,
+                    const GemmVariant* variant);
+
+}  // namespace kiln::kernels

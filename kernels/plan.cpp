@@ -1,0 +1,93 @@
+#include "kernels/plan.hpp"
+
+#include <algorithm>
+
+#include "kernels/copy.hpp"
+
+namespace kiln::kernels {
+
+std::uint32_t groups_for(std::int64_t pieces) {
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(pieces, 1, 65535));
+}
+
+Result<Plan> Plan::of(std::string call, Runner on,
+                      const std::vector<std::pair<const char*, const Tensor*>>& tensors) {
+  if (on.device() == nullptr) return unfit("{}: the cache is for a backend that is no device", call);
+  for (const auto& [name, tensor] : tensors)
+    if (tensor->device().get() != on.device())
+      return unfit("{}: {} is on another device than the one the call is for, {}", call, name,
+                   on.device()->info().name);
+  Plan plan(std::move(call), on);
+  plan.device_ = tensors.front().second->device();
+  return plan;
+}
+
+Plan::Place Plan::read_as_it_is(const Tensor& tensor) {
+  for (Place place = 0; place < job_.memory.size(); ++place)
+    if (job_.memory[place].buffer == tensor.buffer()) return place;
+  job_.memory.push_back({.buffer = tensor.buffer()});
+  if (!tensor.pending().ready() || tensor.pending().error() != nullptr) job_.after.push_back(tensor.pending());
+  return job_.memory.size() - 1;
+}
+
+Plan::Place Plan::read(const Tensor& tensor) {
+  const Place place = read_as_it_is(tensor);
+  if (tensor.type() == Type::f32) return place;
+  const Place converted = scratch(tensor.count());
+  add_conversion(*this, {place, Type::f16}, {converted, Type::f32}, tensor.count());
+  return converted;
+}
+
+Plan::Place Plan::scratch(std::int64_t floats) {
+  job_.memory.push_back(
+      {.bytes = static_cast<std::size_t>(std::max<std::int64_t>(quotient_up(floats, 4), 1)) * 16});
+  return job_.memory.size() - 1;
+}
+
+Plan::Place Plan::write_as_it_is(Shape shape, Type type) {
+  auto result = Tensor::empty(device_, std::move(shape), type);
+  if (!result) {
+    if (!error_) error_.emplace(result.error().code(), fmt::format("{}: {}", job_.name, result.error().message()));
+    return 0;
+  }
+  result_ = std::move(*result);
+  job_.memory.push_back({.buffer = result_->buffer()});
+  return job_.memory.size() - 1;
+}
+
+Plan::Place Plan::write(Shape shape, Type type) {
+  const Place place = write_as_it_is(std::move(shape), type);
+  if (error_ || type == Type::f32) return place;
+  unconverted_ = scratch(result_->count());
+  return *unconverted_;
+}
+
+void Plan::step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> memory,
+                const std::vector<Scalar>& scalars, Work work) {
+  if (error_) return;
+  auto request = kernel.request(*on_.device());
+  auto parameters = kernel.pack(scalars);
+  if (!request || !parameters) {
+    error_ = !request ? request.error() : parameters.error();
+    return;
+  }
+  job_.steps.push_back({.request = std::move(*request),
+                        .groups = {groups, 1, 1},
+                        .group_size = kernel.group_size,
+                        .memory = std::move(memory),
+                        .parameters = std::move(*parameters),
+                        .flops = work.flops,
+                        .bytes = work.bytes});
+}
+
+Result<Tensor> Plan::finish() && {
+  if (!error_ && result_->count() == 0) return std::move(*result_);
+  if (!error_ && unconverted_)
+    add_conversion(*this, {*unconverted_, Type::f32}, {*unconverted_ - 1, Type::f16}, result_->count());
+  if (error_) return std::move(*error_);
+  auto pending = on_.run(std::move(job_));
+  if (!pending) return std::move(pending).error();
+  return result_->with(std::move(*pending));
+}
+
+}  // namespace kiln::kernels

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <kiln/kernel.hpp>
+#include <kiln/kernels.hpp>
+#include <kiln/tensor.hpp>
+
+namespace kiln::kernels {
+
+/// An error about a call's arguments.
+template <class... Arguments>
+Error unfit(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  return Error(ErrorCode::invalid_request, fmt::format(text, std::forward<Arguments>(arguments)...));
+}
+
+/// `a / b`, rounded up.
+constexpr std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// For kernels that stride over their work: a group for each piece, as far as every device has so many.
+std::uint32_t groups_for(std::int64_t pieces);
+
+/// A number for a kernel; all sizes of tensors are.
+inline std::int32_t number(std::int64_t value) { return static_cast<std::int32_t>(value); }
+
+/// A condition, as a parameter of a kernel.
+inline std::string flag(bool is_so) { return std::to_string(is_so ? 1 : 0); }
+
+/// How much a step computes and moves.
+struct Work {
+  double flops = 0;
+  double bytes = 0;
+};
+
+/// The job of one call, as it is put together: tensors of f16 are converted before the first step and after the
+/// last. An error in a step is kept, and is the answer of finish().
+class Plan {
+ public:
+  using Place = std::size_t;
+
+  /// `call` is what errors begin with. The tensors must be on the runner's device.
+  static Result<Plan> of(std::string call, Runner on,
+                         const std::vector<std::pair<const char*, const Tensor*>>& tensors);
+
+  const DeviceInfo& device() const { return on_.device()->info(); }
+  /// Where a step finds a tensor as f32.
+  Place read(const Tensor& tensor);
+  /// Where it finds it as it is.
+  Place read_as_it_is(const Tensor& tensor);
+  /// Memory for so many floats, for the time of the job.
+  Place scratch(std::int64_t floats);
+  /// The call's result, as f32.
+  Place write(Shape shape, Type type);
+  /// The call's result, as it is.
+  Place write_as_it_is(Shape shape, Type type);
+
+  /// `groups` groups, in one dimension.
+  void step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> memory,
+            const std::vector<Scalar>& scalars, Work work);
+
+  /// Runs it, unless the result has no elements.
+  Result<Tensor> finish() &&;
+
+ private:
+  Plan(std::string call, Runner on) : on_(on) { job_.name = std::move(call); }
+
+  Runner on_;
+  Job job_;
+  std::shared_ptr<Device> device_;
+  std::optional<Tensor> result_;
+  /// Where the result is as f32, when it is to be f16.
+  std::optional<Place> unconverted_;
+  std::optional<Error> error_;
+};
+
+}  // namespace kiln::kernels

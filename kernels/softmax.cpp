@@ -1,0 +1,179 @@
+#include "kernels/softmax.hpp"
+
+#include <limits>
+
+#include "kernels/plan.hpp"
+
+namespace kiln::kernels {
+namespace {
+
+// Elements of -inf have no weight, whatever exp() makes of them; with a NaN, or an infinity, the sum is NaN and so
+// is the row. The first pass of rows that are not held corrects its sum as it finds larger elements.
+constexpr std::string_view source = R"(
+#if KILN_CUDA
+#define EXP __expf
+#else
+#define EXP exp
+#endif
+#define SUM(a, b) ((a) + (b))
+FUNCTION float weight(float value, float most) { return value == -INFINITY ? 0.0f : EXP(value - most); }
+FUNCTION float4 weights(float4 v, float most) {
+  return make_float4(weight(v.x, most), weight(v.y, most), weight(v.z, most), weight(v.w, most));
+}
+FUNCTION float most_of(float4 v) { return fmax(fmax(v.x, v.y), fmax(v.z, v.w)); }
+FUNCTION float sum_of(float4 v) { return (v.x + v.y) + (v.z + v.w); }
+
+#if VECTORS
+#define LOAD(v, quad) \
+  v = make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY); \
+  if (row < rows && 4 * (quad) < width) { \
+    v = values[row * (width / 4) + (quad)]; \
+    if (mask_rows > 0) v += mask[row % mask_rows * (width / 4) + (quad)]; \
+  }
+#define STORE(v, quad) if (row < rows && 4 * (quad) < width) result[row * (width / 4) + (quad)] = v;
+#else
+#define VALUE(column) \
+  (row < rows && (column) < width \
+       ? values[row * width + (column)] + (mask_rows > 0 ? mask[row % mask_rows * width + (column)] : 0.0f) \
+       : -INFINITY)
+#define LOAD(v, quad) \
+  v = make_float4(VALUE(4 * (quad)), VALUE(4 * (quad) + 1), VALUE(4 * (quad) + 2), VALUE(4 * (quad) + 3));
+#define STORE_ONE(value, column) if (row < rows && (column) < width) result[row * width + (column)] = value;
+#define STORE(v, quad) \
+  STORE_ONE(v.x, 4 * (quad)) \
+  STORE_ONE(v.y, 4 * (quad) + 1) \
+  STORE_ONE(v.z, 4 * (quad) + 2) \
+  STORE_ONE(v.w, 4 * (quad) + 3)
+#endif
+
+KERNEL {
+  for (int first = group_id_x * GROUP_Y; first < rows; first += group_count_x * GROUP_Y) {
+    int row = first + local_id_y;
+    float most = -INFINITY;
+    float sum = 0.0f;
+#if HOLD > 0
+    float4 held[HOLD];
+    UNROLL for (int i = 0; i < HOLD; ++i) {
+      LOAD(held[i], i * GROUP_X + local_id_x)
+      most = fmax(most, most_of(held[i]));
+    }
+    FOLD(most, fmax)
+    if (most == -INFINITY) most = 0.0f;
+    UNROLL for (int i = 0; i < HOLD; ++i) {
+      held[i] = weights(held[i], most);
+      sum += sum_of(held[i]);
+    }
+    FOLD(sum, SUM)
+    float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+    UNROLL for (int i = 0; i < HOLD; ++i) {
+      float4 value = held[i] * inverse;
+      STORE(value, i * GROUP_X + local_id_x)
+    }
+#else
+    int quads = (width + 3) / 4;
+    for (int i = local_id_x; i < quads; i += GROUP_X) {
+      float4 v;
+      LOAD(v, i)
+      float larger = fmax(most, most_of(v));
+      float finite = larger == -INFINITY ? 0.0f : larger;
+      sum = sum * weight(most, finite) + sum_of(weights(v, finite));
+      most = larger;
+    }
+    float own = most;
+    FOLD(most, fmax)
+    if (most == -INFINITY) most = 0.0f;
+    sum *= weight(own, most);
+    FOLD(sum, SUM)
+    float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+    for (int i = local_id_x; i < quads; i += GROUP_X) {
+      float4 v;
+      LOAD(v, i)
+      float4 value = weights(v, most) * inverse;
+      STORE(value, i)
+    }
+#endif
+  }
+}
+)";
+
+/// How many rows the mask has before it repeats; an error where it is no end of x's shape.
+Result<std::int64_t> mask_rows(const Shape& x, const Shape& mask) {
+  if (mask.empty()) return unfit("softmax: mask has no dimensions; it must have 1 or more");
+  std::size_t skipped = 0;
+  while (mask.size() - skipped > 1 && (mask[skipped] == 1 || mask.size() - skipped > x.size())) {
+    if (mask[skipped] != 1) return unfit("softmax: mask has {} dimensions; x has {}", mask.size(), x.size());
+    ++skipped;
+  }
+  for (std::size_t i = 0; i < mask.size() - skipped; ++i) {
+    const std::size_t of_mask = mask.size() - 1 - i;
+    const std::size_t of_x = x.size() - 1 - i;
+    if (mask[of_mask] != x[of_x])
+      return unfit("softmax: mask has {} in dimension {}; x has {} in dimension {}, so it must be the same",
+                   mask[of_mask], of_mask, x[of_x], of_x);
+  }
+  return rows_of(mask).count;
+}
+
+SoftmaxVariant variant_for(const DeviceInfo& device, std::int64_t width) {
+  const RowGroup group = row_group_for(width);
+  SoftmaxVariant variant{.group = group, .hold = 1, .vectors = !device.software && width % 4 == 0};
+  if (width > variant.widest()) variant.hold = device.software ? 0 : 8;
+  if (variant.hold != 0 && width > variant.widest()) variant.hold = 0;
+  return variant;
+}
+
+}  // namespace
+
+std::int64_t SoftmaxVariant::widest() const {
+  return hold == 0 ? std::numeric_limits<std::int64_t>::max() : std::int64_t{4} * hold * group.items;
+}
+
+std::string SoftmaxVariant::name() const {
+  return fmt::format("softmax_{}_{}{}", group.name(), hold == 0 ? "stream" : fmt::format("hold{}", hold),
+                     vectors ? "_v4" : "");
+}
+
+Kernel softmax_kernel(const SoftmaxVariant& variant) {
+  const Type type = variant.vectors ? Type::f32x4 : Type::f32;
+  return {.name = variant.name(),
+          .buffers = {{"values", type}, {"mask", type}, {"result", type, Access::write}},
+          .scalars = {{"rows"}, {"width"}, {"mask_rows"}},
+          .shared = {partial_array()},
+          .group_size = variant.group.size(),
+          .parameters = {{"HOLD", std::to_string(variant.hold)}, {"VECTORS", flag(variant.vectors)}},
+          .source = std::string(fold_source) + std::string(source)};
+}
+
+Result<Tensor> softmax(Runner on, const Tensor& x, const SoftmaxOptions& options, const SoftmaxVariant* given) {
+  std::vector<std::pair<const char*, const Tensor*>> tensors = {{"x", &x}};
+  if (options.mask) tensors.emplace_back("mask", &*options.mask);
+  auto plan = Plan::of("softmax", on, tensors);
+  if (!plan) return std::move(plan).error();
+  if (x.shape().empty()) return unfit("softmax: x has no dimensions; it must have 1 or more");
+  std::int64_t masked = 0;
+  if (options.mask) {
+    auto repeated = mask_rows(x.shape(), options.mask->shape());
+    if (!repeated) return std::move(repeated).error();
+    masked = *repeated;
+  }
+  const Rows rows = rows_of(x.shape());
+  const SoftmaxVariant variant = given != nullptr ? *given : variant_for(plan->device(), rows.width);
+  const auto values = plan->read(x);
+  const auto mask = options.mask ? plan->read(*options.mask) : values;
+  const auto result = plan->write(x.shape(), options.output);
+  const auto count = static_cast<double>(x.count());
+  plan->step(softmax_kernel(variant), groups_for(quotient_up(rows.count, variant.group.rows)),
+             {values, mask, result}, {number(rows.count), number(rows.width), number(masked)},
+             {.flops = 5 * count, .bytes = 4 * count * (variant.hold == 0 ? 3 : 2)});
+  return std::move(*plan).finish();
+}
+
+}  // namespace kiln::kernels
+
+namespace kiln {
+
+Result<Tensor> softmax(Runner on, const Tensor& x, const SoftmaxOptions& options) {
+  return kernels::softmax(on, x, options, nullptr);
+}
+
+}  // namespace kiln

@@ -1,0 +1,111 @@
+#include <kiln/tensor.hpp>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "kernels/half.hpp"
+
+namespace kiln {
+namespace {
+
+std::size_t element_bytes(Type type) { return type == Type::f16 ? 2 : 4; }
+
+/// Kernels work on vectors of 16 bytes, and no device has a buffer of none.
+std::size_t padded(std::size_t bytes) { return std::max<std::size_t>((bytes + 15) / 16 * 16, 16); }
+
+Result<void> check(const Shape& shape, Type type) {
+  if (type != Type::f32 && type != Type::f16)
+    return Error(ErrorCode::invalid_request, "a tensor is of f32 or of f16");
+  bool empty = false;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] < 0)
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("a tensor of shape {}: dimension {} is negative", to_string(shape), i));
+    empty = empty || shape[i] == 0;
+  }
+  std::int64_t count = empty ? 0 : 1;
+  for (const std::int64_t extent : shape) {
+    if (count > 0 && extent > Tensor::max_count / count)
+      return Error(ErrorCode::unsupported, fmt::format("a tensor of shape {} has more than {} elements",
+                                                       to_string(shape), Tensor::max_count));
+    count *= extent;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::int64_t count_of(const Shape& shape) noexcept {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
+std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+Tensor::Tensor(std::shared_ptr<Device> device, Shape shape, Type type, std::shared_ptr<Buffer> buffer) noexcept
+    : device_(std::move(device)),
+      shape_(std::move(shape)),
+      count_(count_of(shape_)),
+      type_(type),
+      buffer_(std::move(buffer)) {}
+
+Result<Tensor> Tensor::empty(std::shared_ptr<Device> device, Shape shape, Type type) {
+  if (auto ok = check(shape, type); !ok) return std::move(ok).error();
+  const auto bytes = static_cast<std::size_t>(count_of(shape)) * element_bytes(type);
+  auto buffer = device->allocate(padded(bytes));
+  if (!buffer) return std::move(buffer).error();
+  return Tensor(std::move(device), std::move(shape), type, std::move(*buffer));
+}
+
+Result<Tensor> Tensor::from(std::shared_ptr<Device> device, Shape shape, std::span<const float> values, Type type) {
+  if (auto ok = check(shape, type); !ok) return std::move(ok).error();
+  if (std::cmp_not_equal(values.size(), count_of(shape)))
+    return Error(ErrorCode::invalid_request, fmt::format("a tensor of shape {} has {} elements; {} were given",
+                                                         to_string(shape), count_of(shape), values.size()));
+  auto tensor = empty(std::move(device), std::move(shape), type);
+  if (!tensor || values.empty()) return tensor;
+  std::vector<std::uint16_t> halves;
+  if (type == Type::f16) std::ranges::transform(values, std::back_inserter(halves), kernels::to_half);
+  const auto bytes = type == Type::f16 ? std::as_bytes(std::span(halves)) : std::as_bytes(values);
+  if (auto written = tensor->device_->write(*tensor->buffer_, bytes); !written) return std::move(written).error();
+  return tensor;
+}
+
+std::size_t Tensor::bytes() const noexcept { return static_cast<std::size_t>(count_) * element_bytes(type_); }
+
+Tensor Tensor::with(Pending pending) const {
+  Tensor same = *this;
+  same.pending_ = std::move(pending);
+  return same;
+}
+
+Result<Tensor> Tensor::reshaped(Shape shape) const {
+  if (auto ok = check(shape, type_); !ok) return std::move(ok).error();
+  if (count_of(shape) != count_)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("a tensor of shape {} has {} elements; {} would have {}", to_string(shape_), count_,
+                             to_string(shape), count_of(shape)));
+  Tensor same = *this;
+  same.shape_ = std::move(shape);
+  return same;
+}
+
+Result<std::vector<float>> Tensor::read() const {
+  if (const Error* error = pending_.error()) return *error;
+  std::vector<float> values(static_cast<std::size_t>(count_));
+  if (values.empty()) return values;
+  if (type_ == Type::f32) {
+    if (auto done = device_->read(*buffer_, std::as_writable_bytes(std::span(values))); !done)
+      return std::move(done).error();
+    return values;
+  }
+  std::vector<std::uint16_t> halves(values.size());
+  if (auto done = device_->read(*buffer_, std::as_writable_bytes(std::span(halves))); !done)
+    return std::move(done).error();
+  std::ranges::transform(halves, values.begin(), kernels::from_half);
+  return values;
+}
+
+}  // namespace kiln

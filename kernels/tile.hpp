@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kiln/device.hpp>
+#include <kiln/kernel.hpp>
+
+namespace kiln::kernels {
+
+/// How a group of work items multiplies matrices: it computes a block of `rows` x `columns` from panels of `depth`,
+/// each work item `item_rows` x `item_columns` of it.
+struct Tile {
+  int rows = 32;
+  int columns = 32;
+  int depth = 8;
+  int item_rows = 4;
+  int item_columns = 4;
+
+  std::uint32_t items() const { return static_cast<std::uint32_t>(rows / item_rows * (columns / item_columns)); }
+  /// Both panels, twice.
+  std::uint64_t shared_bytes() const;
+  /// As in "tm128_tn128_tk8_rm8_rn8".
+  std::string name() const;
+  bool fits(const DeviceLimits& limits) const;
+
+  /// What a kernel that uses tile_source declares.
+  std::map<std::string, std::string> parameters() const;
+  std::vector<SharedArray> shared() const;
+};
+
+/// One that is as large as leaves enough groups to fill the device, for a matrix of `rows` x `columns`, `batch`
+/// times.
+Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns, std::int64_t batch);
+
+/// Macros that multiply panels. The kernel defines FETCH_A(start) and FETCH_B(start), which load what is of the
+/// panels that begin at `start` into registers, and STAGE_A(stage), STAGE_B(stage), which put it into panel_a and
+/// panel_b.
+///
+///     MULTIPLY_PANELS(k)  sums up in `float4 sum[RM][RN / 4]`
+///     ITEM_ROW(i), ITEM_COLUMN(j)  where in the tile sum[i][j] belongs
+extern const std::string_view tile_source;
+
+}  // namespace kiln::kernels

@@ -1,0 +1,145 @@
+#include <cmath>
+#include <limits>
+
+#include "kernels/flash_attention.hpp"
+#include "kernels/kernel_suite.hpp"
+
+// What attention is made of: weighted_matmul, and flash_attention, which is all of it at once.
+namespace kiln::tests {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+class WeightedMatmul : public KernelSuite {};
+
+TEST_P(WeightedMatmul, ComputesWhatTheReferenceDoes) {
+  for (int i = 0; i < shapes_to_try(); ++i) {
+    const std::int64_t batch = between(1, 2);
+    const std::int64_t heads = between(1, 3);
+    const std::int64_t keys = between(1, 70);
+    const Array w = noise({batch, heads, between(1, 70), keys}, 0, 1);
+    const Array v = noise({batch, heads, keys, between(1, 70)});
+    ASSERT_TRUE(matches(weighted_matmul(*cache_, tensor(w), tensor(v)), reference::weighted_matmul(w, v)))
+        << to_string(w.shape) << to_string(v.shape);
+  }
+}
+
+TEST_P(WeightedMatmul, TakesNothingHalvesNanAndInfinity) {
+  Array w = noise({1, 2, 5, 0});
+  Array v = noise({1, 2, 0, 3});
+  EXPECT_TRUE(matches(weighted_matmul(*cache_, tensor(w), tensor(v)), reference::weighted_matmul(w, v)));
+  w = halved(noise({1, 2, 5, 9}));
+  v = halved(noise({1, 2, 9, 3}));
+  w.values[7] = infinity;
+  v.values[10] = std::nanf("");
+  EXPECT_TRUE(matches(weighted_matmul(*cache_, tensor(w, Type::f16), tensor(v, Type::f16), {.output = Type::f16}),
+                      reference::weighted_matmul(w, v), 2e-3));
+}
+
+TEST_P(WeightedMatmul, ShapesThatDoNotFitAreNamed) {
+  const auto of = [&](Shape shape) { return tensor(noise(std::move(shape))); };
+  EXPECT_EQ(
+      message(weighted_matmul(*cache_, of({1, 2, 3, 4}), of({1, 2, 5, 6}))),
+      "weighted_matmul: values has 5 keys (dimension 2); weights has 4 (dimension 3), so it must have as many");
+  EXPECT_EQ(
+      message(weighted_matmul(*cache_, of({1, 2, 3, 4}), of({1, 3, 4, 6}))),
+      "weighted_matmul: values has 3 heads (dimension 1); weights has 2 (dimension 1), so it must have as many");
+  EXPECT_EQ(message(weighted_matmul(*cache_, of({1, 2, 3, 4}), of({2, 4, 6}))),
+            "weighted_matmul: values has 3 dimensions; it must have 4");
+}
+
+class FlashAttention : public KernelSuite {
+ protected:
+  testing::AssertionResult attends(const Array& q, const Array& k, const Array& v,
+                                   const FlashAttentionOptions& options = {},
+                                   const kernels::FlashAttentionVariant* variant = nullptr) {
+    return matches(kernels::flash_attention(*cache_, tensor(q), tensor(k), tensor(v), options, variant),
+                   reference::flash_attention(q, k, v, options.causal, options.scale));
+  }
+};
+
+TEST_P(FlashAttention, ComputesWhatTheReferenceDoes) {
+  for (int i = 0; i < shapes_to_try(); ++i) {
+    const std::int64_t batch = between(1, 2);
+    const std::int64_t heads = between(1, 2);
+    const std::int64_t queries = between(1, 90);
+    const std::int64_t keys = coin() ? queries : between(1, 90);
+    const std::int64_t dimension = i % 8 == 7 ? between(129, 256) : i % 4 == 3 ? between(65, 128) : between(1, 64);
+    FlashAttentionOptions options{.causal = coin()};
+    if (coin()) options.scale = 0.5F;
+    ASSERT_TRUE(attends(noise({batch, heads, queries, dimension}), noise({batch, heads, keys, dimension}),
+                        noise({batch, heads, keys, dimension}), options))
+        << queries << " queries, " << keys << " keys, dimension " << dimension << ", causal " << options.causal;
+  }
+}
+
+TEST_P(FlashAttention, EveryVariantComputesTheSame) {
+  for (const int head : {32, 64, 128, 256}) {
+    DeviceInfo gpu = device_->info();
+    gpu.software = false;
+    const bool all = !device_->info().software || shapes_to_try() > 100;
+    if (!all && head != 64) continue;
+    const auto variant = kernels::flash_attention_variant(gpu, head);
+    const Shape shape = {1, 2, 131, head};
+    EXPECT_TRUE(attends(noise(shape), noise(shape), noise(shape), {.causal = true}, &variant)) << variant.name();
+  }
+}
+
+TEST_P(FlashAttention, LargeScoresDoNotOverflow) {
+  const Array q = noise({1, 1, 40, 16}, -40, 40);
+  const Array k = noise({1, 1, 40, 16}, -40, 40);
+  EXPECT_TRUE(attends(q, k, noise({1, 1, 40, 16})));
+}
+
+TEST_P(FlashAttention, AQueryThatSeesNoKeyGetsZeros) {
+  const Array q = noise({1, 2, 9, 8});
+  const Array k = noise({1, 2, 4, 8});
+  const auto values =
+      flash_attention(*cache_, tensor(q), tensor(k), tensor(k), {.causal = true}).value().read().value();
+  EXPECT_EQ(values[4 * 8 + 7], 0) << "five queries more than keys";
+  EXPECT_NE(values[5 * 8], 0);
+  EXPECT_TRUE(attends(q, k, k, {.causal = true}));
+  EXPECT_TRUE(attends(q, noise({1, 2, 0, 8}), noise({1, 2, 0, 8}))) << "no keys at all";
+  EXPECT_TRUE(attends(noise({1, 2, 0, 8}), k, k));
+  EXPECT_TRUE(attends(noise({1, 2, 3, 0}), noise({1, 2, 3, 0}), noise({1, 2, 3, 0})));
+}
+
+TEST_P(FlashAttention, NanAndInfinityTakeTheirCourse) {
+  Array q = noise({1, 1, 40, 8});
+  const Array k = noise({1, 1, 40, 8});
+  Array v = noise({1, 1, 40, 8});
+  q.values[3 * 8] = std::nanf("");
+  q.values[5 * 8 + 1] = infinity;
+  v.values[39 * 8 + 2] = infinity;
+  v.values[2 * 8 + 4] = std::nanf("");
+  EXPECT_TRUE(attends(q, k, v));
+}
+
+TEST_P(FlashAttention, TakesAndGivesHalves) {
+  const Array x = halved(noise({1, 2, 20, 12}));
+  EXPECT_TRUE(matches(flash_attention(*cache_, tensor(x, Type::f16), tensor(x, Type::f16), tensor(x, Type::f16),
+                                      {.output = Type::f16}),
+                      reference::flash_attention(x, x, x, false, {})));
+}
+
+TEST_P(FlashAttention, ShapesThatDoNotFitAreNamed) {
+  const auto of = [&](Shape shape) { return tensor(noise(std::move(shape))); };
+  const auto said = [&](Shape q, Shape k, Shape v) {
+    return message(flash_attention(*cache_, of(std::move(q)), of(std::move(k)), of(std::move(v))));
+  };
+  EXPECT_EQ(said({1, 2, 3, 4}, {1, 2, 3, 5}, {1, 2, 3, 5}),
+            "flash_attention: k has a head dimension of 5 (dimension 3); q has 4, so it must have the same");
+  EXPECT_EQ(said({1, 2, 3, 4}, {1, 2, 6, 4}, {1, 2, 3, 4}),
+            "flash_attention: v has 3 keys (dimension 2); k has 6, so it must have the same");
+  EXPECT_EQ(said({1, 2, 3, 4}, {3, 2, 3, 4}, {3, 2, 3, 4}),
+            "flash_attention: k has a batch of 3 (dimension 0); q has 1, so it must have the same");
+  EXPECT_EQ(said({1, 2, 3, 4}, {2, 3, 4}, {1, 2, 3, 4}), "flash_attention: k has 3 dimensions; it must have 4");
+  EXPECT_EQ(said({1, 1, 1, 300}, {1, 1, 1, 300}, {1, 1, 1, 300}),
+            "flash_attention: q has a head dimension of 300 (dimension 3); 256 is the most");
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryApi, WeightedMatmul, contract::every_api(), contract::name_of);
+INSTANTIATE_TEST_SUITE_P(EveryApi, FlashAttention, contract::every_api(), contract::name_of);
+
+}  // namespace
+}  // namespace kiln::tests

@@ -1,0 +1,125 @@
+#include <cmath>
+#include <limits>
+
+#include "kernels/conv2d.hpp"
+#include "kernels/kernel_suite.hpp"
+
+namespace kiln::tests {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+class Conv2d : public KernelSuite {
+ protected:
+  testing::AssertionResult convolves(const Array& x, const Array& w, Conv2dOptions options, bool with_bias,
+                                     const kernels::Conv2dVariant* variant = nullptr) {
+    std::optional<Array> bias;
+    if (with_bias) {
+      bias = noise({w.shape[0]});
+      options.bias = tensor(*bias);
+    }
+    return matches(kernels::conv2d(*cache_, tensor(x), tensor(w), options, variant),
+                   reference::conv2d(x, w, bias,
+                                     {.stride = options.stride,
+                                      .padding = options.padding,
+                                      .dilation = options.dilation,
+                                      .groups = options.groups}));
+  }
+};
+
+TEST_P(Conv2d, ComputesWhatTheReferenceDoes) {
+  for (int i = 0; i < shapes_to_try(); ++i) {
+    const int filter = between(0, 3);
+    const int filter_h = filter == 0 ? between(1, 4) : 2 * filter - 1;
+    const int filter_w = filter == 0 ? between(1, 7) : filter_h;
+    Conv2dOptions options{.stride = {between(1, 3), between(1, 3)},
+                          .padding = {between(0, 3), between(0, 3)},
+                          .dilation = {between(1, 2), between(1, 2)},
+                          .groups = between(1, 3)};
+    const int channels = options.groups * between(1, 5);
+    const int filters = options.groups * between(1, 14);
+    const int height = options.dilation[0] * (filter_h - 1) + between(1, 16);
+    const int width = options.dilation[1] * (filter_w - 1) + between(1, 16);
+    ASSERT_TRUE(convolves(noise({between(1, 3), channels, height, width}),
+                          noise({filters, channels / options.groups, filter_h, filter_w}), options, coin()))
+        << channels << " channels, " << filters << " filters of " << filter_h << " x " << filter_w << ", " << height
+        << " x " << width << ", groups " << options.groups;
+  }
+}
+
+TEST_P(Conv2d, EveryVariantComputesTheSame) {
+  using kernels::Tile;
+  const bool all = !device_->info().software || shapes_to_try() > 100;
+  for (const Tile& tile : {Tile{64, 128, 8, 8, 8}, Tile{}, Tile{64, 64, 16, 4, 4}, Tile{128, 128, 8, 8, 8}}) {
+    if (!tile.fits(device_->info().limits) || (!all && tile.rows != 64)) continue;
+    for (const int filter : {3, 1, 5, 0}) {
+      if (!all && filter != 3) continue;
+      const int extent = filter == 0 ? 2 : filter;
+      const kernels::Conv2dVariant variant{
+          .tile = tile, .vectors = true, .filter_height = filter, .filter_width = filter};
+      const int padding = extent / 2;
+      const int beyond = extent - 1 - 2 * padding;
+      EXPECT_TRUE(convolves(noise({2, 8, 12 + beyond, 11 + beyond}), noise({70, 8, extent, extent}),
+                            {.padding = {padding, padding}}, true, &variant))
+          << variant.name();
+    }
+    if (!all) break;
+  }
+}
+
+TEST_P(Conv2d, OfNothingIsTheBias) {
+  EXPECT_TRUE(convolves(noise({2, 0, 5, 5}), noise({4, 0, 3, 3}), {}, true)) << "no channels";
+  EXPECT_TRUE(convolves(noise({0, 3, 5, 5}), noise({4, 3, 3, 3}), {}, true)) << "no images";
+  EXPECT_TRUE(convolves(noise({2, 3, 5, 5}), noise({0, 3, 3, 3}), {}, false)) << "no filters";
+  EXPECT_TRUE(convolves(noise({1, 2, 0, 4}), noise({3, 2, 3, 3}), {.padding = {2, 0}}, true)) << "padding alone";
+}
+
+TEST_P(Conv2d, NanAndInfinityTakeTheirCourse) {
+  Array x = noise({1, 3, 9, 9});
+  const Array w = noise({5, 3, 3, 3});
+  x.values[40] = std::nanf("");
+  x.values[81 + 5] = infinity;
+  x.values[2 * 81 + 80] = -infinity;
+  EXPECT_TRUE(convolves(x, w, {.padding = {1, 1}}, true));
+}
+
+TEST_P(Conv2d, TakesAndGivesHalves) {
+  const Array x = halved(noise({1, 3, 9, 9}));
+  const Array w = halved(noise({5, 3, 3, 3}));
+  const auto got = conv2d(*cache_, tensor(x, Type::f16), tensor(w, Type::f16), {.output = Type::f16});
+  EXPECT_TRUE(matches(got, reference::conv2d(x, w, {}, {}), 2e-3)) << "f16 itself is as far off as 1e-3";
+}
+
+TEST_P(Conv2d, ShapesThatDoNotFitAreNamed) {
+  const auto of = [&](Shape shape) { return tensor(noise(std::move(shape))); };
+  const auto said = [&](Shape x, Shape w, const Conv2dOptions& options = {}) {
+    return message(conv2d(*cache_, of(std::move(x)), of(std::move(w)), options));
+  };
+  EXPECT_EQ(said({1, 8, 5, 5}, {4, 3, 3, 3}, {.groups = 2}),
+            "conv2d: w has 3 input channels (dimension 1); x has 8 and groups is 2, so it must have 4");
+  EXPECT_EQ(said({8, 5, 5}, {4, 3, 3, 3}), "conv2d: x has 3 dimensions; it must have 4");
+  EXPECT_EQ(said({1, 3, 5, 5}, {4, 3, 3}), "conv2d: w has 3 dimensions; it must have 4");
+  EXPECT_EQ(said({1, 3, 5, 5}, {4, 3, 3, 3}, {.groups = 2}),
+            "conv2d: x has 3 channels (dimension 1); groups is 2, so it must be a multiple");
+  EXPECT_EQ(said({1, 4, 5, 5}, {3, 2, 3, 3}, {.groups = 2}),
+            "conv2d: w has 3 filters (dimension 0); groups is 2, so it must be a multiple");
+  EXPECT_EQ(said({1, 3, 5, 5}, {4, 3, 3, 3}, {.bias = of({3})}),
+            "conv2d: bias has shape [3]; w has 4 filters (dimension 0), so it must be [4]");
+  EXPECT_EQ(said({1, 3, 4, 9}, {4, 3, 3, 3}, {.dilation = {2, 1}}),
+            "conv2d: w spans 5 rows (dimension 2); x has 4, its padding included");
+  EXPECT_EQ(said({1, 3, 4, 1}, {4, 3, 3, 3}),
+            "conv2d: w spans 3 columns (dimension 3); x has 1, its padding included");
+  EXPECT_EQ(said({1, 3, 4, 4}, {4, 3, 0, 3}), "conv2d: w has filters of 0 rows (dimension 2)");
+  EXPECT_EQ(said({1, 3, 4, 4}, {4, 3, 3, 3}, {.stride = {1, 0}}),
+            "conv2d: a stride of 0 in width; it must be 1 or more");
+  EXPECT_EQ(said({1, 3, 4, 4}, {4, 3, 3, 3}, {.padding = {-1, 0}}),
+            "conv2d: a padding of -1 in height; it must be 0 or more");
+  EXPECT_EQ(said({1, 3, 4, 4}, {4, 3, 3, 3}, {.dilation = {0, 1}}),
+            "conv2d: a dilation of 0 in height; it must be 1 or more");
+  EXPECT_EQ(said({1, 3, 4, 4}, {4, 3, 3, 3}, {.groups = 0}), "conv2d: groups is 0; it must be 1 or more");
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryApi, Conv2d, contract::every_api(), contract::name_of);
+
+}  // namespace
+}  // namespace kiln::tests

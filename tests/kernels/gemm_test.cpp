@@ -1,0 +1,134 @@
+#include <cmath>
+#include <limits>
+
+#include "kernels/gemm.hpp"
+#include "kernels/kernel_suite.hpp"
+
+namespace kiln::tests {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+class Gemm : public KernelSuite {
+ protected:
+  Shape matrix(std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t batch) {
+    Shape shape = transposed ? Shape{columns, rows} : Shape{rows, columns};
+    if (batch != 0) shape.insert(shape.begin(), batch);
+    return shape;
+  }
+
+  /// Compares a product with the reference, by the variant the library chooses or one of the test's.
+  testing::AssertionResult multiplies(Shape a_shape, Shape b_shape, GemmOptions options,
+                                      const std::optional<Shape>& c_shape,
+                                      const kernels::GemmVariant* variant = nullptr) {
+    const Array a = noise(std::move(a_shape));
+    const Array b = noise(std::move(b_shape));
+    std::optional<Array> c;
+    if (c_shape) {
+      c = noise(*c_shape);
+      options.c = tensor(*c);
+    }
+    const Array expected = reference::gemm(a, b, c,
+                                           {.transpose_a = options.transpose_a,
+                                            .transpose_b = options.transpose_b,
+                                            .alpha = double{options.alpha},
+                                            .beta = double{options.beta}});
+    return matches(kernels::gemm(*cache_, tensor(a), tensor(b), options, variant), expected);
+  }
+};
+
+TEST_P(Gemm, ComputesWhatTheReferenceDoes) {
+  for (int i = 0; i < shapes_to_try(); ++i) {
+    const int m = between(1, 90);
+    const int n = between(1, 90);
+    const int k = between(1, 120);
+    const int batch = between(0, 3);
+    const bool a_batched = coin();
+    GemmOptions options{.transpose_a = coin(), .transpose_b = coin()};
+    std::optional<Shape> c;
+    if (coin()) {
+      options.alpha = 0.75F;
+      options.beta = -0.5F;
+      c = matrix(m, n, false, coin() ? batch : 0);
+    }
+    ASSERT_TRUE(multiplies(matrix(m, k, options.transpose_a, a_batched ? batch : 0),
+                           matrix(k, n, options.transpose_b, a_batched && coin() ? std::min(batch, 1) : batch),
+                           options, c))
+        << m << " x " << n << " x " << k << ", batch " << batch << ", " << options.transpose_a
+        << options.transpose_b;
+  }
+}
+
+TEST_P(Gemm, EveryVariantComputesTheSame) {
+  using kernels::Tile;
+  // Large tiles take long to compile where a CPU does it.
+  const bool all = !device_->info().software || shapes_to_try() > 100;
+  for (const Tile& tile : {Tile{}, Tile{64, 128, 8, 8, 8}, Tile{64, 64, 16, 4, 4}, Tile{128, 128, 8, 8, 8}}) {
+    if (!tile.fits(device_->info().limits) || (!all && tile.items() > 128)) continue;
+    for (const bool transpose_a : {false, true})
+      for (const bool transpose_b : {false, true}) {
+        if (!all && (transpose_a != transpose_b || (transpose_a && tile.items() > 64))) continue;
+        const kernels::GemmVariant variant{.tile = tile, .vectors = true};
+        EXPECT_TRUE(multiplies(matrix(132, 44, transpose_a, 2), matrix(44, 140, transpose_b, 0),
+                               {.transpose_a = transpose_a, .transpose_b = transpose_b, .beta = 0.5F},
+                               Shape{132, 140}, &variant))
+            << variant.name("gemm") << transpose_a << transpose_b;
+      }
+  }
+}
+
+TEST_P(Gemm, WithoutDepthIsWhatItIsAddedTo) {
+  EXPECT_TRUE(multiplies({5, 0}, {0, 6}, {}, {}));
+  EXPECT_TRUE(multiplies({5, 0}, {0, 6}, {.beta = 2}, Shape{5, 6}));
+  EXPECT_TRUE(multiplies({0, 3}, {3, 6}, {}, {}));
+  EXPECT_TRUE(multiplies({5, 3}, {3, 0}, {}, {}));
+  EXPECT_TRUE(multiplies({0, 5, 3}, {3, 2}, {}, {}));
+}
+
+TEST_P(Gemm, NanAndInfinityTakeTheirCourse) {
+  Array a = noise({40, 40});
+  Array b = noise({40, 40});
+  a.values[3 * 40 + 7] = std::nanf("");
+  a.values[5 * 40 + 39] = infinity;
+  b.values[39 * 40 + 2] = 0;
+  b.values[11 * 40 + 38] = -infinity;
+  EXPECT_TRUE(matches(gemm(*cache_, tensor(a), tensor(b)), reference::gemm(a, b, {}, {})));
+}
+
+TEST_P(Gemm, WithBetaZeroNothingIsReadOfC) {
+  const Array a = noise({8, 8});
+  const Array c{{8, 8}, std::vector<float>(64, std::nanf(""))};
+  EXPECT_TRUE(
+      matches(gemm(*cache_, tensor(a), tensor(a), {.beta = 0, .c = tensor(c)}), reference::gemm(a, a, {}, {})));
+}
+
+TEST_P(Gemm, TakesAndGivesHalves) {
+  const Array a = halved(noise({33, 20}));
+  const Array b = halved(noise({20, 31}));
+  const auto got = gemm(*cache_, tensor(a, Type::f16), tensor(b, Type::f16), {.output = Type::f16});
+  EXPECT_TRUE(matches(got, reference::gemm(a, b, {}, {}), 2e-3)) << "f16 itself is as far off as 1e-3";
+  EXPECT_EQ(got.value().type(), Type::f16);
+}
+
+TEST_P(Gemm, ShapesThatDoNotFitAreNamed) {
+  const auto of = [&](Shape shape) { return tensor(noise(std::move(shape))); };
+  EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({4, 5}))),
+            "gemm: b has 4 rows (dimension 0); a has 3 columns (dimension 1), so it must have as many");
+  EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({5, 4}), {.transpose_b = true})),
+            "gemm: b has 4 rows (dimension 1, transposed); a has 3 columns (dimension 1), so it must have as many");
+  EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({3}))),
+            "gemm: b has 1 dimensions; a matrix has 2, a batch of them 3");
+  EXPECT_EQ(message(gemm(*cache_, of({4, 2, 3}), of({3, 3, 5}))),
+            "gemm: b has a batch of 3 (dimension 0); a has one of 4, so it must have 1 or as many");
+  EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({3, 4}), {.beta = 1, .c = of({3, 4})})),
+            "gemm: c has 3 rows (dimension 0); the product has 2");
+  EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({3, 4}), {.beta = 1, .c = of({2, 5})})),
+            "gemm: c has 5 columns (dimension 1); the product has 4");
+  EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({3, 4}), {.beta = 1})), "gemm: beta is 1 and there is no c");
+  EXPECT_EQ(gemm(*cache_, of({2, 3}), of({4, 5})).error().code(), ErrorCode::invalid_request);
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryApi, Gemm, contract::every_api(), contract::name_of);
+
+}  // namespace
+}  // namespace kiln::tests
