@@ -21,8 +21,7 @@ Result<std::vector<std::shared_ptr<Buffer>>> memory_of(Device& device, const Job
 }
 
 /// Runs the steps of a job of the library's one after the other. Such a job neither uploads nor downloads.
-Result<Pending> run_steps(void* on, Job job) {
-  Cache& cache = *static_cast<Cache*>(on);
+Result<Pending> run_steps(Cache& cache, const Job& job) {
   auto& device = dynamic_cast<Device&>(cache.backend());
   for (const Pending& before : job.after)
     if (const Error* error = before.error()) return *error;
@@ -40,6 +39,8 @@ Result<Pending> run_steps(void* on, Job job) {
 
 }  // namespace
 
-Runner::Runner(Cache& cache) : device_(dynamic_cast<Device*>(&cache.backend())), on_(&cache), run_(run_steps) {}
+Runner::Runner(Cache& cache)
+    : device_(dynamic_cast<Device*>(&cache.backend())),
+      run_([&cache](const Job& job) { return run_steps(cache, job); }) {}
 
 }  // namespace kiln

@@ -5,8 +5,7 @@
 namespace kiln {
 
 Runner::Runner(Executor& executor)
-    : device_(&executor.device()), on_(&executor), run_([](void* on, Job job) -> Result<Pending> {
-        return Pending(static_cast<Executor*>(on)->submit(std::move(job)));
-      }) {}
+    : Runner(executor.device(),
+             [&executor](Job job) -> Result<Pending> { return executor.submit(std::move(job)); }) {}
 
 }  // namespace kiln

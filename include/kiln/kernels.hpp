@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 
 #include <kiln/cache.hpp>
@@ -17,16 +18,17 @@ class Runner {
   /// The cache's backend must be a Device.
   Runner(Cache& cache);
   Runner(Executor& executor);
+  /// Hands the jobs of kernels on `device` to `run`, which may add uploads and downloads, or keep them for later.
+  Runner(Device& device, std::function<Result<Pending>(Job)> run) : device_(&device), run_(std::move(run)) {}
 
   /// Null where a cache was given whose backend is no device.
   Device* device() const noexcept { return device_; }
   /// Runs a job; what it returns is ready when the job has ended, at once where it ran on a cache.
-  Result<Pending> run(Job job) const { return run_(on_, std::move(job)); }
+  Result<Pending> run(Job job) const { return run_(std::move(job)); }
 
  private:
   Device* device_ = nullptr;
-  void* on_ = nullptr;
-  Result<Pending> (*run_)(void* on, Job job) = nullptr;
+  std::function<Result<Pending>(Job)> run_;
 };
 
 // The kernels. Each returns a new tensor, f32 unless `output` says f16, which is there at once with a cache, and
