@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 #include <kiln/cache.hpp>
 #include <kiln/executor.hpp>
@@ -17,6 +18,9 @@ class Runner {
   /// The cache's backend must be a Device.
   Runner(Cache& cache);
   Runner(Executor& executor);
+  /// A way of one's own: every job is handed to `how(on, job)`.
+  using Run = Result<Pending> (*)(void* on, Job job);
+  Runner(Device& device, void* on, Run how) noexcept : device_(&device), on_(on), run_(how) {}
 
   /// Null where a cache was given whose backend is no device.
   Device* device() const noexcept { return device_; }
@@ -26,7 +30,7 @@ class Runner {
  private:
   Device* device_ = nullptr;
   void* on_ = nullptr;
-  Result<Pending> (*run_)(void* on, Job job) = nullptr;
+  Run run_ = nullptr;
 };
 
 // The kernels. Each returns a new tensor, f32 unless `output` says f16, which is there at once with a cache, and
