@@ -25,7 +25,7 @@ constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #if KILN_CUDA || KILN_HIP
 #define ELEMENT(tile, i) ((float*)tile)[i]
 #define PARTLY_UNROLL _Pragma("unroll 4")
-#define UNROLL_LOADS UNROLL
+#define UNROLL_LOADS _Pragma("unroll 4")
 #define ADD_DOT(sum, a, b) sum = fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))))
 #else
 #if KILN_OPENCL
