@@ -200,7 +200,7 @@ void add_stream(const std::string& api, const Convolution& convolution, unsigned
     for ([[maybe_unused]] auto _ : state) {
       const auto start = Clock::now();
       stream->by_executor(*executor);
-      state.SetIterationTime(seconds(Clock::now() - start) / jobs_at_once);
+      state.SetIterationTime(seconds(Clock::now() - start));
     }
     if (!stream->agree()) state.SkipWithError("the executor computed something else");
   })->UseManualTime();
@@ -220,7 +220,7 @@ void add_switch(const std::string& api) {
                                    for ([[maybe_unused]] auto _ : state) {
                                      const auto start = Clock::now();
                                      executor->submit(job).get().value();
-                                     state.SetIterationTime(seconds(Clock::now() - start) / launches_of_a_chain);
+                                     state.SetIterationTime(seconds(Clock::now() - start));
                                    }
                                  })
         ->UseManualTime();
@@ -230,7 +230,10 @@ void conclude(const Measured& measured, Figures& figures, const std::vector<Conv
   for (const std::string api : apis)
     for (const Convolution& convolution : convolutions) {
       const std::string name = fmt::format("{}/{}", api, convolution.name());
-      const auto time = [&](const char* way) { return measured.real_ns(name + "/" + way + "/manual_time"); };
+      const auto time = [&](std::string_view way) -> std::optional<double> {
+        const auto ns = measured.real_ns(fmt::format("{}/{}/manual_time", name, way));
+        return ns && way == "executor" ? *ns / jobs_at_once : ns;
+      };
       const auto part = [&](const char* counter) {
         return measured.counter(name + "/pinned/manual_time", counter);
       };
@@ -265,8 +268,12 @@ void conclude(const Measured& measured, Figures& figures, const std::vector<Conv
       add("reached", "reached of the bound", reached ? std::optional(100 * *reached) : reached, "%", at_least(90));
     }
   for (const std::string api : apis) {
-    const auto same = measured.real_ns(api + "/switch/same/manual_time");
-    const auto other = measured.real_ns(api + "/switch/other/manual_time");
+    const auto launch = [&](const char* way) {
+      const auto ns = measured.real_ns(fmt::format("{}/switch/{}/manual_time", api, way));
+      return ns ? std::optional(*ns / launches_of_a_chain) : ns;
+    };
+    const auto same = launch("same");
+    const auto other = launch("other");
     if (!same) continue;
     figures.section(fmt::format("{}: a launch in a job of {}", api, launches_of_a_chain));
     const auto us = [](std::optional<double> ns) { return ns ? std::optional(*ns / 1000) : ns; };

@@ -46,11 +46,13 @@ constexpr std::string_view source = R"(
     int channel = tap / TAPS; \
     int in_filter = tap - channel * TAPS; \
     int filter_row = in_filter / FILTER_W; \
-    int row = first_row + filter_row * dilation_h; \
-    int column = first_column + (in_filter - filter_row * FILTER_W) * dilation_w; \
+    int down = filter_row * dilation_h; \
+    int right = (in_filter - filter_row * FILTER_W) * dilation_w; \
+    int offset = (channel * height + down) * width + right; \
     next_b[i] = 0.0f; \
-    if (tap < k && to_uint(row) < to_uint(height) && to_uint(column) < to_uint(width)) \
-      next_b[i] = x[x_first + (channel * height + row) * width + column]; \
+    if (tap < k && to_uint(first_row + down) < to_uint(rows_inside) && \
+        to_uint(first_column + right) < to_uint(width)) \
+      next_b[i] = x[first_place + offset]; \
   }
 #define STAGE_B(stage) \
   UNROLL for (int i = 0; i < PIXEL_LOADS; ++i) \
@@ -59,7 +61,8 @@ constexpr std::string_view source = R"(
 KERNEL {
   int item_x = ITEM_X;
   int item_y = ITEM_Y;
-  int first_tap = local_index / TN;
+  // Where each work item has a column of its own, all work on the same tap, and the compiler knows it.
+  int first_tap = PIXEL_STEP == 1 ? 0 : local_index / TN;
   int tiles_across = (pixels + TN - 1) / TN;
   int tiles_down = (m + TM - 1) / TM;
   int tiles = tiles_across * tiles_down;
@@ -73,10 +76,11 @@ KERNEL {
     int image = pixel / out_plane;
     int in_plane = pixel - image * out_plane;
     int out_row = in_plane / out_width;
-    // A pixel past the last has all its taps outside the image.
-    int first_row = pixel < pixels ? out_row * stride_h - pad_h : -(1 << 30);
+    int first_row = out_row * stride_h - pad_h;
     int first_column = (in_plane - out_row * out_width) * stride_w - pad_w;
-    int x_first = (image * channel_groups + channel_group) * channels * height * width;
+    // A pixel past the last has all its taps outside the image.
+    int rows_inside = pixel < pixels ? height : 0;
+    int first_place = ((image * channel_groups + channel_group) * channels * height + first_row) * width + first_column;
 
     float4 next_a[LOADS_A];
     float next_b[PIXEL_LOADS];

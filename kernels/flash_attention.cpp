@@ -25,6 +25,7 @@ constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #if KILN_CUDA || KILN_HIP
 #define ELEMENT(tile, i) ((float*)tile)[i]
 #define PARTLY_UNROLL _Pragma("unroll 4")
+#define UNROLL_LOADS _Pragma("unroll 4")
 #define ADD_DOT(sum, a, b) sum = fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))))
 #else
 #if KILN_OPENCL
@@ -33,6 +34,7 @@ constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #define ELEMENT(tile, i) tile[(i) >> 2][(i) & 3]
 #endif
 #define PARTLY_UNROLL
+#define UNROLL_LOADS
 #define ADD_DOT(sum, a, b) sum += dot(a, b)
 #endif
 #if KILN_CUDA
@@ -73,9 +75,9 @@ FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0
 #endif
 // Rows first .. first + count of an array, and zeros for the others up to `height`.
 #define LOAD(tile, height, array, first, count, factor) \
-  for (int i = local_index; i < (height) * QUADS; i += ITEMS) { \
-    int row = i / QUADS; \
-    int quad = i % QUADS; \
+  UNROLL_LOADS for (int n = 0; n < (height) * QUADS / ITEMS; ++n) { \
+    int row = (local_index + n * ITEMS) / QUADS; \
+    int quad = (local_index + n * ITEMS) % QUADS; \
     float4 value = NOTHING; \
     if (row < (count) && 4 * quad < dimension) value = QUAD_OF(array, (first) + row, 4 * quad); \
     tile[PLACE(row, quad)] = value * (factor); \

@@ -23,10 +23,10 @@ Result<Plan> Plan::of(std::string call, Runner on,
 }
 
 Plan::Place Plan::read_as_it_is(const Tensor& tensor) {
+  if (!tensor.pending().ready() || tensor.pending().error() != nullptr) job_.after.push_back(tensor.pending());
   for (Place place = 0; place < job_.memory.size(); ++place)
     if (job_.memory[place].buffer == tensor.buffer()) return place;
   job_.memory.push_back({.buffer = tensor.buffer()});
-  if (!tensor.pending().ready() || tensor.pending().error() != nullptr) job_.after.push_back(tensor.pending());
   return job_.memory.size() - 1;
 }
 
@@ -58,6 +58,7 @@ Plan::Place Plan::write_as_it_is(Shape shape, Type type) {
 Plan::Place Plan::write(Shape shape, Type type) {
   const Place place = write_as_it_is(std::move(shape), type);
   if (error_ || type == Type::f32) return place;
+  converted_ = place;
   unconverted_ = scratch(result_->count());
   return *unconverted_;
 }
@@ -83,7 +84,7 @@ void Plan::step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> m
 Result<Tensor> Plan::finish() && {
   if (!error_ && result_->count() == 0) return std::move(*result_);
   if (!error_ && unconverted_)
-    add_conversion(*this, {*unconverted_, Type::f32}, {*unconverted_ - 1, Type::f16}, result_->count());
+    add_conversion(*this, {*unconverted_, Type::f32}, {converted_, Type::f16}, result_->count());
   if (error_) return std::move(*error_);
   auto pending = on_.run(std::move(job_));
   if (!pending) return std::move(pending).error();

@@ -76,8 +76,9 @@ class Plan {
   Job job_;
   std::shared_ptr<Device> device_;
   std::optional<Tensor> result_;
-  /// Where the result is as f32, when it is to be f16.
+  /// Where the result is as f32, when it is to be f16, and where it is to be.
   std::optional<Place> unconverted_;
+  Place converted_ = 0;
   std::optional<Error> error_;
 };
 

@@ -21,8 +21,22 @@ template <class T>
 class Future;
 template <class T>
 class Promise;
+class Pending;
+
+/// Done when all are; the error of the first in the list that has one. Cancels none of them.
+Future<void> when_all(std::span<const Pending> pending);
 
 namespace detail {
+
+/// The end of a time from now on; of one that no clock holds, the end of all times.
+template <class Rep, class Period>
+std::chrono::steady_clock::time_point after(std::chrono::duration<Rep, Period> time) {
+  using Clock = std::chrono::steady_clock;
+  const auto now = Clock::now();
+  using Seconds = std::chrono::duration<double>;
+  if (Seconds(time) >= Seconds(Clock::time_point::max() - now)) return Clock::time_point::max();
+  return now + std::chrono::duration_cast<Clock::duration>(time);
+}
 
 /// Where continuations run. Outlives nobody: what it is handed after its end runs at once.
 using Continue = std::function<void(std::function<void()>)>;
@@ -79,7 +93,13 @@ class FutureState {
       waiting.swap(waiting_);
     }
     changed_.notify_all();
-    for (const auto& done : waiting) done();
+    for (const auto& done : waiting) {
+      try {
+        done();
+      } catch (...) {
+        // What one of them throws is not to keep the others, nor this thread, from going on.
+      }
+    }
     return true;
   }
 
@@ -151,9 +171,7 @@ class Pending {
   /// Whether it is done within `time`.
   template <class Rep, class Period>
   bool wait_for(std::chrono::duration<Rep, Period> time) const {
-    return state_ == nullptr ||
-           state_->wait_until(std::chrono::steady_clock::now() +
-                              std::chrono::duration_cast<std::chrono::steady_clock::duration>(time));
+    return state_ == nullptr || state_->wait_until(detail::after(time));
   }
   /// Waits; what went wrong, or null.
   const Error* error() const {
@@ -162,7 +180,8 @@ class Pending {
   }
   /// Keeps it from being done, unless it has begun: the future then has the error `cancelled`. Whether that was so.
   bool cancel() const { return state_ != nullptr && state_->cancel(); }
-  /// Calls `done` once it is done: now, or on the thread that did it. For joining; work belongs in Future::then().
+  /// Calls `done` once it is done: now, or on the thread that did it, where what it throws is ignored. For joining;
+  /// work belongs in Future::then().
   void when_ready(std::function<void()> done) const {
     if (state_ != nullptr) {
       state_->when_ready(std::move(done));
@@ -172,6 +191,7 @@ class Pending {
   }
 
  protected:
+  friend Future<void> when_all(std::span<const Pending> pending);
   explicit Pending(std::shared_ptr<detail::FutureState> state) noexcept : state_(std::move(state)) {}
   std::shared_ptr<detail::FutureState> state_;
 };
@@ -240,8 +260,6 @@ class Promise {
   std::shared_ptr<detail::FutureValue<T>> state_;
 };
 
-/// Done when all are; the error of the first in the list that has one. Cancels none of them.
-Future<void> when_all(std::span<const Pending> pending);
 template <class T>
 Future<void> when_all(const std::vector<Future<T>>& futures) {
   const std::vector<Pending> pending(futures.begin(), futures.end());

@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include <kiln/cache.hpp>
 #include <kiln/executor.hpp>

@@ -71,29 +71,34 @@ Result<void> Core::start() {
   });
   const unsigned count = options_.lanes != 0 ? options_.lanes : 2;
   std::vector<Future<void>> opened;
-  {
+  try {
     const base::MutexLock lock(mutex_);
+    watch_ = std::thread([core = shared_from_this()] { core->keep_watch(); });
     for (unsigned i = 0; i < count; ++i) {
       const Promise<void> promise;
+      start_lane(i, [promise](Result<void> result) {
+        const bool usable = result.ok();
+        promise.set(std::move(result));
+        return usable;
+      });
       opened.push_back(promise.future());
-      start_lane(i, [promise](Result<void> result) { promise.set(std::move(result)); });
     }
+  } catch (const std::system_error& e) {
+    return Error(ErrorCode::device_failed,
+                 fmt::format("an executor needs threads, and there are none: {}", e.what()));
   }
   return when_all(opened).get();
 }
 
-void Core::start_lane(unsigned number, const std::function<void(Result<void>)>& opened) {
+void Core::start_lane(unsigned number, const std::function<bool(Result<void>)>& opened) {
   auto state = std::make_shared<LaneState>(number);
+  state->reclaims = reclaims_;
   auto body = [core = shared_from_this(), state, opened] {
     pthread_setname_np(pthread_self(), fmt::format("kiln-lane-{}", state->number % 10000).c_str());
     const OwnThread own(*core);
     Lane(core, state).run(opened);
   };
-  try {
-    lanes_.push_back({std::move(state), std::thread(std::move(body))});
-  } catch (const std::system_error& e) {
-    opened(Error(ErrorCode::device_failed, fmt::format("a lane needs a thread, and there is none: {}", e.what())));
-  }
+  lanes_.push_back({state, std::thread(std::move(body))});
 }
 
 Future<JobReport> Core::submit(Job job) {
@@ -146,9 +151,17 @@ void Core::await(const std::shared_ptr<JobState>& job) {
 
 void Core::arrived(const std::shared_ptr<JobState>& job) {
   if (!job->arrive() || job->ended()) return;
-  const base::MutexLock lock(mutex_);
-  ready_.push_back(job);
-  work_.notify_one();
+  {
+    const base::MutexLock lock(mutex_);
+    if (!lanes_.empty()) {
+      ready_.push_back(job);
+      work_.notify_one();
+      return;
+    }
+  }
+  end_queued(*job,
+             Error(ErrorCode::device_failed, fmt::format("{}: no lane is left that answers", title(job->job))),
+             counters.failed);
 }
 
 bool Core::end_queued(JobState& job, Error error, std::atomic<std::uint64_t>& counter) {
@@ -160,146 +173,186 @@ bool Core::end_queued(JobState& job, Error error, std::atomic<std::uint64_t>& co
     room_.notify_one();
   }
   job.promise.set(std::move(error));
-  one_less();
+  const base::MutexLock lock(mutex_);
+  one_less(unfinished_);
   return true;
 }
 
-void Core::finish(const JobState& job, Result<JobReport> result) {
-  ++(result ? counters.succeeded : counters.failed);
-  if (result) {
-    job.promise.set(std::move(result));
+void Core::finish(LaneState& lane, JobState& job, std::optional<Result<JobReport>> result) {
+  {
+    const base::MutexLock lock(mutex_);
+    std::erase_if(lane.jobs, [&job](const auto& each) { return each.get() == &job; });
+    watched_.erase({job.deadline, &job});
+  }
+  if (!result) return;
+  ++(*result ? counters.succeeded : counters.failed);
+  if (*result) {
+    job.promise.set(std::move(*result));
   } else {
-    const Error& error = result.error();
+    const Error& error = result->error();
     job.promise.set(Error(error.code(), fmt::format("{}: {}", title(job.job), error.message()), error.log()));
   }
-  one_less();
+  const base::MutexLock lock(mutex_);
+  one_less(unfinished_);
 }
 
-void Core::one_less() {
-  const base::MutexLock lock(mutex_);
-  if (--unfinished_ == 0) idle_.notify_all();
+void Core::one_less(std::uint64_t& count) {
+  if (--count == 0) idle_.notify_all();
 }
 
-std::shared_ptr<JobState> Core::take(LaneState& lane, Clock::time_point until) {
+Core::Turn Core::next(const std::shared_ptr<LaneState>& lane, bool has_room, Clock::time_point until) {
   const base::MutexLock lock(mutex_);
+  ++lane->rounds;
   for (;;) {
-    while (!ready_.empty()) {
+    if (std::exchange(lane->reclaims, reclaims_) != reclaims_) {
+      reclaimed_.notify_all();
+      return {.reclaim = true};
+    }
+    if (lane->replaced) return {.end = true};
+    while (has_room && !ready_.empty()) {
       auto job = std::move(ready_.front());
       ready_.pop_front();
       if (!job->begin()) continue;
       --queued_;
       room_.notify_one();
-      lane.starting = job.get();
-      const auto limit = job->job.time_limit.count() > 0 ? job->job.time_limit : options_.time_limit;
-      if (limit.count() > 0) {
-        const auto own = std::find_if(lanes_.begin(), lanes_.end(),
-                                      [&lane](const LaneThread& each) { return each.state.get() == &lane; });
-        watched_.emplace(Clock::now() + limit, Watched{job, own->state});
-        if (!watch_.joinable()) watch_ = std::thread([core = shared_from_this()] { core->watch(); });
-        watch_changed_.notify_one();
-      }
-      return job;
+      lane->jobs.push_back(job);
+      watch(lane, job, job->job.time_limit.count() > 0 ? job->job.time_limit : options_.time_limit);
+      return {.job = std::move(job)};
     }
-    if (stopping_) return nullptr;
+    if (stopping_) return {.end = true};
+    if (Clock::now() >= until) return {};
+    lane->waiting = true;
     if (until == Clock::time_point::max()) {
       work_.wait(mutex_);
-      continue;
+    } else {
+      work_.wait_until(mutex_, until);
     }
-    if (Clock::now() >= until) return nullptr;
-    work_.wait_until(mutex_, until);
+    lane->waiting = false;
   }
 }
 
-bool Core::lost(const LaneState& lane) const {
-  const base::MutexLock lock(mutex_);
-  return lane.lost;
+void Core::watch(const std::shared_ptr<LaneState>& lane, const std::shared_ptr<JobState>& job,
+                 Clock::duration limit) {
+  if (limit.count() <= 0) return;
+  job->deadline = detail::after(limit);
+  if (job->deadline == Clock::time_point::max()) return;
+  constexpr Clock::duration shortest = std::chrono::milliseconds(10);
+  constexpr Clock::duration longest = std::chrono::seconds(1);
+  watched_.insert_or_assign({job->deadline, job.get()},
+                            Watched{.lane = lane, .job = job, .grace = std::clamp(limit, shortest, longest)});
+  watch_changed_.notify_one();
 }
 
-bool Core::started(LaneState& lane) {
-  const base::MutexLock lock(mutex_);
-  lane.starting = nullptr;
-  return !lane.lost;
-}
-
-void Core::watch() {
+void Core::keep_watch() {
   pthread_setname_np(pthread_self(), "kiln-watch");
   for (;;) {
     Watched over;
     {
       const base::MutexLock lock(mutex_);
-      // Those that have ended are forgotten when their time is over.
-      while (watched_.empty() || Clock::now() < watched_.begin()->first) {
+      while (watched_.empty() || Clock::now() < watched_.begin()->first.first) {
         if (stopping_) return;
         if (watched_.empty()) {
           watch_changed_.wait(mutex_);
         } else {
-          watch_changed_.wait_until(mutex_, watched_.begin()->first);
+          watch_changed_.wait_until(mutex_, watched_.begin()->first.first);
         }
       }
       over = std::move(watched_.begin()->second);
       watched_.erase(watched_.begin());
-    }
-    if (!over.job->end_begun()) {
-      // Its caller's memory is being read, which does not take for ever.
-      if (!over.job->ended()) {
-        const base::MutexLock lock(mutex_);
-        watched_.emplace(Clock::now() + std::chrono::milliseconds(1), over);
+      if (over.job == nullptr) {
+        if (!over.lane->waiting && over.lane->rounds == over.rounds) replace(over.lane, over.grace);
+        continue;
       }
-      continue;
     }
-    ++counters.timed_out;
-    replace_if_stuck(over);
-    over.job->promise.set(Error(
-        ErrorCode::timed_out,
-        fmt::format("{} did not end within its time limit; what it uses stays as it is, for the device may be at "
-                    "work on it for ever",
-                    title(over.job->job))));
-    one_less();
+    time_out(over);
   }
 }
 
-void Core::replace_if_stuck(const Watched& watched) {
+void Core::time_out(const Watched& over) {
+  if (!over.job->end_begun()) {
+    // It has ended; or its caller's memory is being read, which does not take for ever.
+    const base::MutexLock lock(mutex_);
+    if (!over.job->ended()) watch(over.lane, over.job, std::chrono::milliseconds(1));
+    return;
+  }
+  ++counters.timed_out;
+  {
+    // Where the lane is with the driver, it may not come back.
+    const base::MutexLock lock(mutex_);
+    watched_.insert_or_assign({Clock::now() + over.grace, over.lane.get()},
+                              Watched{.lane = over.lane, .rounds = over.lane->rounds, .grace = over.grace});
+  }
+  over.job->promise.set(Error(
+      ErrorCode::timed_out,
+      fmt::format("{} did not end within its time limit; what it uses stays as it is, for the device may be at "
+                  "work on it for ever",
+                  title(over.job->job))));
   const base::MutexLock lock(mutex_);
-  if (watched.lane->starting != watched.job.get()) return;
-  const auto own = std::find_if(lanes_.begin(), lanes_.end(),
-                                [&](const LaneThread& each) { return each.state == watched.lane; });
+  one_less(unfinished_);
+}
+
+void Core::abandoned(const std::shared_ptr<LaneState>& lane) {
+  const base::MutexLock lock(mutex_);
+  replace(lane, std::chrono::seconds(1));
+}
+
+void Core::replace(const std::shared_ptr<LaneState>& lane, Clock::duration grace) {
+  const auto own =
+      std::find_if(lanes_.begin(), lanes_.end(), [&](const LaneThread& each) { return each.state == lane; });
   if (own == lanes_.end()) return;
-  watched.lane->lost = true;
+  lane->replaced = true;
   own->thread.detach();
-  const unsigned number = watched.lane->number;
   lanes_.erase(own);
-  options_.log.warning(fmt::format("lane {} did not come back from the driver, and is replaced", number));
-  start_lane(number, [log = options_.log](const Result<void>& opened) {
-    if (!opened) log.error(fmt::format("a lane cannot be replaced: {}", opened.error().message()));
-  });
+  // What else it has begun may be held up by the same.
+  for (const auto& job : lane->jobs)
+    if (job->deadline == Clock::time_point::max()) watch(lane, job, grace);
+  try {
+    start_lane(lane->number, [](const Result<void>&) { return true; });
+  } catch (const std::system_error&) {
+    // The lanes there are go on; without any, jobs have an error when it is their turn.
+  }
 }
 
-bool Core::stopping() const {
-  const base::MutexLock lock(mutex_);
-  return stopping_;
-}
-
-void Core::reclaim() {
-  ++counters.memory_retries;
+bool Core::reclaim(LaneState& lane) {
+  {
+    const base::MutexLock lock(mutex_);
+    if (lane.replaced) return false;
+    ++counters.memory_retries;
+    lane.reclaims = ++reclaims_;
+    lane.reclaiming = true;
+    ++busy_elsewhere_;
+    work_.notify_all();
+  }
   cache_.trim(0);
   const base::MutexLock lock(mutex_);
-  work_.notify_all();
+  const auto heeded = [this]() KILN_REQUIRES(mutex_) {
+    return std::all_of(lanes_.begin(), lanes_.end(), [this](const LaneThread& each) {
+      return each.state->reclaiming || each.state->reclaims == reclaims_;
+    });
+  };
+  // Lanes at work heed it when they next look; one that is with the driver for long is not waited for.
+  const auto until = Clock::now() + std::chrono::milliseconds(100);
+  while (!heeded() && Clock::now() < until) reclaimed_.wait_until(mutex_, until);
+  lane.reclaiming = false;
+  lane.reclaims = reclaims_;
+  one_less(busy_elsewhere_);
+  return true;
 }
 
 void Core::run_later(std::function<void()> work) {
-  {
+  const bool running = [this] {
     const base::MutexLock lock(mutex_);
-    if (!stopping_) {
-      ++unfinished_;
-      continuations_.submit([core = shared_from_this(), work = std::move(work)] {
-        const OwnThread own(*core);
-        work();
-        core->one_less();
-      });
-      return;
-    }
-  }
-  work();
+    if (!stopping_) ++busy_elsewhere_;
+    return !stopping_;
+  }();
+  if (!running) return work();
+  // Not under the mutex: where no thread can be had, the pool does the work here and now.
+  continuations_.submit([core = shared_from_this(), work = std::move(work)] {
+    const OwnThread own(*core);
+    work();
+    const base::MutexLock lock(core->mutex_);
+    core->one_less(core->busy_elsewhere_);
+  });
 }
 
 void Core::drain() {
@@ -312,7 +365,7 @@ void Core::stop() {
   std::thread watch;
   {
     const base::MutexLock lock(mutex_);
-    while (unfinished_ > 0) idle_.wait(mutex_);
+    while (unfinished_ > 0 || busy_elsewhere_ > 0) idle_.wait(mutex_);
     stopping_ = true;
     lanes.swap(lanes_);
     watch.swap(watch_);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -19,14 +20,20 @@ namespace kiln::exec {
 
 using Clock = std::chrono::steady_clock;
 
-/// A lane as the others see it.
+/// A lane as the others see it. All but its number is guarded by the core's mutex.
 struct LaneState {
   explicit LaneState(unsigned lane) noexcept : number(lane) {}
   const unsigned number;
-  /// The job it is handing to the driver just now, and whether it was given up because that never came back; both
-  /// guarded by the core's mutex.
-  const JobState* starting = nullptr;
-  bool lost = false;
+  /// The jobs it has begun and not ended.
+  std::vector<std::shared_ptr<JobState>> jobs = {};
+  /// Whether it waits for a job; otherwise it looks for what has ended, again and again, and counts its rounds.
+  bool waiting = false;
+  std::uint64_t rounds = 0;
+  /// Whether another lane has taken its place: it ends what it has begun, and nothing else.
+  bool replaced = false;
+  /// The last Core::reclaim() it has heeded, and whether it asks for one itself.
+  std::uint64_t reclaims = 0;
+  bool reclaiming = false;
 };
 
 /// What the lanes of an executor, its callers and its watch share: the queue of jobs and the counts.
@@ -46,19 +53,25 @@ class Core : public std::enable_shared_from_this<Core> {
   void stop() KILN_EXCLUDES(mutex_);
   ExecutorStats stats() const KILN_EXCLUDES(mutex_);
 
-  /// The next job for a lane, which has begun. Null where there is none by `until`, or will be none any more.
-  std::shared_ptr<JobState> take(LaneState& lane, Clock::time_point until) KILN_EXCLUDES(mutex_);
-  /// The lane has handed its job to the device. Whether the lane is to go on: it may have been replaced meanwhile.
-  bool started(LaneState& lane) KILN_EXCLUDES(mutex_);
-  /// Whether the lane was replaced: then it leaves everything that may be gone by now.
-  bool lost(const LaneState& lane) const KILN_EXCLUDES(mutex_);
-  /// Tells the result of a job whose end the caller has claimed.
-  void finish(const JobState& job, Result<JobReport> result) KILN_EXCLUDES(mutex_);
-  bool stopping() const KILN_EXCLUDES(mutex_);
-  /// Has the cache and the idle slots of all lanes give back memory of the device.
-  void reclaim();
-  /// Grows with each reclaim(): lanes that see a new number give back what they can.
-  std::uint64_t reclaims() const noexcept { return counters.memory_retries.load(std::memory_order_relaxed); }
+  /// What a lane is to do next.
+  struct Turn {
+    /// A job, which has begun.
+    std::shared_ptr<JobState> job = {};
+    /// Give back memory of the device: somebody has run out of it.
+    bool reclaim = false;
+    /// Take no more jobs: the executor ends, or another lane has taken the place of this one.
+    bool end = false;
+  };
+  /// Waits for something to do until then.
+  Turn next(const std::shared_ptr<LaneState>& lane, bool has_room, Clock::time_point until) KILN_EXCLUDES(mutex_);
+  /// The lane is done with a job, whose end somebody has claimed: the lane itself, which tells the result, or
+  /// another.
+  void finish(LaneState& lane, JobState& job, std::optional<Result<JobReport>> result) KILN_EXCLUDES(mutex_);
+  /// The lane had to leave a job to a device that does not answer: another takes its place.
+  void abandoned(const std::shared_ptr<LaneState>& lane) KILN_EXCLUDES(mutex_);
+  /// Has the cache and the idle slots of all lanes give back memory of the device, and waits a little for that.
+  /// False where the lane was replaced, and it is no use any more.
+  bool reclaim(LaneState& lane) KILN_EXCLUDES(mutex_);
 
   Device& device() const noexcept { return *device_; }
   Cache& cache() const noexcept { return cache_; }
@@ -76,25 +89,34 @@ class Core : public std::enable_shared_from_this<Core> {
     std::thread thread;
   };
   struct Watched {
-    std::shared_ptr<JobState> job;
-    std::shared_ptr<LaneState> lane;
+    std::shared_ptr<LaneState> lane = {};
+    /// The job whose time is over then; or none, where the lane is to have gone on since.
+    std::shared_ptr<JobState> job = {};
+    std::uint64_t rounds = 0;
+    /// How long the lane has to go on after that.
+    Clock::duration grace = {};
   };
+  using Deadline = std::pair<Clock::time_point, const void*>;
 
   /// Gets everything that the job waits for.
   void await(const std::shared_ptr<JobState>& job);
   void arrived(const std::shared_ptr<JobState>& job) KILN_EXCLUDES(mutex_);
   /// Ends a job that has not begun, unless it has; whether it did.
   bool end_queued(JobState& job, Error error, std::atomic<std::uint64_t>& counter) KILN_EXCLUDES(mutex_);
-  /// Counts down what drain() waits for.
-  void one_less() KILN_EXCLUDES(mutex_);
+  /// Counts down what drain() or stop() wait for.
+  void one_less(std::uint64_t& count) KILN_REQUIRES(mutex_);
   /// Runs `work` on a thread for continuations; here and now once the executor has ended.
   void run_later(std::function<void()> work) KILN_EXCLUDES(mutex_);
 
-  /// Starts a lane, which tells `opened` whether it has a slot.
-  void start_lane(unsigned number, const std::function<void(Result<void>)>& opened) KILN_REQUIRES(mutex_);
-  void watch() KILN_EXCLUDES(mutex_);
-  /// Gives up a lane that is still handing `job` to its driver, and starts another in its place.
-  void replace_if_stuck(const Watched& watched) KILN_EXCLUDES(mutex_);
+  /// Starts a lane, which asks `opened`, given whether it has a slot, whether to go on.
+  void start_lane(unsigned number, const std::function<bool(Result<void>)>& opened) KILN_REQUIRES(mutex_);
+  void watch(const std::shared_ptr<LaneState>& lane, const std::shared_ptr<JobState>& job, Clock::duration limit)
+      KILN_REQUIRES(mutex_);
+  /// Ends what takes too long, until the executor stops.
+  void keep_watch() KILN_EXCLUDES(mutex_);
+  void time_out(const Watched& over) KILN_EXCLUDES(mutex_);
+  /// Starts another lane in place of one that is of no use any more.
+  void replace(const std::shared_ptr<LaneState>& lane, Clock::duration grace) KILN_REQUIRES(mutex_);
 
   const std::shared_ptr<Device> device_;
   Cache& cache_;
@@ -109,13 +131,16 @@ class Core : public std::enable_shared_from_this<Core> {
   base::Condition idle_;
   base::Condition watch_changed_;
   std::deque<std::shared_ptr<JobState>> ready_ KILN_GUARDED_BY(mutex_);
-  /// Jobs that have not begun, and jobs and continuations that have not ended.
+  /// Jobs that have not begun, jobs that have not ended, and all else that must end before the executor can.
   std::size_t queued_ KILN_GUARDED_BY(mutex_) = 0;
   std::uint64_t unfinished_ KILN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t busy_elsewhere_ KILN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t reclaims_ KILN_GUARDED_BY(mutex_) = 0;
+  base::Condition reclaimed_;
   bool stopping_ KILN_GUARDED_BY(mutex_) = false;
   std::vector<LaneThread> lanes_ KILN_GUARDED_BY(mutex_);
-  /// Jobs with a time limit, by when it is over.
-  std::multimap<Clock::time_point, Watched> watched_ KILN_GUARDED_BY(mutex_);
+  /// What has a time limit, by when it is over.
+  std::map<Deadline, Watched> watched_ KILN_GUARDED_BY(mutex_);
   std::thread watch_ KILN_GUARDED_BY(mutex_);
 };
 

@@ -24,6 +24,8 @@ class JobState {
   const Promise<JobReport> promise;
   /// One a step, each written once before the last arrive().
   std::vector<Program> programs;
+  /// When its time is over, once a lane has taken it; guarded by the core's mutex.
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 
   /// Counts down what it waits for; whether that was the last.
   bool arrive() noexcept { return waiting_for_.fetch_sub(1, std::memory_order_acq_rel) == 1; }

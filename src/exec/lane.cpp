@@ -21,59 +21,56 @@ Lane::Lane(std::shared_ptr<Core> core, std::shared_ptr<LaneState> state)
     : core_(std::move(core)), state_(std::move(state)), last_progress_(Clock::now()) {
   for (unsigned i = 0; i < slots_of_a_lane; ++i) {
     const unsigned track = state_->number * slots_of_a_lane + i + 1;
-    slots_.push_back(std::make_unique<LaneSlot>(*core_, state_->number, track));
+    slots_.push_back(std::make_unique<LaneSlot>(*core_, *state_, track));
     if (Trace* trace = core_->trace(); trace != nullptr)
       trace->track(track, fmt::format("lane {} slot {}", state_->number, i));
   }
 }
 
-void Lane::run(const std::function<void(Result<void>)>& opened) {
-  Result<void> first = slots_.front()->open();
-  const bool usable = first.ok();
-  opened(std::move(first));
-  if (!usable) return;
-  for (;;) {
-    if (finish_ended()) last_progress_ = Clock::now();
-    if (core_->reclaims() != reclaims_seen_) reclaim();
-    if (idle_slot() == nullptr) {
-      std::this_thread::sleep_until(next_look());
-    } else if (auto job = core_->take(*state_, busy() ? next_look() : Clock::time_point::max())) {
-      if (!start(std::move(job))) return;
-      last_progress_ = Clock::now();
-    } else if (!busy() && core_->stopping()) {
-      return;
+void Lane::run(const std::function<bool(Result<void>)>& opened) {
+  if (!opened(slots_.front()->open())) return;
+  for (bool ends = false; !ends || busy();) {
+    finish_ended();
+    const auto until = busy() ? next_look() : Clock::time_point::max();
+    const Core::Turn turn = core_->next(state_, idle_slot() != nullptr, until);
+    if (turn.reclaim) reclaim();
+    if (turn.job != nullptr) start(turn.job);
+    ends = turn.end;
+    if (ends && busy()) std::this_thread::sleep_until(next_look());
+  }
+}
+
+void Lane::start(const std::shared_ptr<JobState>& job) {
+  LaneSlot& slot = *idle_slot();
+  Result<void> begun = slot.begin(job);
+  if (!begun && begun.error().code() == ErrorCode::out_of_memory && core_->reclaim(*state_)) {
+    reclaim();
+    begun = slot.begin(job);
+  }
+  last_progress_ = Clock::now();
+  if (!begun) {
+    const bool in_time = job->end_begun();
+    core_->finish(*state_, *job,
+                  in_time ? std::optional(Result<JobReport>(std::move(begun).error())) : std::nullopt);
+    return;
+  }
+  core_->counters.launches += job->programs.size();
+  for (const Program& program : job->programs)
+    if (std::exchange(last_launched_, &program.module()) != &program.module()) ++core_->counters.program_switches;
+}
+
+void Lane::finish_ended() {
+  for (const auto& slot : slots_) {
+    if (!slot->busy()) continue;
+    switch (slot->look()) {
+      case LaneSlot::Look::under_way: break;
+      case LaneSlot::Look::ended: last_progress_ = Clock::now(); break;
+      case LaneSlot::Look::abandoned: core_->abandoned(state_); break;
     }
   }
 }
 
-bool Lane::start(std::shared_ptr<JobState> job) {
-  LaneSlot& slot = *idle_slot();
-  const JobState& state = *job;
-  Result<void> begun = slot.begin(job);
-  if (!begun && begun.error().code() == ErrorCode::out_of_memory && !core_->lost(*state_)) {
-    core_->reclaim();
-    reclaim();
-    begun = slot.begin(job);
-  }
-  if (begun) {
-    core_->counters.launches += state.programs.size();
-    for (const Program& program : state.programs)
-      if (std::exchange(last_launched_, &program.module()) != &program.module()) ++core_->counters.program_switches;
-  } else if (job->end_begun()) {
-    core_->finish(*job, std::move(begun).error());
-  }
-  return core_->started(*state_);
-}
-
-bool Lane::finish_ended() {
-  bool any = false;
-  for (const auto& slot : slots_)
-    if (slot->busy() && slot->finish_ended()) any = true;
-  return any;
-}
-
 void Lane::reclaim() {
-  reclaims_seen_ = core_->reclaims();
   for (const auto& slot : slots_) slot->reclaim();
 }
 

@@ -15,14 +15,13 @@ class Lane {
  public:
   Lane(std::shared_ptr<Core> core, std::shared_ptr<LaneState> state);
 
-  /// Opens the first slot, says how that went, and works until the executor stops.
-  void run(const std::function<void(Result<void>)>& opened);
+  /// Opens the first slot, asks `opened` whether to go on with that, and works until there is no more to do.
+  void run(const std::function<bool(Result<void>)>& opened);
 
  private:
-  /// Ends the jobs that have come to an end; whether there was one.
-  bool finish_ended();
-  /// Whether the lane is to go on.
-  bool start(std::shared_ptr<JobState> job);
+  /// Ends the jobs that have come to an end.
+  void finish_ended();
+  void start(const std::shared_ptr<JobState>& job);
   void reclaim();
   /// When to look again for jobs that have ended.
   Clock::time_point next_look() const;
@@ -35,7 +34,6 @@ class Lane {
   /// The program launched last, only to be compared.
   const Module* last_launched_ = nullptr;
   Clock::time_point last_progress_ = {};
-  std::uint64_t reclaims_seen_ = 0;
 };
 
 }  // namespace kiln::exec

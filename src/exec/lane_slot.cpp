@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -45,14 +46,7 @@ Result<void> LaneSlot::open() {
 
 Result<void> LaneSlot::begin(std::shared_ptr<JobState> job) {
   if (auto opened = open(); !opened) return opened;
-  Result<void> done = lend(job->job);
-  if (done && !job->start_reading())
-    done = Error(ErrorCode::timed_out, "its time was over before it was handed to the device");
-  if (done) {
-    done = fill(job->job);
-    job->stop_reading();
-  }
-  if (done) done = queue(*job);
+  const Result<void> done = hand_over(*job);
   if (!done) {
     close();
     give_back();
@@ -60,6 +54,19 @@ Result<void> LaneSlot::begin(std::shared_ptr<JobState> job) {
   }
   job_ = std::move(job);
   return {};
+}
+
+Result<void> LaneSlot::hand_over(JobState& job) {
+  try {
+    if (auto lent = lend(job.job); !lent) return lent;
+    if (!job.start_reading())
+      return Error(ErrorCode::timed_out, "its time was over before it was handed to the device");
+    Result<void> filled = fill(job.job);
+    job.stop_reading();
+    return filled ? queue(job) : filled;
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorCode::out_of_memory, "the host has no memory left");
+  }
 }
 
 Result<void> LaneSlot::lend(const Job& job) {
@@ -117,23 +124,25 @@ Result<void> LaneSlot::queue(const JobState& state) {
   return slot_->submit();
 }
 
-bool LaneSlot::finish_ended() {
+LaneSlot::Look LaneSlot::look() {
   const Result<bool> finished = slot_->finished();
   if (finished && !*finished) {
-    if (!job_->ended()) return false;
+    if (!job_->ended()) return Look::under_way;
+    core_.finish(lane_, *job_, std::nullopt);
     abandon();
-    return true;
+    return Look::abandoned;
   }
   const auto job = std::exchange(job_, nullptr);
+  std::optional<Result<JobReport>> result;
   // Once it has timed out, its caller's memory may be gone.
-  const bool in_time = job->end_begun();
-  Result<void> done = finished ? Result<void>() : Result<void>(finished.error());
-  if (done && in_time) done = drain(job->job);
-  Result<JobReport> result = done ? Result<JobReport>(report(*job)) : Result<JobReport>(std::move(done).error());
+  if (job->end_begun()) {
+    Result<void> done = finished ? drain(job->job) : Result<void>(finished.error());
+    result = done ? Result<JobReport>(report(*job)) : Result<JobReport>(std::move(done).error());
+  }
   if (!finished) close();
   give_back();
-  if (in_time) core_.finish(*job, std::move(result));
-  return true;
+  core_.finish(lane_, *job, std::move(result));
+  return Look::ended;
 }
 
 Result<void> LaneSlot::drain(const Job& job) {
@@ -150,7 +159,7 @@ Result<void> LaneSlot::drain(const Job& job) {
 }
 
 JobReport LaneSlot::report(const JobState& state) {
-  JobReport report{.lane = lane_};
+  JobReport report{.lane = lane_.number};
   const std::vector<Ran> times = slot_->times();
   const std::size_t steps = state.job.steps.size();
   if (times.size() != uploads_.size() + steps + downloads_.size()) return report;

@@ -15,16 +15,22 @@ namespace kiln::exec {
 class LaneSlot {
  public:
   /// `track` is its number in a trace.
-  LaneSlot(Core& core, unsigned lane, unsigned track)
+  LaneSlot(Core& core, LaneState& lane, unsigned track)
       : core_(core), lane_(lane), track_(track), memory_(core.device()) {}
+
+  ~LaneSlot() { close(); }
+  LaneSlot(const LaneSlot&) = delete;
+  LaneSlot& operator=(const LaneSlot&) = delete;
 
   /// Opens the device's slot where there is none.
   Result<void> open();
   /// Hands a job to the device. After an error, nothing of it is under way.
   Result<void> begin(std::shared_ptr<JobState> job);
   bool busy() const noexcept { return job_ != nullptr; }
-  /// Where the job has ended, ends it; whether that was so.
-  bool finish_ended();
+  /// What became of the job: where the device has ended it, so does this; where somebody else has and the device
+  /// has not, it is left to the device.
+  enum class Look { under_way, ended, abandoned };
+  Look look();
   /// Drops idle memory of the device.
   void reclaim() noexcept { memory_.clear(); }
 
@@ -36,6 +42,7 @@ class LaneSlot {
     std::size_t bytes;
   };
 
+  Result<void> hand_over(JobState& job);
   Result<void> lend(const Job& job);
   Result<void> fill(const Job& job);
   Result<void> queue(const JobState& job);
@@ -50,7 +57,7 @@ class LaneSlot {
   void abandon();
 
   Core& core_;
-  const unsigned lane_;
+  LaneState& lane_;
   const unsigned track_;
   SlotMemory memory_;
   std::unique_ptr<Slot> slot_;

@@ -294,9 +294,83 @@ TEST_F(ExecutorTest, ALaneThatNeverComesBackFromTheDriverIsReplaced) {
   ASSERT_TRUE(executor->submit(std::move(job)).get());
   expect_sum(x_, 7, y);
   executor.reset();
-  device_->trouble->open_gate();
   // The lost lane ends by itself.
-  while (device_->trouble->open_slots > 0) std::this_thread::yield();
+  device_->trouble->open_gate();
+}
+
+TEST_F(ExecutorTest, JobsBesideOneThatHangsTheirLaneEnd) {
+  auto executor = make({.lanes = 1});
+  // A lane that is only slow comes back and ends what it has begun.
+  const auto beside = executor->submit(gate());
+  while (executor->stats().launches < 1) std::this_thread::yield();
+  Job stuck{.name = "stuck", .steps = {{.request = program("stuck")}}, .time_limit = std::chrono::milliseconds(20)};
+  EXPECT_EQ(executor->submit(std::move(stuck)).get().error().code(), ErrorCode::timed_out);
+  std::vector<unsigned char> y(x_.size());
+  ASSERT_TRUE(executor->submit(add(7, x_, y)).get()) << "by the lane that took its place";
+  device_->trouble->open_gate();
+  beside.wait();
+  executor->drain();
+  EXPECT_EQ(executor->stats().unfinished, 0U);
+}
+
+TEST_F(ExecutorTest, ALaneThatCannotOpenASlotFailsItsJobsAndGoesOn) {
+  auto executor = make({.lanes = 1});
+  Job stuck{.name = "stuck", .steps = {{.request = program("stuck")}}, .time_limit = std::chrono::milliseconds(20)};
+  device_->trouble->open_errors = 2;
+  EXPECT_EQ(executor->submit(std::move(stuck)).get().error().code(), ErrorCode::timed_out);
+  std::vector<unsigned char> y(x_.size());
+  const auto failed = executor->submit(add(1, x_, y)).get();
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().message(), "add_1: no slot to be had");
+  EXPECT_TRUE(executor->submit(add(2, x_, y)).get());
+  executor.reset();
+  device_->trouble->open_gate();
+}
+
+TEST_F(ExecutorTest, ContinuationsOfWhenAllMaySubmitAndWait) {
+  auto executor = make({.lanes = 1});
+  std::vector<unsigned char> y(x_.size());
+  std::vector<unsigned char> z(x_.size());
+  const auto all = when_all(std::vector{executor->submit(add(1, x_, y))});
+  const auto more = all.then([&](const Result<void>&) { return executor->submit(add(2, y, z)).get().ok(); });
+  EXPECT_TRUE(more.get().value());
+  expect_sum(x_, 3, z);
+}
+
+TEST_F(ExecutorTest, NothingIsKeptOfAJobThatHasEnded) {
+  auto executor = make({.lanes = 1, .time_limit = std::chrono::hours(1)});
+  const std::shared_ptr<Buffer> buffer = device_->allocate(16).value();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(executor->submit({.memory = {{.buffer = buffer}}}).get());
+  executor->drain();
+  executor.reset();
+  EXPECT_EQ(buffer.use_count(), 1);
+}
+
+TEST_F(ExecutorTest, TheLongestTimeLimitIsNone) {
+  auto executor = make({.lanes = 1, .time_limit = std::chrono::nanoseconds::max()});
+  std::vector<unsigned char> y(x_.size());
+  const auto future = executor->submit(add(1, x_, y));
+  EXPECT_TRUE(future.wait_for(std::chrono::hours::max()));
+  EXPECT_TRUE(future.get());
+}
+
+TEST_F(ExecutorTest, WhatWhenReadyThrowsIsIgnored) {
+  auto executor = make({.lanes = 1});
+  const auto gated = executor->submit(gate());
+  gated.when_ready([] { throw std::runtime_error("oh"); });
+  device_->trouble->open_gate();
+  EXPECT_TRUE(gated.get());
+  executor->drain();
+}
+
+TEST_F(ExecutorTest, IdleLanesGiveBackMemoryThatAnotherNeeds) {
+  auto executor = make({.lanes = 2});
+  std::vector<unsigned char> y(x_.size());
+  // Each lane keeps some.
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(executor->submit(add(1, x_, y)).get());
+  device_->trouble->launch_errors = 1;
+  ASSERT_TRUE(executor->submit(add(1, x_, y)).get());
+  EXPECT_LE(fakes::FakeBuffer::alive, 2) << "what the last job was lent";
 }
 
 TEST_F(ExecutorTest, FunctionsFillAndReadAJobsMemory) {

@@ -54,9 +54,11 @@ struct Trouble {
 
 class FakeBuffer final : public Buffer {
  public:
-  explicit FakeBuffer(std::size_t size_given) : bytes(size_given) {}
+  explicit FakeBuffer(std::size_t size_given) : bytes(size_given) { ++alive; }
+  ~FakeBuffer() override { --alive; }
   std::size_t size() const noexcept override { return bytes.size(); }
   mutable std::vector<unsigned char> bytes;
+  static inline std::atomic<int> alive = 0;
 };
 
 /// A slot whose device is a thread for each submission.

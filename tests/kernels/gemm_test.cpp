@@ -1,5 +1,7 @@
+#include <atomic>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "kernels/gemm.hpp"
 #include "kernels/kernel_suite.hpp"
@@ -100,6 +102,20 @@ TEST_P(Gemm, WithBetaZeroNothingIsReadOfC) {
   const Array c{{8, 8}, std::vector<float>(64, std::nanf(""))};
   EXPECT_TRUE(
       matches(gemm(*cache_, tensor(a), tensor(a), {.beta = 0, .c = tensor(c)}), reference::gemm(a, a, {}, {})));
+}
+
+TEST_P(Gemm, ManyThreadsGetWhatOneGets) {
+  const Tensor a = tensor(noise({65, 40}));
+  const Tensor b = tensor(noise({40, 70}));
+  const std::vector<float> alone = gemm(*cache_, a, b).value().read().value();
+  std::vector<std::thread> threads;
+  std::atomic<int> same = 0;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&] {
+      for (int n = 0; n < 5; ++n) same += gemm(*cache_, a, b).value().read().value() == alone ? 1 : 0;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(same, 40);
 }
 
 TEST_P(Gemm, TakesAndGivesHalves) {

@@ -1,0 +1,238 @@
+// How fast the kernels of the library are, on every API there is here: GFLOP/s, or GB/s of those that compute
+// little. Each is run until half a second has passed, at least 20 times; the median run counts, by the device's
+// clock where it has one. On an NVIDIA H200 the figures are compared with what NVIDIA's own libraries were measured
+// at (cuBLAS and cuDNN in fp32, without tensor cores). On a CPU the shapes are small ones.
+//
+//     kernel_bench [API…] [--kiln_json=FILE]
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <kiln/cache.hpp>
+#include <kiln/kernels.hpp>
+#include <kiln/slot.hpp>
+
+#include "fixtures.hpp"
+#include "report.hpp"
+
+namespace kiln::bench {
+namespace {
+
+/// One call, and how fast the vendor's library does the same on an H200, in GFLOP/s or GB/s.
+struct Case {
+  std::string name;
+  std::function<Result<Tensor>(Runner)> call;
+  bool moves = false;
+  std::optional<double> vendor = {};
+};
+
+using Seconds = std::chrono::duration<double>;
+
+/// A job's programs and memory, to be run again and again.
+class Repeated {
+ public:
+  Repeated(Device& device, Cache& cache, Job job) : device_(device), job_(std::move(job)) {
+    for (JobMemory& memory : job_.memory)
+      if (memory.buffer == nullptr) memory.buffer = device.allocate(memory.bytes).value();
+    for (const Step& step : job_.steps) {
+      programs_.push_back(cache.get(step.request).value());
+      Launch launch{.groups = step.groups, .group_size = step.group_size, .parameters = step.parameters};
+      for (const std::size_t place : step.memory) launch.buffers.push_back(job_.memory[place].buffer.get());
+      launches_.push_back(std::move(launch));
+    }
+    if (auto slot = device.open_slot()) slot_ = std::move(*slot);
+  }
+
+  const Job& job() const { return job_; }
+
+  /// What each of `times` runs took, in seconds.
+  std::vector<double> run(std::size_t times) {
+    std::vector<double> seconds;
+    if (slot_ == nullptr) {
+      for (std::size_t i = 0; i < times; ++i) seconds.push_back(since_start([this] { launch_all(device_); }));
+      return seconds;
+    }
+    const double wall = since_start([&] {
+      for (std::size_t i = 0; i < times; ++i) launch_all(*slot_);
+      slot_->submit().value();
+      slot_->wait().value();
+    });
+    const std::vector<Ran> ran = slot_->times();
+    if (ran.size() != times * launches_.size()) return {wall / static_cast<double>(times)};
+    for (std::size_t i = 0; i < ran.size(); i += launches_.size())
+      seconds.push_back(Seconds(ran[i + launches_.size() - 1].end - ran[i].begin).count());
+    return seconds;
+  }
+
+ private:
+  void launch_all(auto& on) {
+    for (std::size_t i = 0; i < launches_.size(); ++i) on.launch(programs_[i].module(), launches_[i]).value();
+  }
+  static double since_start(const auto& work) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    return Seconds(std::chrono::steady_clock::now() - start).count();
+  }
+
+  Device& device_;
+  Job job_;
+  std::vector<Program> programs_;
+  std::vector<Launch> launches_;
+  std::unique_ptr<Slot> slot_;
+};
+
+/// GFLOP/s or GB/s.
+double speed(Device& device, Cache& cache, const Case& one) {
+  std::optional<Job> job;
+  const Runner keep(device, [&job](Job made) -> Result<Pending> {
+    job.emplace(std::move(made));
+    return Pending();
+  });
+  // The result's memory is the job's.
+  one.call(keep).value();
+  Repeated repeated(device, cache, std::move(*job));
+  const double first = median(repeated.run(2));
+  const auto times = static_cast<std::size_t>(std::clamp(0.5 / first, device.info().software ? 3.0 : 20.0, 200.0));
+  const double seconds = median(repeated.run(times));
+  double work = 0;
+  for (const Step& step : repeated.job().steps) work += one.moves ? step.bytes : step.flops;
+  return work / seconds / 1e9;
+}
+
+class Cases {
+ public:
+  explicit Cases(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+
+  std::vector<Case> all() const {
+    const bool small = device_->info().software;
+    std::vector<Case> cases;
+    if (small) {
+      cases.push_back(gemm(256, {}));
+      cases.push_back(conv2d(1, 16, 32, 16, 3, {}));
+      cases.push_back(attention(1, 2, 128, 64, false, {}));
+      cases.push_back(attention(1, 2, 128, 64, true, {}));
+      cases.push_back(softmax(512, {}));
+      cases.push_back(reduce(512));
+      cases.push_back(scan(512));
+      cases.push_back(copy(1 << 18));
+      return cases;
+    }
+    cases.push_back(gemm(512, {}));
+    cases.push_back(gemm(1024, 26e3));
+    cases.push_back(gemm(2048, {}));
+    cases.push_back(gemm(4096, 49e3));
+    cases.push_back(conv2d(1, 64, 224, 64, 3, 25.8e3));
+    cases.push_back(conv2d(32, 64, 56, 64, 3, 29.2e3));
+    cases.push_back(conv2d(32, 256, 28, 256, 3, 70.1e3));
+    cases.push_back(conv2d(8, 64, 112, 64, 5, 34.8e3));
+    cases.push_back(attention(4, 16, 2048, 64, false, 33.7e3));
+    cases.push_back(attention(4, 16, 2048, 64, true, 28.7e3));
+    cases.push_back(attention(4, 16, 2048, 128, false, {}));
+    cases.push_back(weighted_matmul(4, 16, 1024, 64));
+    cases.push_back(softmax(8192, 1.88e3));
+    cases.push_back(reduce(8192));
+    cases.push_back(scan(8192));
+    cases.push_back(copy(1 << 26));
+    return cases;
+  }
+
+ private:
+  Tensor of(Shape shape) const {
+    const auto count = static_cast<std::size_t>(count_of(shape));
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i * 2654435761U % 1024) / 512 - 1;
+    return Tensor::from(device_, std::move(shape), values).value();
+  }
+  Case gemm(int n, std::optional<double> vendor) const {
+    return {fmt::format("gemm {}x{}x{}", n, n, n),
+            [a = of({n, n}), b = of({n, n})](Runner on) { return kiln::gemm(on, a, b); }, false, vendor};
+  }
+  Case conv2d(int n, int c, int extent, int k, int filter, std::optional<double> vendor) const {
+    return {fmt::format("conv2d {}x{}, {} of {}x{}x{}, {} filters", filter, filter, n, c, extent, extent, k),
+            [x = of({n, c, extent, extent}), w = of({k, c, filter, filter}), filter](Runner on) {
+              return kiln::conv2d(on, x, w, {.padding = {filter / 2, filter / 2}});
+            },
+            false, vendor};
+  }
+  Case attention(int batch, int heads, int length, int dimension, bool causal, std::optional<double> vendor) const {
+    const Shape shape = {batch, heads, length, dimension};
+    return {fmt::format("flash_attention {}x{}x{}x{}{}", batch, heads, length, dimension, causal ? ", causal" : ""),
+            [q = of(shape), k = of(shape), v = of(shape), causal](Runner on) {
+              return kiln::flash_attention(on, q, k, v, {.causal = causal});
+            },
+            false, vendor};
+  }
+  Case weighted_matmul(int batch, int heads, int length, int dimension) const {
+    return {fmt::format("weighted_matmul {}x{}x{}x{}", batch, heads, length, dimension),
+            [w = of({batch, heads, length, length}), v = of({batch, heads, length, dimension})](Runner on) {
+              return kiln::weighted_matmul(on, w, v);
+            }};
+  }
+  Case softmax(int n, std::optional<double> vendor) const {
+    return {fmt::format("softmax {}x{}", n, n), [x = of({n, n})](Runner on) { return kiln::softmax(on, x); }, true,
+            vendor};
+  }
+  Case reduce(int n) const {
+    return {fmt::format("reduce, sum, {}x{}", n, n),
+            [x = of({n, n})](Runner on) { return kiln::reduce(on, x, Reduction::sum); }, true};
+  }
+  Case scan(int n) const {
+    return {fmt::format("scan {}x{}", n, n), [x = of({n, n})](Runner on) { return kiln::scan(on, x); }, true};
+  }
+  Case copy(int n) const {
+    return {fmt::format("copy {}", n), [x = of({n})](Runner on) { return kiln::copy(on, x); }, true};
+  }
+
+  std::shared_ptr<Device> device_;
+};
+
+void measure(const std::string& api, Figures& figures) {
+  auto device = open_device(api);
+  if (!device) {
+    std::cout << api << " was left out: " << device.error().message() << '\n';
+    return;
+  }
+  const DeviceInfo& info = (*device)->info();
+  const std::string label = info.label.empty() ? info.identity.device : info.label;
+  const bool h200 = label.find("H200") != std::string::npos;
+  const TemporaryFolder folder;
+  Cache cache(*device, {.directory = folder.path()});
+  figures.section(fmt::format("{}, {}", api, label));
+  for (const Case& one : Cases(*device).all()) {
+    const double got = speed(**device, cache, one);
+    figures.add(api + "." + one.name, one.name, got, one.moves ? "GB/s" : "GFLOP/s");
+    if (h200 && one.vendor)
+      figures.add(api + "." + one.name + ".of_vendor", "  / NVIDIA's library", got / *one.vendor, "x",
+                  at_least(0.5));
+  }
+}
+
+int run(int argc, char** argv) {
+  std::vector<std::string> apis;
+  std::string json;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.starts_with("--kiln_json="))
+      json = argument.substr(argument.find('=') + 1);
+    else
+      apis.push_back(argument);
+  }
+  if (apis.empty()) apis = {"cuda", "hip", "vulkan", "opengl", "opencl"};
+  Figures figures;
+  for (const std::string& api : apis) measure(api, figures);
+  std::cout << figures.table();
+  if (!json.empty()) std::ofstream(json) << figures.json() << '\n';
+  return 0;
+}
+
+}  // namespace
+}  // namespace kiln::bench
+
+int main(int argc, char** argv) { return kiln::bench::guarded(kiln::bench::run, argc, argv); }
