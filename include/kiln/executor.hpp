@@ -31,8 +31,9 @@ struct JobMemory {
   std::shared_ptr<Buffer> buffer = {};
   /// Copied in before the first step. The bytes stay and do not change until the future is ready.
   std::span<const std::byte> upload = {};
-  /// Or written by this, straight into memory the device copies from; called on a thread of the executor's. Needs
-  /// `bytes`, or a `buffer`, whose size it has then.
+  /// Or written by this, straight into memory the device copies from; called on a thread of the executor's, a
+  /// second time where the device ran out of memory meanwhile. Needs `bytes`, or a `buffer`, whose size it has
+  /// then.
   std::function<void(std::span<std::byte>)> fill = {};
   /// Copied out after the last step. The bytes are nobody else's until the future is ready.
   std::span<std::byte> download = {};
@@ -126,7 +127,7 @@ class Executor {
   /// Queues a job; waits while the queue is full, except on threads of the executor's own. What is wrong with the
   /// job is the future's error.
   Future<JobReport> submit(Job job);
-  /// Waits until all jobs submitted before have ended.
+  /// Waits until no job is left; with others submitting all the time, that may be never.
   void drain();
 
   ExecutorStats stats() const;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 
 #include "base/mutex.hpp"
@@ -38,20 +39,27 @@ class LaunchGate {
     explicit Deleting(LaunchGate& gate) : gate_(gate) {
       const base::MutexLock lock(gate_.mutex_);
       ++gate_.deleting_;
-      while (gate_.launching_ > 0 || gate_.deleting_now_) gate_.changed_.wait(gate_.mutex_);
-      gate_.deleting_now_ = true;
+      // Drivers that run on the CPU come back from a launch when the program has ended, which may be never.
+      const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+      while ((gate_.launching_ > 0 || gate_.deleting_now_) && std::chrono::steady_clock::now() < until)
+        gate_.changed_.wait_until(gate_.mutex_, until);
+      granted_ = gate_.launching_ == 0 && !gate_.deleting_now_;
+      if (granted_) gate_.deleting_now_ = true;
     }
     ~Deleting() {
       const base::MutexLock lock(gate_.mutex_);
       --gate_.deleting_;
-      gate_.deleting_now_ = false;
+      if (granted_) gate_.deleting_now_ = false;
       gate_.changed_.notify_all();
     }
+    /// Whether there is no launch; otherwise it is for later.
+    bool granted() const noexcept { return granted_; }
     Deleting(const Deleting&) = delete;
     Deleting& operator=(const Deleting&) = delete;
 
    private:
     LaunchGate& gate_;
+    bool granted_ = false;
   };
 
  private:

@@ -263,8 +263,10 @@ void ShareGroup::prepare_launch(GLuint program) {
 void ShareGroup::recover() {
   Last& last = launched_last_[current()];
   if (last.deletions == deletions_) return;
-  glFinish();
-  launch_idle_programs();
+  if (on_mesa()) {
+    glFinish();
+    launch_idle_programs();
+  }
   last = {0, deletions_};
 }
 
@@ -332,6 +334,12 @@ void ShareGroup::delete_doomed() {
   if (!doomed.buffers.empty()) glDeleteBuffers(static_cast<GLsizei>(doomed.buffers.size()), doomed.buffers.data());
   if (doomed.programs.empty()) return;
   const LaunchGate::Deleting deleting(gate_);
+  if (!deleting.granted()) {
+    const base::MutexLock lock(pool_mutex_);
+    idle_.insert(idle_.end(), holding.begin(), holding.end());
+    doomed_.programs.insert(doomed_.programs.end(), doomed.programs.begin(), doomed.programs.end());
+    return;
+  }
   for (EGLContext context : holding) {
     Switch there(display_, context);
     if (there.made()) {
