@@ -99,6 +99,15 @@ Context::~Context() {
   if (owned_) vk.DestroyDevice(device, nullptr);
 }
 
+std::shared_ptr<Queue> Context::share_queue() {
+  const base::MutexLock lock(share_mutex_);
+  const auto fewer = [](const Queue& a, const Queue& b) { return a.streams < b.streams; };
+  // The first is for work that is waited for, as long as there are others.
+  Queue& queue = *std::min_element(queues_.begin() + (queues_.size() > 1 ? 1 : 0), queues_.end(), fewer);
+  ++queue.streams;
+  return {&queue, [](Queue* shared) { --shared->streams; }};
+}
+
 Result<Context::Layout> Context::layout(std::uint32_t buffers, std::uint32_t parameter_bytes,
                                         std::string_view doing) {
   const base::MutexLock lock(layouts_mutex_);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -50,11 +49,9 @@ class Context {
 
   /// The queue of work that is waited for.
   Queue& first_queue() noexcept { return queues_.front(); }
-  /// A queue for one more stream of work: another every time as long as there are several, since work of one queue
-  /// hardly overlaps.
-  Queue& next_queue() noexcept {
-    return queues_[next_queue_.fetch_add(1, std::memory_order_relaxed) % queues_.size()];
-  }
+  /// The queue with the fewest streams of work, for one more until this ends: work of one queue hardly overlaps,
+  /// and waits for what is stuck in it. The context outlives it.
+  std::shared_ptr<Queue> share_queue() KILN_EXCLUDES(share_mutex_);
 
   const Physical physical;
   const VkDevice device;
@@ -70,8 +67,7 @@ class Context {
   const bool owned_;
   // One at least; their number does not change.
   std::deque<Queue> queues_;
-  // The first is left to others as long as it can be.
-  std::atomic<std::size_t> next_queue_ = 1;
+  base::Mutex share_mutex_;
   base::Mutex layouts_mutex_;
   /// By the number of buffers and the bytes of parameters.
   std::map<std::pair<std::uint32_t, std::uint32_t>, Layout> layouts_ KILN_GUARDED_BY(layouts_mutex_);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <string_view>
 
 #include "backend/clock.hpp"
@@ -21,6 +23,8 @@ class Queue {
   void wait_idle() KILN_EXCLUDES(mutex_);
 
   backend::Clock clock;
+  /// How many streams of work go to it; see Context::share_queue().
+  std::atomic<int> streams = 0;
 
  private:
   const DeviceFunctions& vk_;

@@ -17,17 +17,17 @@ constexpr std::string_view running = "running the work of a slot";
 }  // namespace
 
 Result<std::unique_ptr<Slot>> VulkanSlot::open(std::shared_ptr<Context> context, const DeviceInfo& device) {
-  Queue& queue = context->next_queue();
-  auto commands = Commands::create(context, queue);
+  auto queue = context->share_queue();
+  auto commands = Commands::create(context, *queue);
   if (!commands) return std::move(commands).error();
-  auto slot = std::make_unique<VulkanSlot>(std::move(context), device, queue);
+  auto slot = std::make_unique<VulkanSlot>(std::move(context), device, std::move(queue));
   slot->commands_ = std::move(*commands);
   if (auto ok = slot->set_clock(); !ok) return std::move(ok).error();
   return std::unique_ptr<Slot>(std::move(slot));
 }
 
 Result<void> VulkanSlot::set_clock() {
-  if (!queue_.clock.ticks() || queue_.clock.set()) return {};
+  if (!queue_->clock.ticks() || queue_->clock.set()) return {};
   // A queue's first submission may take long to begin.
   for (int round = 0; round < 2; ++round) {
     if (auto ok = open_commands(); !ok) return ok;
@@ -62,13 +62,13 @@ Result<void> VulkanSlot::open_commands() {
   const bool first = !commands_->in_use();
   const auto commands = commands_->open(running);
   if (!commands) return Error(commands.error());
-  if (!first || !queue_.clock.ticks()) return {};
+  if (!first || !queue_->clock.ticks()) return {};
   stamps_.reset();
   return stamps_.write(*commands);
 }
 
 Result<void> VulkanSlot::note_piece(bool work) {
-  if (!queue_.clock.ticks()) return {};
+  if (!queue_->clock.ticks()) return {};
   const std::size_t before = stamps_.count() - 1;
   if (work) {
     const auto commands = commands_->open(running);
@@ -139,8 +139,8 @@ void VulkanSlot::read_times() {
   const std::vector<backend::Piece> pieces = std::exchange(pieces_, {});
   const std::vector<std::uint64_t> stamps = stamps_.read();
   if (stamps.empty()) return;
-  queue_.clock.learn(submitted_, stamps.front(), stamps.back(), seen);
-  ran_ = queue_.clock.ran(pieces, stamps);
+  queue_->clock.learn(submitted_, stamps.front(), stamps.back(), seen);
+  ran_ = queue_->clock.ran(pieces, stamps);
 }
 
 }  // namespace kiln::vulkan

@@ -17,8 +17,8 @@ namespace kiln::vulkan {
 class VulkanSlot final : public Slot {
  public:
   static Result<std::unique_ptr<Slot>> open(std::shared_ptr<Context> context, const DeviceInfo& device);
-  VulkanSlot(std::shared_ptr<Context> context, const DeviceInfo& device, Queue& queue)
-      : context_(std::move(context)), device_(device), queue_(queue), stamps_(*context_) {}
+  VulkanSlot(std::shared_ptr<Context> context, const DeviceInfo& device, std::shared_ptr<Queue> queue)
+      : context_(std::move(context)), device_(device), queue_(std::move(queue)), stamps_(*context_) {}
 
   Result<std::span<std::byte>> staging(std::size_t bytes) override;
   Result<void> upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) override;
@@ -44,7 +44,7 @@ class VulkanSlot final : public Slot {
 
   const std::shared_ptr<Context> context_;
   const DeviceInfo device_;
-  Queue& queue_;
+  const std::shared_ptr<Queue> queue_;
   std::unique_ptr<DeviceBuffer> staging_;
   Stamps stamps_;
   std::vector<backend::Piece> pieces_;
