@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/copy.hpp"
+#include "kernels/known_requests.hpp"
 
 namespace kiln::kernels {
 
@@ -66,7 +67,11 @@ Plan::Place Plan::write(Shape shape, Type type) {
 void Plan::step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> memory,
                 const std::vector<Scalar>& scalars, Work work) {
   if (error_) return;
-  auto request = kernel.request(*on_.device());
+  if (auto fits = kernel.fits(*on_.device()); !fits) {
+    error_ = std::move(fits).error();
+    return;
+  }
+  auto request = known_request(kernel, on_.device()->info().language);
   auto parameters = kernel.pack(scalars);
   if (!request || !parameters) {
     error_ = !request ? request.error() : parameters.error();

@@ -26,12 +26,16 @@ struct KernelBuffer {
   std::string name = {};
   Type type = Type::f32;
   Access access = Access::read;
+
+  bool operator==(const KernelBuffer&) const = default;
 };
 
 /// A number given to a kernel with each launch: f32, i32 or u32.
 struct KernelScalar {
   std::string name = {};
   Type type = Type::i32;
+
+  bool operator==(const KernelScalar&) const = default;
 };
 
 /// An array that the work items of a group share: `name[i]`, `name[i][j]` with two extents, and so on.
@@ -40,6 +44,8 @@ struct SharedArray {
   Type type = Type::f32;
   /// Constant expressions; parameters may stand in them.
   std::vector<std::string> extents = {};
+
+  bool operator==(const SharedArray&) const = default;
 };
 
 /// The value of a scalar.
@@ -64,11 +70,15 @@ struct Kernel {
   std::map<std::string, std::string> parameters = {};
   std::string source = {};
 
+  bool operator==(const Kernel&) const = default;
+
   /// The text for one language; an error names what is wrong with the kernel, such as a name that is taken in any.
   Result<std::string> emit(Language language) const;
   /// What a cache takes to get the kernel, for a language or for a device, which must be able to run such groups.
   Result<Request> request(Language language) const;
   Result<Request> request(const Device& device) const;
+  /// Whether the device can run such groups; the error says how large they may be.
+  Result<void> fits(const Device& device) const;
 
   /// The scalars as a Launch and a Step take them. Of the wrong number or type, they are errors that name the
   /// scalar.

@@ -256,7 +256,7 @@ std::string_view type_name(const Scalar& scalar) {
   return names[scalar.index()];
 }
 
-bool fits(const Scalar& scalar, Type type) {
+bool is_of(const Scalar& scalar, Type type) {
   return (type == Type::f32 && std::holds_alternative<float>(scalar)) ||
          (type == Type::i32 && std::holds_alternative<std::int32_t>(scalar)) ||
          (type == Type::u32 && std::holds_alternative<std::uint32_t>(scalar));
@@ -304,6 +304,11 @@ Result<Request> Kernel::request(Language language) const {
 }
 
 Result<Request> Kernel::request(const Device& device) const {
+  if (auto fitting = fits(device); !fitting) return std::move(fitting).error();
+  return request(device.info().language);
+}
+
+Result<void> Kernel::fits(const Device& device) const {
   const DeviceLimits& limits = device.info().limits;
   const std::uint64_t items = std::uint64_t{group_size[0]} * group_size[1] * group_size[2];
   for (std::size_t i = 0; i < 3; ++i)
@@ -314,7 +319,7 @@ Result<Request> Kernel::request(const Device& device) const {
   if (items > limits.max_group_items)
     return Error(ErrorCode::unsupported, fmt::format("{} has groups of {} work items; {} takes at most {}", name,
                                                      items, device.info().identity.device, limits.max_group_items));
-  return request(device.info().language);
+  return {};
 }
 
 Result<std::vector<std::byte>> Kernel::pack(const std::vector<Scalar>& scalars_given) const {
@@ -325,7 +330,7 @@ Result<std::vector<std::byte>> Kernel::pack(const std::vector<Scalar>& scalars_g
     return invalid(wrong);
   std::vector<std::byte> packed;
   for (std::size_t i = 0; i < scalars.size(); ++i) {
-    if (!fits(scalars_given[i], scalars[i].type))
+    if (!is_of(scalars_given[i], scalars[i].type))
       return invalid(fmt::format("the scalar {} is of type {}; a value of type {} was given", scalars[i].name,
                                  c_type(scalars[i].type, Language::cuda), type_name(scalars_given[i])));
     std::visit(

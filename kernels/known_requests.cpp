@@ -1,0 +1,40 @@
+#include "kernels/known_requests.hpp"
+
+#include <map>
+#include <utility>
+
+#include "base/mutex.hpp"
+
+namespace kiln::kernels {
+namespace {
+
+struct Known {
+  Kernel kernel;
+  Request request;
+};
+
+struct Requests {
+  base::Mutex mutex;
+  /// By the kernel's name and the language.
+  std::map<std::pair<std::string, Language>, Known> known KILN_GUARDED_BY(mutex);
+};
+
+}  // namespace
+
+Result<Request> known_request(const Kernel& kernel, Language language) {
+  // What a kernel is in a language never changes: a constant of the process, worked out when first needed. As many
+  // as the library has variants.
+  static auto* const requests = new Requests;
+  {
+    const base::MutexLock lock(requests->mutex);
+    const auto found = requests->known.find({kernel.name, language});
+    if (found != requests->known.end() && found->second.kernel == kernel) return found->second.request;
+  }
+  auto made = kernel.request(language);
+  if (!made) return made;
+  const base::MutexLock lock(requests->mutex);
+  requests->known.insert_or_assign({kernel.name, language}, Known{kernel, *made});
+  return made;
+}
+
+}  // namespace kiln::kernels
