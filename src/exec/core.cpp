@@ -204,10 +204,7 @@ Core::Turn Core::next(const std::shared_ptr<LaneState>& lane, bool has_room, Clo
   const base::MutexLock lock(mutex_);
   ++lane->rounds;
   for (;;) {
-    if (std::exchange(lane->reclaims, reclaims_) != reclaims_) {
-      reclaimed_.notify_all();
-      return {.reclaim = true};
-    }
+    if (lane->reclaims != reclaims_) return {.reclaim = reclaims_};
     if (lane->replaced) return {.end = true};
     while (has_room && !ready_.empty()) {
       auto job = std::move(ready_.front());
@@ -220,7 +217,8 @@ Core::Turn Core::next(const std::shared_ptr<LaneState>& lane, bool has_room, Clo
       return {.job = std::move(job)};
     }
     if (stopping_) return {.end = true};
-    if (Clock::now() >= until) return {};
+    // One without room is not to be woken in the place of one that has some.
+    if (!has_room || Clock::now() >= until) return {};
     lane->waiting = true;
     if (until == Clock::time_point::max()) {
       work_.wait(mutex_);
@@ -313,6 +311,12 @@ void Core::replace(const std::shared_ptr<LaneState>& lane, Clock::duration grace
   }
 }
 
+void Core::heeded(LaneState& lane, std::uint64_t reclaim) {
+  const base::MutexLock lock(mutex_);
+  lane.reclaims = reclaim;
+  reclaimed_.notify_all();
+}
+
 bool Core::reclaim(LaneState& lane) {
   {
     const base::MutexLock lock(mutex_);
@@ -325,14 +329,14 @@ bool Core::reclaim(LaneState& lane) {
   }
   cache_.trim(0);
   const base::MutexLock lock(mutex_);
-  const auto heeded = [this]() KILN_REQUIRES(mutex_) {
+  const auto all_heeded = [this]() KILN_REQUIRES(mutex_) {
     return std::all_of(lanes_.begin(), lanes_.end(), [this](const LaneThread& each) {
       return each.state->reclaiming || each.state->reclaims == reclaims_;
     });
   };
   // Lanes at work heed it when they next look; one that is with the driver for long is not waited for.
   const auto until = Clock::now() + std::chrono::milliseconds(100);
-  while (!heeded() && Clock::now() < until) reclaimed_.wait_until(mutex_, until);
+  while (!all_heeded() && Clock::now() < until) reclaimed_.wait_until(mutex_, until);
   lane.reclaiming = false;
   lane.reclaims = reclaims_;
   one_less(busy_elsewhere_);

@@ -57,13 +57,14 @@ class Core : public std::enable_shared_from_this<Core> {
   struct Turn {
     /// A job, which has begun.
     std::shared_ptr<JobState> job = {};
-    /// Give back memory of the device: somebody has run out of it.
-    bool reclaim = false;
+    /// Give back memory of the device, and then say that this was heeded(): somebody has run out of it.
+    std::optional<std::uint64_t> reclaim = {};
     /// Take no more jobs: the executor ends, or another lane has taken the place of this one.
     bool end = false;
   };
-  /// Waits for something to do until then.
+  /// Waits for something to do until then; a lane without room for a job does not wait.
   Turn next(const std::shared_ptr<LaneState>& lane, bool has_room, Clock::time_point until) KILN_EXCLUDES(mutex_);
+  void heeded(LaneState& lane, std::uint64_t reclaim) KILN_EXCLUDES(mutex_);
   /// The lane is done with a job, whose end somebody has claimed: the lane itself, which tells the result, or
   /// another.
   void finish(LaneState& lane, JobState& job, std::optional<Result<JobReport>> result) KILN_EXCLUDES(mutex_);

@@ -20,12 +20,20 @@ class JobState {
         // One more than there is, for submit(), which has all waited for before anything can happen.
         waiting_for_(job.steps.size() + job.after.size() + 1) {}
 
-  const Job job;
+  Job job;
   const Promise<JobReport> promise;
   /// One a step, each written once before the last arrive().
   std::vector<Program> programs;
   /// When its time is over, once a lane has taken it; guarded by the core's mutex.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+
+  /// Lets go of the caller's buffers and of the programs, before anyone is told of the end; by the lane that began
+  /// it.
+  void let_go() noexcept {
+    programs.clear();
+    job.memory.clear();
+    job.steps.clear();
+  }
 
   /// Counts down what it waits for; whether that was the last.
   bool arrive() noexcept { return waiting_for_.fetch_sub(1, std::memory_order_acq_rel) == 1; }

@@ -33,10 +33,13 @@ void Lane::run(const std::function<bool(Result<void>)>& opened) {
     finish_ended();
     const auto until = busy() ? next_look() : Clock::time_point::max();
     const Core::Turn turn = core_->next(state_, idle_slot() != nullptr, until);
-    if (turn.reclaim) reclaim();
+    if (turn.reclaim) {
+      reclaim();
+      core_->heeded(*state_, *turn.reclaim);
+    }
     if (turn.job != nullptr) start(turn.job);
     ends = turn.end;
-    if (ends && busy()) std::this_thread::sleep_until(next_look());
+    if (busy() && (ends || idle_slot() == nullptr)) std::this_thread::sleep_until(next_look());
   }
 }
 
@@ -50,6 +53,7 @@ void Lane::start(const std::shared_ptr<JobState>& job) {
   last_progress_ = Clock::now();
   if (!begun) {
     const bool in_time = job->end_begun();
+    job->let_go();
     core_->finish(*state_, *job,
                   in_time ? std::optional(Result<JobReport>(std::move(begun).error())) : std::nullopt);
     return;

@@ -141,6 +141,7 @@ LaneSlot::Look LaneSlot::look() {
   }
   if (!finished) close();
   give_back();
+  job->let_go();
   core_.finish(lane_, *job, std::move(result));
   return Look::ended;
 }
