@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/groups.hpp"
 #include "backend/opengl/bindings.hpp"
 #include "backend/own_buffer.hpp"
 
@@ -22,10 +23,7 @@ Result<Fitting> fit(const ShareGroup& group, const DeviceInfo& device, const kil
   if (program == nullptr || &program->group() != &group)
     return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
   const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
-  for (std::size_t i = 0; i < 3; ++i)
-    if (launch.groups[i] > device.limits.max_groups[i])
-      return refuse(fmt::format("{} work groups in dimension {} for {}; the device has at most {}",
-                                launch.groups[i], i, program->name(), device.limits.max_groups[i]));
+  if (auto ok = backend::check_groups(launch, device.limits, program->name()); !ok) return std::move(ok).error();
   auto buffers = backend::own_buffers<GlBuffer>(launch, group, device.name, program->name());
   if (!buffers) return std::move(buffers).error();
   // What a program reads must be there: drivers do not check.

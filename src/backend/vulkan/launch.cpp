@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/groups.hpp"
 #include "backend/own_buffer.hpp"
 
 namespace kiln::vulkan {
@@ -14,10 +15,7 @@ Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln
   if (program == nullptr || &program->context() != &context)
     return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
   const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
-  for (std::size_t i = 0; i < 3; ++i)
-    if (launch.groups[i] > device.limits.max_groups[i])
-      return refuse(fmt::format("{} work groups in dimension {} for {}; the device has at most {}",
-                                launch.groups[i], i, program->name(), device.limits.max_groups[i]));
+  if (auto ok = backend::check_groups(launch, device.limits, program->name()); !ok) return std::move(ok).error();
   if (launch.buffers.size() != program->buffers())
     return refuse(fmt::format("{} declares {} buffers; {} were given", program->name(), program->buffers(),
                               launch.buffers.size()));
