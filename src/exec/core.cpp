@@ -153,15 +153,23 @@ void Core::arrived(const std::shared_ptr<JobState>& job) {
   if (!job->arrive() || job->ended()) return;
   {
     const base::MutexLock lock(mutex_);
-    if (!lanes_.empty()) {
-      ready_.push_back(job);
-      work_.notify_one();
-      return;
-    }
+    ready_.push_back(job);
+    work_.notify_one();
+    if (!lanes_.empty()) return;
   }
-  end_queued(*job,
-             Error(ErrorCode::device_failed, fmt::format("{}: no lane is left that answers", title(job->job))),
-             counters.failed);
+  end_without_lanes();
+}
+
+void Core::end_without_lanes() {
+  std::deque<std::shared_ptr<JobState>> left;
+  {
+    const base::MutexLock lock(mutex_);
+    if (lanes_.empty()) left.swap(ready_);
+  }
+  for (const auto& job : left)
+    end_queued(*job,
+               Error(ErrorCode::device_failed, fmt::format("{}: no lane is left that answers", title(job->job))),
+               counters.failed);
 }
 
 bool Core::end_queued(JobState& job, Error error, std::atomic<std::uint64_t>& counter) {
@@ -257,12 +265,14 @@ void Core::keep_watch() {
       }
       over = std::move(watched_.begin()->second);
       watched_.erase(watched_.begin());
-      if (over.job == nullptr) {
-        if (!over.lane->waiting && over.lane->rounds == over.rounds) replace(over.lane, over.grace);
-        continue;
-      }
+      if (over.job == nullptr && !over.lane->waiting && over.lane->rounds == over.rounds)
+        replace(over.lane, over.grace);
     }
-    time_out(over);
+    if (over.job != nullptr) {
+      time_out(over);
+    } else {
+      end_without_lanes();
+    }
   }
 }
 
@@ -290,8 +300,11 @@ void Core::time_out(const Watched& over) {
 }
 
 void Core::abandoned(const std::shared_ptr<LaneState>& lane) {
-  const base::MutexLock lock(mutex_);
-  replace(lane, std::chrono::seconds(1));
+  {
+    const base::MutexLock lock(mutex_);
+    replace(lane, std::chrono::seconds(1));
+  }
+  end_without_lanes();
 }
 
 void Core::replace(const std::shared_ptr<LaneState>& lane, Clock::duration grace) {
@@ -307,7 +320,7 @@ void Core::replace(const std::shared_ptr<LaneState>& lane, Clock::duration grace
   try {
     start_lane(lane->number, [](const Result<void>&) { return true; });
   } catch (const std::system_error&) {
-    // The lanes there are go on; without any, jobs have an error when it is their turn.
+    // The lanes there are go on; see end_without_lanes().
   }
 }
 

@@ -102,6 +102,8 @@ class Core : public std::enable_shared_from_this<Core> {
   /// Gets everything that the job waits for.
   void await(const std::shared_ptr<JobState>& job);
   void arrived(const std::shared_ptr<JobState>& job) KILN_EXCLUDES(mutex_);
+  /// Ends what is queued where a lane was lost and no thread could be had for another.
+  void end_without_lanes() KILN_EXCLUDES(mutex_);
   /// Ends a job that has not begun, unless it has; whether it did.
   bool end_queued(JobState& job, Error error, std::atomic<std::uint64_t>& counter) KILN_EXCLUDES(mutex_);
   /// Counts down what drain() or stop() wait for.
