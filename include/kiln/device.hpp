@@ -62,6 +62,8 @@ struct DeviceInfo {
   DeviceLimits limits = {};
   /// Whether programs run on the CPU.
   bool software = false;
+  /// How many lanes an executor opens unless it is told.
+  unsigned lanes = 2;
   /// Why the device cannot be used; empty where it can.
   std::string problem = {};
 };

@@ -80,7 +80,7 @@ struct JobReport {
 };
 
 struct ExecutorOptions {
-  /// Threads, each with three slots. 0: two.
+  /// Threads, each with three slots. 0: as many as DeviceInfo says.
   unsigned lanes = 0;
   /// Jobs that have not begun; submit() waits while there are so many.
   std::size_t queue = 256;

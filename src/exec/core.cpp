@@ -69,7 +69,7 @@ Result<void> Core::start() {
       work();
     }
   });
-  const unsigned count = options_.lanes != 0 ? options_.lanes : 2;
+  const unsigned count = options_.lanes != 0 ? options_.lanes : device_->info().lanes;
   std::vector<Future<void>> opened;
   try {
     const base::MutexLock lock(mutex_);

@@ -85,6 +85,8 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
   // Adopted contexts do not come from a display whose kind is known.
   if (info.identity.device.starts_with("llvmpipe") || info.identity.device.starts_with("softpipe"))
     info.software = true;
+  // Contexts take turns on a GPU, and a turn costs more than a lane gains.
+  if (!info.software) info.lanes = 1;
   if (info.identity.formats.empty())
     group->log().warning(fmt::format("{} gives out no program binaries: programs are compiled at every start",
                                      info.identity.device));
