@@ -291,6 +291,31 @@ TEST_F(VulkanDevice, SlotsCopyMemoryTheHostDoesNotReach) {
   EXPECT_TRUE(passes_through(*staged->open_slot().value(), *staged));
 }
 
+TEST_F(VulkanDevice, CopiesThatAreSubmittedApartAreInOrderWithLaunches) {
+  const auto staged = vulkan::open_vulkan_device(0, book_.log(), vulkan::Context::Reach::staged).value();
+  const Compiled twice = staged->compile(vulkan_scale(2)).value();
+  const auto buffer = staged->allocate(256 * sizeof(float)).value();
+  const float offset = 1;
+  const Launch launch{.groups = {4, 1, 1}, .buffers = {buffer.get()}, .parameters = bytes_of(offset)};
+  const auto slot = staged->open_slot().value();
+  const auto memory = slot->staging(3 * buffer->size()).value();
+  const std::span<float> values(reinterpret_cast<float*>(memory.data()), 3UL * 256);
+  for (int round = 0; round < 20; ++round) {
+    std::ranges::fill(values, static_cast<float>(round));
+    slot->upload(*buffer, 0, 0, buffer->size()).value();
+    slot->launch(*twice.module, launch).value();
+    slot->download(*buffer, 0, buffer->size(), buffer->size()).value();
+    slot->launch(*twice.module, launch).value();
+    slot->download(*buffer, 0, 2 * buffer->size(), buffer->size()).value();
+    slot->submit().value();
+    slot->wait().value();
+    EXPECT_EQ(values[256], static_cast<float>(2 * round + 1));
+    EXPECT_EQ(values[3 * 256 - 1], static_cast<float>(4 * round + 3));
+    EXPECT_EQ(slot->times().size(), 5U);
+    EXPECT_TRUE(std::ranges::is_sorted(slot->times(), {}, &Ran::begin));
+  }
+}
+
 TEST_F(VulkanDevice, LaunchesFromSixteenThreadsAtOnceAreRight) {
   const Compiled compiled = device_->compile(vulkan_scale(2)).value();
   std::vector<std::thread> threads;

@@ -136,6 +136,45 @@ TEST_P(SlotContract, ASubmissionHasAsManyPiecesAsAreQueued) {
   }
 }
 
+TEST_P(SlotContract, CopiesAndLaunchesComeInAnyOrder) {
+  const Compiled program = device_->compile(request(scale(2))).value();
+  Scaling scaling = open(1000);
+  const std::size_t bytes = scaling.count * sizeof(float);
+  const auto staged = scaling.slot->staging(4 * bytes).value();
+  const auto values = [&staged, &scaling](std::size_t place) {
+    return std::span(reinterpret_cast<float*>(staged.data()) + place * scaling.count, scaling.count);
+  };
+  const auto launch = [&](const Buffer& from, const Buffer& to, std::uint32_t groups = 16) {
+    scaling.slot
+        ->launch(*program.module, scale(2).launch({groups, 1, 1}, {&from, &to}, {std::int32_t{1000}, 1.0F}).value())
+        .value();
+  };
+  for (int round = 0; round < 3; ++round) {
+    std::ranges::fill(values(0), 1.0F + static_cast<float>(round));
+    std::ranges::fill(values(1), 10.0F);
+    launch(*scaling.x, *scaling.y, 0);
+    scaling.slot->upload(*scaling.x, 0, 0, bytes).value();
+    scaling.slot->download(*scaling.x, 0, 2 * bytes, bytes).value();
+    launch(*scaling.x, *scaling.y);
+    launch(*scaling.y, *scaling.x);
+    scaling.slot->download(*scaling.x, 0, 0, bytes).value();
+    scaling.slot->upload(*scaling.x, 0, bytes, 0).value();
+    scaling.slot->upload(*scaling.y, 0, bytes, bytes).value();
+    launch(*scaling.y, *scaling.x);
+    scaling.slot->download(*scaling.x, 0, 3 * bytes, bytes).value();
+    scaling.slot->submit().value();
+    scaling.slot->wait().value();
+    const float first = 1.0F + static_cast<float>(round);
+    for (const auto& [place, expected] : {std::pair(0, 4 * first + 3), {2, first}, {3, 21.0F}})
+      EXPECT_TRUE(std::ranges::all_of(values(static_cast<std::size_t>(place)), [expected = expected](float value) {
+        return value == expected;
+      })) << place;
+    const std::vector<Ran> times = scaling.slot->times();
+    EXPECT_TRUE(times.empty() || times.size() == 10) << times.size();
+    EXPECT_TRUE(std::ranges::is_sorted(times, {}, &Ran::begin));
+  }
+}
+
 TEST_P(SlotContract, ThreeSlotsOfAThreadKeepTheirWorkApart) {
   const Compiled program = device_->compile(request(scale(3))).value();
   std::vector<Scaling> slots;

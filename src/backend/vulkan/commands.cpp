@@ -13,7 +13,7 @@ Result<std::unique_ptr<Commands>> Commands::create(std::shared_ptr<Context> cont
   VkCommandPoolCreateInfo pool{};
   pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
   pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
-  pool.queueFamilyIndex = commands->context_->family;
+  pool.queueFamilyIndex = queue.family;
   if (auto ok = check(vk.CreateCommandPool(device, &pool, nullptr, &commands->pool_), doing); !ok)
     return std::move(ok).error();
   VkCommandBufferAllocateInfo buffer{};
@@ -96,12 +96,12 @@ Result<void> Commands::launch(const Module& module, std::span<const DeviceBuffer
   return {};
 }
 
-Result<void> Commands::submit(std::string_view doing) {
+Result<void> Commands::submit(std::string_view doing, VkSemaphore before, VkSemaphore after) {
   if (!open_) return {};
   barrier(VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT);
   if (auto ok = check(context_->vk.EndCommandBuffer(command_), doing); !ok) return ok;
   open_ = false;
-  if (auto ok = queue_.submit(command_, fence_, doing); !ok) return ok;
+  if (auto ok = queue_.submit(command_, before, after, fence_, doing); !ok) return ok;
   busy_ = true;
   return {};
 }

@@ -34,8 +34,9 @@ class Commands {
   Result<void> launch(const Module& module, std::span<const DeviceBuffer* const> buffers, const Launch& launch,
                       std::string_view doing);
 
-  /// Hands over what was written down, if anything was.
-  Result<void> submit(std::string_view doing);
+  /// Hands over what was written down, if anything was: to begin after `before`, to signal `after`, where these
+  /// are not null.
+  Result<void> submit(std::string_view doing, VkSemaphore before = nullptr, VkSemaphore after = nullptr);
   /// Whether all that was submitted has ended, and what it wrote is to be seen; does not wait.
   Result<bool> finished(std::string_view doing);
   /// Waits for that.

@@ -9,8 +9,13 @@
 namespace kiln::vulkan {
 namespace {
 
-/// As many as there are slots to keep apart on a busy device; each costs the driver some memory.
-constexpr std::uint32_t most_queues = 8;
+/// One for work that is waited for, one for streams of work, and some for those that come after a stuck one; each
+/// costs the driver time and memory.
+constexpr std::uint32_t most_queues = 4;
+/// Two lanes of an executor.
+constexpr int streams_of_a_queue = 6;
+/// One in each direction: uploads do not wait for results.
+constexpr std::uint32_t copy_queues = 2;
 
 /// What the device can do and a program may ask for: all core features, and small numbers from Vulkan 1.2 on.
 struct Features {
@@ -18,6 +23,7 @@ struct Features {
   VkPhysicalDevice16BitStorageFeatures storage16 = {};
   VkPhysicalDevice8BitStorageFeatures storage8 = {};
   VkPhysicalDeviceShaderFloat16Int8Features arithmetic = {};
+  VkPhysicalDeviceHostQueryResetFeatures queries = {};
 
   Features(const Instance& instance, const Physical& from) {
     core.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
@@ -26,6 +32,8 @@ struct Features {
     storage8.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES;
     storage8.pNext = &arithmetic;
     arithmetic.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
+    arithmetic.pNext = &queries;
+    queries.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_HOST_QUERY_RESET_FEATURES;
     if (from.properties.apiVersion >= VK_API_VERSION_1_2) storage16.pNext = &storage8;
     instance.vk.GetPhysicalDeviceFeatures2(from.handle, &core);
     // It checks every access, for programs that are not trusted with their own indices.
@@ -35,24 +43,41 @@ struct Features {
   Features& operator=(const Features&) = delete;
 };
 
+/// Whether queues of a family are worth copying with, beside those that compute: one in each direction, which tell
+/// when they did.
+bool copies_well(const Physical& physical, std::uint32_t family) {
+  const Physical::Family& copies = physical.families[family];
+  return copies.queues >= copy_queues && copies.timestamp_bits > 0;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const Instance> instance, const Physical& physical,
                                                  Reach reach) {
   const std::string doing = fmt::format("starting {}", physical.properties.deviceName);
   const Features features(*instance, physical);
-  const std::uint32_t family = physical.compute_family.value();
-  const std::vector<float> priorities(std::min(physical.families[family].queues, most_queues), 1);
-  VkDeviceQueueCreateInfo queues{};
-  queues.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
-  queues.queueFamilyIndex = family;
-  queues.queueCount = static_cast<std::uint32_t>(priorities.size());
-  queues.pQueuePriorities = priorities.data();
+  Family compute{physical.compute_family.value()};
+  compute.queues.resize(std::min(physical.families[compute.number].queues, most_queues));
+  Family copy;
+  const bool resets_queries = features.queries.hostQueryReset == VK_TRUE;
+  if (physical.copy_family && copies_well(physical, *physical.copy_family) && resets_queries)
+    copy = {*physical.copy_family, std::vector<VkQueue>(copy_queues)};
+  const std::vector<float> priorities(std::max(compute.queues.size(), copy.queues.size()), 1);
+  std::vector<VkDeviceQueueCreateInfo> queues;
+  for (const Family* family : {&compute, &copy}) {
+    if (family->queues.empty()) continue;
+    VkDeviceQueueCreateInfo some{};
+    some.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+    some.queueFamilyIndex = family->number;
+    some.queueCount = static_cast<std::uint32_t>(family->queues.size());
+    some.pQueuePriorities = priorities.data();
+    queues.push_back(some);
+  }
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   info.pNext = &features.core;
-  info.queueCreateInfoCount = 1;
-  info.pQueueCreateInfos = &queues;
+  info.queueCreateInfoCount = static_cast<std::uint32_t>(queues.size());
+  info.pQueueCreateInfos = queues.data();
   VkDevice device = nullptr;
   if (auto ok = check(instance->vk.CreateDevice(physical.handle, &info, nullptr, &device), doing); !ok)
     return std::move(ok).error();
@@ -63,32 +88,39 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const Instance>
       destroy(device, nullptr);
     return std::move(functions).error();
   }
-  std::vector<VkQueue> handles(priorities.size());
-  for (std::uint32_t i = 0; i < handles.size(); ++i) functions->GetDeviceQueue(device, family, i, &handles[i]);
-  return std::make_shared<Context>(std::move(instance), physical, device, handles, family, *functions, true, reach);
+  for (Family* family : {&compute, &copy})
+    for (std::uint32_t i = 0; i < family->queues.size(); ++i)
+      functions->GetDeviceQueue(device, family->number, i, &family->queues[i]);
+  return std::make_shared<Context>(std::move(instance), physical, device, compute, copy, *functions, true,
+                                   resets_queries, reach);
 }
 
 Result<std::shared_ptr<Context>> Context::adopt(std::shared_ptr<const Instance> instance, const Physical& physical,
                                                 VkDevice device, VkQueue queue, std::uint32_t family) {
   auto functions = device_functions(instance->vk.GetDeviceProcAddr, device);
   if (!functions) return std::move(functions).error();
-  return std::make_shared<Context>(std::move(instance), physical, device, std::vector{queue}, family, *functions,
-                                   false, Reach::mapped);
+  return std::make_shared<Context>(std::move(instance), physical, device, Family{family, {queue}}, Family{},
+                                   *functions, false, false, Reach::mapped);
 }
 
 Context::Context(std::shared_ptr<const Instance> instance, const Physical& of, VkDevice handle,
-                 const std::vector<VkQueue>& queues, std::uint32_t queue_family, const DeviceFunctions& functions,
-                 bool owned, Reach buffers)
+                 const Family& compute, const Family& copy, const DeviceFunctions& functions, bool owned,
+                 bool resets_queries, Reach buffers)
     : physical(of),
       device(handle),
-      family(queue_family),
+      families(copy.queues.empty() ? std::vector{compute.number} : std::vector{compute.number, copy.number}),
       vk(functions),
+      host_resets_queries(resets_queries),
       reach(buffers),
       instance_(std::move(instance)),
       owned_(owned) {
-  for (const VkQueue queue : queues)
-    queues_.emplace_back(vk, queue, physical.properties.limits.timestampPeriod,
-                         physical.families[family].timestamp_bits);
+  const auto add = [this](std::deque<Queue>& to, const Family& family) {
+    for (const VkQueue queue : family.queues)
+      to.emplace_back(vk, queue, family.number, physical.properties.limits.timestampPeriod,
+                      physical.families[family.number].timestamp_bits);
+  };
+  add(queues_, compute);
+  add(copy_queues_, copy);
 }
 
 Context::~Context() {
@@ -99,13 +131,25 @@ Context::~Context() {
   if (owned_) vk.DestroyDevice(device, nullptr);
 }
 
-std::shared_ptr<Queue> Context::share_queue() {
+Context::Route Context::share_queues() {
   const base::MutexLock lock(share_mutex_);
-  const auto fewer = [](const Queue& a, const Queue& b) { return a.streams < b.streams; };
   // The first is for work that is waited for, as long as there are others.
-  Queue& queue = *std::min_element(queues_.begin() + (queues_.size() > 1 ? 1 : 0), queues_.end(), fewer);
-  ++queue.streams;
-  return {&queue, [](Queue* shared) { --shared->streams; }};
+  const auto first = queues_.begin() + (queues_.size() > 1 ? 1 : 0);
+  auto queue =
+      std::find_if(first, queues_.end(), [](const Queue& one) { return one.streams < streams_of_a_queue; });
+  if (queue == queues_.end())
+    queue = std::min_element(first, queues_.end(),
+                             [](const Queue& a, const Queue& b) { return a.streams < b.streams; });
+  ++queue->streams;
+  Route route{.compute = {&*queue, [](Queue* shared) { --shared->streams; }}};
+  // What is stuck in the first keeps the copies behind it waiting: other queues copy for themselves.
+  if (queue == first && !copy_queues_.empty()) {
+    route.upload = &copy_queues_.front();
+    route.download = &copy_queues_.back();
+  } else if (reach == Reach::staged) {
+    route.upload = route.download = route.compute.get();
+  }
+  return route;
 }
 
 Result<Context::Layout> Context::layout(std::uint32_t buffers, std::uint32_t parameter_bytes,

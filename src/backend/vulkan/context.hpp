@@ -20,7 +20,8 @@ namespace kiln::vulkan {
 /// threads.
 class Context {
  public:
-  /// Where buffers lie: where the host can reach them, if there is such memory, or always behind a staging copy.
+  /// Where buffers lie: where the host can reach them, if there is such memory, or always behind a staging copy,
+  /// which is then a part of its own in what a slot submits.
   enum class Reach { mapped, staged };
 
   /// A device of Kiln's own.
@@ -30,9 +31,15 @@ class Context {
   static Result<std::shared_ptr<Context>> adopt(std::shared_ptr<const Instance> instance, const Physical& physical,
                                                 VkDevice device, VkQueue queue, std::uint32_t family);
 
+  /// Queues of one family.
+  struct Family {
+    std::uint32_t number = 0;
+    std::vector<VkQueue> queues = {};
+  };
+  /// The first family computes, one at least; others only copy.
   Context(std::shared_ptr<const Instance> instance, const Physical& physical, VkDevice device,
-          const std::vector<VkQueue>& queues, std::uint32_t family, const DeviceFunctions& functions, bool owned,
-          Reach reach);
+          const Family& compute, const Family& copy, const DeviceFunctions& functions, bool owned,
+          bool resets_queries, Reach reach);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -49,14 +56,25 @@ class Context {
 
   /// The queue of work that is waited for.
   Queue& first_queue() noexcept { return queues_.front(); }
-  /// The queue with the fewest streams of work, for one more until this ends: work of one queue hardly overlaps,
-  /// and waits for what is stuck in it. The context outlives it.
-  std::shared_ptr<Queue> share_queue() KILN_EXCLUDES(share_mutex_);
+  /// The queues of a stream of work: that which computes, and those which copy meanwhile for other streams; null
+  /// where the one that computes does that too.
+  struct Route {
+    std::shared_ptr<Queue> compute;
+    Queue* upload = nullptr;
+    Queue* download = nullptr;
+  };
+  /// For one more stream, until `compute` ends. Queues that compute take turns on a GPU, at some hundred
+  /// microseconds a turn, so streams share one; yet what comes after many that are stuck finds another. The context
+  /// outlives it.
+  Route share_queues() KILN_EXCLUDES(share_mutex_);
 
   const Physical physical;
   const VkDevice device;
-  const std::uint32_t family;
+  /// Those whose queues are used.
+  const std::vector<std::uint32_t> families;
   const DeviceFunctions vk;
+  /// Whether the host may make queries anew, and not only a queue that computes.
+  const bool host_resets_queries;
   const Reach reach;
 
  private:
@@ -67,6 +85,8 @@ class Context {
   const bool owned_;
   // One at least; their number does not change.
   std::deque<Queue> queues_;
+  // Two, or none.
+  std::deque<Queue> copy_queues_;
   base::Mutex share_mutex_;
   base::Mutex layouts_mutex_;
   /// By the number of buffers and the bytes of parameters.

@@ -163,10 +163,16 @@ Physical Instance::describe(VkPhysicalDevice device) const {
   std::vector<VkQueueFamilyProperties> families(count);
   vk.GetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
   for (std::uint32_t family = 0; family < count; ++family) {
-    const bool computes =
-        (families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && families[family].queueCount > 0;
-    physical.families.push_back({computes, families[family].queueCount, families[family].timestampValidBits});
-    if (computes && !physical.compute_family) physical.compute_family = family;
+    const VkQueueFlags flags = families[family].queueCount > 0 ? families[family].queueFlags : 0;
+    const bool draws = (flags & VK_QUEUE_GRAPHICS_BIT) != 0;
+    const bool computes = (flags & VK_QUEUE_COMPUTE_BIT) != 0;
+    const bool only_copies =
+        (flags & (VK_QUEUE_TRANSFER_BIT | VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT)) == VK_QUEUE_TRANSFER_BIT;
+    physical.families.push_back(
+        {computes, draws, families[family].queueCount, families[family].timestampValidBits});
+    if (computes && (!physical.compute_family || (!draws && physical.families[*physical.compute_family].draws)))
+      physical.compute_family = family;
+    if (only_copies && !physical.copy_family) physical.copy_family = family;
   }
   return physical;
 }

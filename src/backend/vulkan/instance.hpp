@@ -23,13 +23,16 @@ struct Physical {
   std::string driver = {};
   struct Family {
     bool computes = false;
+    bool draws = false;
     std::uint32_t queues = 0;
     /// How many bits of its timestamps count; 0 where it writes none.
     std::uint32_t timestamp_bits = 0;
   };
-  /// The families of queues, and the first that can compute.
+  /// The families of queues; the first that can compute, of those that cannot draw if there are such: the same
+  /// program took a third longer where NVIDIA's also draws; and the first that only copies, while others compute.
   std::vector<Family> families = {};
   std::optional<std::uint32_t> compute_family = {};
+  std::optional<std::uint32_t> copy_family = {};
 
   bool software() const noexcept { return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }
   /// Why programs cannot run on it; empty where they can.

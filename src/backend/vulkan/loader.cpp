@@ -122,12 +122,15 @@ Result<DeviceFunctions> device_functions(PFN_vkGetDeviceProcAddr get, VkDevice d
   find(vk.ResetFences, "vkResetFences");
   find(vk.WaitForFences, "vkWaitForFences");
   find(vk.GetFenceStatus, "vkGetFenceStatus");
+  find(vk.CreateSemaphore, "vkCreateSemaphore");
+  find(vk.DestroySemaphore, "vkDestroySemaphore");
   find(vk.CreateQueryPool, "vkCreateQueryPool");
   find(vk.DestroyQueryPool, "vkDestroyQueryPool");
   find(vk.GetQueryPoolResults, "vkGetQueryPoolResults");
   find(vk.CmdResetQueryPool, "vkCmdResetQueryPool");
   find(vk.CmdWriteTimestamp, "vkCmdWriteTimestamp");
   if (find.missing() != nullptr) return lacks(find.missing());
+  vk.ResetQueryPool = reinterpret_cast<PFN_vkResetQueryPool>(get(device, "vkResetQueryPool"));
   return vk;
 }
 

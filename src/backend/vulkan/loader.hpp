@@ -79,10 +79,14 @@ struct DeviceFunctions {
   PFN_vkResetFences ResetFences = nullptr;
   PFN_vkWaitForFences WaitForFences = nullptr;
   PFN_vkGetFenceStatus GetFenceStatus = nullptr;
+  PFN_vkCreateSemaphore CreateSemaphore = nullptr;
+  PFN_vkDestroySemaphore DestroySemaphore = nullptr;
   PFN_vkCreateQueryPool CreateQueryPool = nullptr;
   PFN_vkDestroyQueryPool DestroyQueryPool = nullptr;
   PFN_vkGetQueryPoolResults GetQueryPoolResults = nullptr;
   PFN_vkCmdResetQueryPool CmdResetQueryPool = nullptr;
+  /// From Vulkan 1.2 on; null before.
+  PFN_vkResetQueryPool ResetQueryPool = nullptr;
   PFN_vkCmdWriteTimestamp CmdWriteTimestamp = nullptr;
 };
 

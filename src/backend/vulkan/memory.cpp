@@ -65,6 +65,11 @@ Result<std::unique_ptr<DeviceBuffer>> DeviceBuffer::allocate(std::shared_ptr<Con
   info.size = backend::allocated_bytes(bytes);
   info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   if (use == Use::storage) info.usage |= VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
+  if (context.families.size() > 1) {
+    info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+    info.queueFamilyIndexCount = static_cast<std::uint32_t>(context.families.size());
+    info.pQueueFamilyIndices = context.families.data();
+  }
   if (auto ok = check(context.vk.CreateBuffer(context.device, &info, nullptr, &buffer->buffer_), doing); !ok)
     return std::move(ok).error();
   VkMemoryRequirements needs{};

@@ -2,9 +2,16 @@
 
 namespace kiln::vulkan {
 
-Result<void> Queue::submit(VkCommandBuffer commands, VkFence fence, std::string_view doing) {
+Result<void> Queue::submit(VkCommandBuffer commands, VkSemaphore before, VkSemaphore after, VkFence fence,
+                           std::string_view doing) {
+  constexpr VkPipelineStageFlags all = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
   VkSubmitInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+  info.waitSemaphoreCount = before != nullptr ? 1 : 0;
+  info.pWaitSemaphores = &before;
+  info.pWaitDstStageMask = &all;
+  info.signalSemaphoreCount = after != nullptr ? 1 : 0;
+  info.pSignalSemaphores = &after;
   info.commandBufferCount = 1;
   info.pCommandBuffers = &commands;
   const base::MutexLock lock(mutex_);

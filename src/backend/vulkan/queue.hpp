@@ -13,17 +13,20 @@ namespace kiln::vulkan {
 /// A VkQueue, which one thread may use at a time, and what its timestamps mean. Safe for any number of threads.
 class Queue {
  public:
-  Queue(const DeviceFunctions& functions, VkQueue handle, double tick, std::uint32_t timestamp_bits) noexcept
-      : clock(tick, timestamp_bits), vk_(functions), handle_(handle) {}
+  Queue(const DeviceFunctions& functions, VkQueue handle, std::uint32_t of_family, double tick,
+        std::uint32_t timestamp_bits) noexcept
+      : family(of_family), clock(tick, timestamp_bits), vk_(functions), handle_(handle) {}
 
-  /// Hands commands to the queue; the fence is signalled when they are done. `doing` is what they are for, as in
-  /// "launching gemm".
-  Result<void> submit(VkCommandBuffer commands, VkFence fence, std::string_view doing) KILN_EXCLUDES(mutex_);
+  /// Hands commands to the queue, which begins with them after `before` and signals `after` and the fence when they
+  /// are done; either semaphore may be null. `doing` is what they are for, as in "launching gemm".
+  Result<void> submit(VkCommandBuffer commands, VkSemaphore before, VkSemaphore after, VkFence fence,
+                      std::string_view doing) KILN_EXCLUDES(mutex_);
   /// Waits until the queue has nothing to do.
   void wait_idle() KILN_EXCLUDES(mutex_);
 
+  const std::uint32_t family;
   backend::Clock clock;
-  /// How many streams of work go to it; see Context::share_queue().
+  /// How many streams of work go to it; see Context::share_queues().
   std::atomic<int> streams = 0;
 
  private:

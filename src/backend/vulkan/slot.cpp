@@ -12,34 +12,51 @@
 namespace kiln::vulkan {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::string_view running = "running the work of a slot";
 
 }  // namespace
 
 Result<std::unique_ptr<Slot>> VulkanSlot::open(std::shared_ptr<Context> context, const DeviceInfo& device) {
-  auto queue = context->share_queue();
-  auto commands = Commands::create(context, *queue);
-  if (!commands) return std::move(commands).error();
-  auto slot = std::make_unique<VulkanSlot>(std::move(context), device, std::move(queue));
-  slot->commands_ = std::move(*commands);
-  if (auto ok = slot->set_clock(); !ok) return std::move(ok).error();
+  Context::Route route = context->share_queues();
+  auto slot = std::make_unique<VulkanSlot>(std::move(context), device, std::move(route));
+  if (auto ok = slot->set_clocks(); !ok) return std::move(ok).error();
   return std::unique_ptr<Slot>(std::move(slot));
 }
 
-Result<void> VulkanSlot::set_clock() {
-  if (!queue_->clock.ticks() || queue_->clock.set()) return {};
-  // A queue's first submission may take long to begin.
-  for (int round = 0; round < 2; ++round) {
-    if (auto ok = open_commands(); !ok) return ok;
-    if (auto ok = submit(); !ok) return ok;
-    if (auto ok = wait(); !ok) return ok;
+VulkanSlot::~VulkanSlot() {
+  // A part may wait for the semaphore of another: all have ended before the first of these goes.
+  for (const auto& part : parts_) part->commands.reset();
+  for (const auto& part : parts_) context_->vk.DestroySemaphore(context_->device, part->ended, nullptr);
+}
+
+Queue* VulkanSlot::queue_of(Role role) const noexcept {
+  switch (role) {
+    case Role::upload: return route_.upload;
+    case Role::compute: return route_.compute.get();
+    case Role::download: return route_.download;
+  }
+  return nullptr;
+}
+
+Result<void> VulkanSlot::set_clocks() {
+  for (const Role role : {Role::compute, Role::upload, Role::download}) {
+    const Queue* queue = queue_of(role);
+    if (queue == nullptr || !queue->clock.ticks() || queue->clock.set()) continue;
+    // A queue's first submission may take long to begin.
+    for (int round = 0; round < 2; ++round) {
+      if (auto part = part_for(role); !part) return std::move(part).error();
+      if (auto ok = submit(); !ok) return ok;
+      if (auto ok = wait(); !ok) return ok;
+    }
   }
   return {};
 }
 
 Result<std::span<std::byte>> VulkanSlot::staging(std::size_t bytes) {
   if (staging_ == nullptr || staging_->size() < bytes) {
-    if (commands_->in_use()) return backend::staging_in_use();
+    if (!order_.empty()) return backend::staging_in_use();
     staging_.reset();
     auto made = DeviceBuffer::allocate(context_, bytes, DeviceBuffer::Use::staging);
     if (!made) return std::move(made).error();
@@ -55,92 +72,140 @@ Result<const DeviceBuffer*> VulkanSlot::fitting(const Buffer& buffer, std::size_
   return backend::own_buffer<DeviceBuffer>(buffer, *context_, device_.name, bytes, offset);
 }
 
-Result<void> VulkanSlot::open_commands() {
-  // Those before have ended before anything is written anew.
-  if (busy_)
-    if (auto ok = wait(); !ok) return ok;
-  const bool first = !commands_->in_use();
-  const auto commands = commands_->open(running);
-  if (!commands) return Error(commands.error());
-  if (!first || !queue_->clock.ticks()) return {};
-  stamps_.reset();
-  return stamps_.write(*commands);
+Result<VulkanSlot::Part*> VulkanSlot::unused_part(Role role) {
+  for (const auto& part : parts_)
+    if (part->role == role && std::find(order_.begin(), order_.end(), part.get()) == order_.end())
+      return part.get();
+  Queue& queue = *queue_of(role);
+  auto commands = Commands::create(context_, queue);
+  if (!commands) return std::move(commands).error();
+  auto part = std::make_unique<Part>(*context_, role, queue);
+  VkSemaphoreCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
+  if (auto ok = check(context_->vk.CreateSemaphore(context_->device, &info, nullptr, &part->ended), running); !ok)
+    return std::move(ok).error();
+  part->commands = std::move(*commands);
+  parts_.push_back(std::move(part));
+  return parts_.back().get();
 }
 
-Result<void> VulkanSlot::note_piece(bool work) {
-  if (!queue_->clock.ticks()) return {};
-  const std::size_t before = stamps_.count() - 1;
+Result<VulkanSlot::Part*> VulkanSlot::part_for(Role role) {
+  if (queue_of(role) == nullptr) role = Role::compute;
+  // Those before have ended before anything is written anew.
+  if (busy_)
+    if (auto ok = wait(); !ok) return std::move(ok).error();
+  if (!order_.empty() && order_.back()->role == role) return order_.back();
+  const auto part = unused_part(role);
+  if (!part) return Error(part.error());
+  const auto commands = (*part)->commands->open(running);
+  if (!commands) return Error(commands.error());
+  (*part)->stamps.reset();
+  if ((*part)->queue.clock.ticks())
+    if (auto ok = (*part)->stamps.write(*commands); !ok) return std::move(ok).error();
+  order_.push_back(*part);
+  return *part;
+}
+
+Result<VulkanSlot::Part*> VulkanSlot::last_part() {
+  return part_for(busy_ || order_.empty() ? Role::compute : order_.back()->role);
+}
+
+Result<void> VulkanSlot::note_piece(Part& part, bool work) {
+  if (!part.queue.clock.ticks()) return {};
+  const std::size_t before = part.stamps.count() - 1;
   if (work) {
-    const auto commands = commands_->open(running);
+    const auto commands = part.commands->open(running);
     if (!commands) return Error(commands.error());
-    if (auto ok = stamps_.write(*commands); !ok) return ok;
+    if (auto ok = part.stamps.write(*commands); !ok) return ok;
   }
-  pieces_.push_back({before, stamps_.count() - 1});
+  part.pieces.push_back({before, part.stamps.count() - 1});
   return {};
 }
 
 Result<void> VulkanSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
   const auto buffer = fitting(to, offset, staged, bytes);
   if (!buffer) return Error(buffer.error());
-  if (auto ok = open_commands(); !ok) return ok;
+  const auto part = bytes > 0 ? part_for(Role::upload) : last_part();
+  if (!part) return Error(part.error());
   if (bytes > 0)
-    if (auto ok = commands_->copy(*staging_, staged, **buffer, offset, bytes, running); !ok) return ok;
-  return note_piece(bytes > 0);
+    if (auto ok = (*part)->commands->copy(*staging_, staged, **buffer, offset, bytes, running); !ok) return ok;
+  return note_piece(**part, bytes > 0);
 }
 
 Result<void> VulkanSlot::launch(kiln::Module& module, const Launch& launch) {
   const auto fitted = fit(*context_, device_, module, launch);
   if (!fitted) return Error(fitted.error());
-  if (auto ok = open_commands(); !ok) return ok;
   const bool work = std::find(launch.groups.begin(), launch.groups.end(), 0U) == launch.groups.end();
+  const auto part = work ? part_for(Role::compute) : last_part();
+  if (!part) return Error(part.error());
   if (work) {
     const std::string doing = fmt::format("launching {}", fitted->program.name());
-    if (auto ok = commands_->launch(fitted->program, fitted->buffers, launch, doing); !ok) return ok;
+    if (auto ok = (*part)->commands->launch(fitted->program, fitted->buffers, launch, doing); !ok) return ok;
   }
-  return note_piece(work);
+  return note_piece(**part, work);
 }
 
 Result<void> VulkanSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
   const auto buffer = fitting(from, offset, staged, bytes);
   if (!buffer) return Error(buffer.error());
-  if (auto ok = open_commands(); !ok) return ok;
+  const auto part = bytes > 0 ? part_for(Role::download) : last_part();
+  if (!part) return Error(part.error());
   if (bytes > 0)
-    if (auto ok = commands_->copy(**buffer, offset, *staging_, staged, bytes, running); !ok) return ok;
-  return note_piece(bytes > 0);
+    if (auto ok = (*part)->commands->copy(**buffer, offset, *staging_, staged, bytes, running); !ok) return ok;
+  return note_piece(**part, bytes > 0);
 }
 
 Result<void> VulkanSlot::submit() {
   if (busy_) return {};
   ran_.clear();
-  if (!commands_->in_use()) return {};
-  submitted_ = std::chrono::steady_clock::now();
-  if (auto ok = commands_->submit(running); !ok) return ok;
+  if (order_.empty()) return {};
+  submitted_ = Clock::now();
+  VkSemaphore before = nullptr;
+  for (Part* part : order_) {
+    const VkSemaphore after = part != order_.back() ? part->ended : nullptr;
+    if (auto ok = part->commands->submit(running, before, after); !ok) return ok;
+    before = after;
+  }
   busy_ = true;
   return {};
 }
 
 Result<bool> VulkanSlot::finished() {
   if (!busy_) return true;
-  auto done = commands_->finished(running);
-  if (done && *done) read_times();
-  return done;
+  const auto done = order_.back()->commands->finished(running);
+  if (!done || !*done) return done;
+  if (auto ok = end(); !ok) return std::move(ok).error();
+  return true;
 }
 
 Result<void> VulkanSlot::wait() {
   if (!busy_) return {};
-  if (auto ok = commands_->wait(running); !ok) return ok;
-  read_times();
-  return {};
+  if (auto ok = order_.back()->commands->wait(running); !ok) return ok;
+  return end();
 }
 
-void VulkanSlot::read_times() {
-  const auto seen = std::chrono::steady_clock::now();
+Result<void> VulkanSlot::end() {
+  const auto seen = Clock::now();
   busy_ = false;
-  const std::vector<backend::Piece> pieces = std::exchange(pieces_, {});
-  const std::vector<std::uint64_t> stamps = stamps_.read();
-  if (stamps.empty()) return;
-  queue_->clock.learn(submitted_, stamps.front(), stamps.back(), seen);
-  ran_ = queue_->clock.ran(pieces, stamps);
+  bool told = true;
+  for (Part* part : std::exchange(order_, {})) {
+    // Those before the last have ended before it began.
+    if (auto ok = part->commands->wait(running); !ok) return ok;
+    const std::vector<backend::Piece> pieces = std::exchange(part->pieces, {});
+    const std::vector<std::uint64_t> stamps = part->stamps.read();
+    told = told && !stamps.empty();
+    if (!told) continue;
+    part->queue.clock.learn(submitted_, stamps.front(), stamps.back(), seen);
+    const std::vector<Ran> ran = part->queue.clock.ran(pieces, stamps);
+    if (ran.empty()) continue;
+    // The clocks of two queues are not quite the same; a part begins after the one before it all the same.
+    const auto early = ran_.empty() ? Clock::duration{} : ran_.back().end - ran.front().begin;
+    for (const Ran& piece : ran)
+      ran_.push_back(
+          {piece.begin + std::max(early, Clock::duration{}), piece.end + std::max(early, Clock::duration{})});
+  }
+  if (!told) ran_.clear();
+  return {};
 }
 
 }  // namespace kiln::vulkan

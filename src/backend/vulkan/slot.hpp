@@ -13,12 +13,14 @@
 
 namespace kiln::vulkan {
 
-/// Work for one of the device's queues, written down piece by piece into commands of its own.
+/// Work for the device's queues, written down piece by piece. Where copies have queues of their own, what is
+/// submitted is in parts, each for one queue and begun when the one before has ended.
 class VulkanSlot final : public Slot {
  public:
   static Result<std::unique_ptr<Slot>> open(std::shared_ptr<Context> context, const DeviceInfo& device);
-  VulkanSlot(std::shared_ptr<Context> context, const DeviceInfo& device, std::shared_ptr<Queue> queue)
-      : context_(std::move(context)), device_(device), queue_(std::move(queue)), stamps_(*context_) {}
+  VulkanSlot(std::shared_ptr<Context> context, const DeviceInfo& device, Context::Route route)
+      : context_(std::move(context)), device_(device), route_(std::move(route)) {}
+  ~VulkanSlot() override;
 
   Result<std::span<std::byte>> staging(std::size_t bytes) override;
   Result<void> upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) override;
@@ -30,30 +32,51 @@ class VulkanSlot final : public Slot {
   std::vector<Ran> times() override { return ran_; }
 
  private:
-  /// Has the queue write a timestamp or two, so that its clock is set before there is work.
-  Result<void> set_clock();
-  /// Begins to write commands down, if that was not done, with a timestamp before the first.
-  Result<void> open_commands();
+  enum class Role { upload, compute, download };
+
+  /// Commands for one queue, used again in later submissions.
+  struct Part {
+    Part(const Context& context, Role of_role, Queue& of_queue) : role(of_role), queue(of_queue), stamps(context) {}
+
+    const Role role;
+    Queue& queue;
+    std::unique_ptr<Commands> commands = nullptr;
+    Stamps stamps;
+    std::vector<backend::Piece> pieces = {};
+    /// Signalled at its end, for the part behind it.
+    VkSemaphore ended = nullptr;
+  };
+
+  /// Null where the queue that computes does that too.
+  Queue* queue_of(Role role) const noexcept;
+  /// Has the queues write a timestamp or two, so that their clocks are set before there is work.
+  Result<void> set_clocks();
+  /// The part that a piece of work goes to: the last, or one that is put behind it, with a timestamp before its
+  /// first piece.
+  Result<Part*> part_for(Role role);
+  /// One that this submission does not use yet.
+  Result<Part*> unused_part(Role role);
+  /// The last part, for what is no work.
+  Result<Part*> last_part();
   /// Notes a piece that was written down, or one that is no work.
-  Result<void> note_piece(bool work);
+  Result<void> note_piece(Part& part, bool work);
   /// The buffer as one of this device's, if the bytes fit in it and in the staging memory.
   Result<const DeviceBuffer*> fitting(const Buffer& buffer, std::size_t offset, std::size_t staged,
                                       std::size_t bytes) const;
   /// Reads when the pieces ran; they have ended just now.
-  void read_times();
+  Result<void> end();
 
   const std::shared_ptr<Context> context_;
   const DeviceInfo device_;
-  const std::shared_ptr<Queue> queue_;
+  const Context::Route route_;
   std::unique_ptr<DeviceBuffer> staging_;
-  Stamps stamps_;
-  std::vector<backend::Piece> pieces_;
+  std::vector<std::unique_ptr<Part>> parts_;
+  /// The parts of what is written down or was submitted, in their order.
+  std::vector<Part*> order_;
   std::chrono::steady_clock::time_point submitted_ = {};
   /// Whether something was submitted and its end not seen.
   bool busy_ = false;
   std::vector<Ran> ran_;
-  // Destroyed first: it waits for what the device still does.
-  std::unique_ptr<Commands> commands_;
 };
 
 }  // namespace kiln::vulkan
