@@ -6,6 +6,7 @@
 //   memory freed, for every job.
 // `reused`: the same with the memory allocated once.
 // `pinned`: the same with the caller's data in pinned memory, waiting after each part; its parts are u, c and d.
+// `duplex`: the uploads and the downloads alone, all of them at once: what the way to the device allows.
 // `executor`: kiln::Executor, with the caller's data made in its pinned memory and used there (JobMemory::fill and
 // drain);
 //   making and using are nobody's time here, as they are in the ways above.
@@ -97,6 +98,30 @@ class Stream {
     report.download = end();
     return report;
   }
+  /// Uploads while there are downloads, as they are in a stream of jobs: links and memory are shared.
+  void duplex() {
+    if (up_ == nullptr) {
+      reused();
+      up_ = device_->open_slot().value();
+      down_ = device_->open_slot().value();
+      up_->staging(input_bytes()).value();
+      down_->staging(output_bytes()).value();
+    }
+    for (std::size_t i = 0; i < jobs_at_once; ++i) {
+      up_->upload(*x_, 0, 0, input_bytes()).value();
+      down_->download(*y_, 0, 0, output_bytes()).value();
+    }
+    up_->submit().value();
+    down_->submit().value();
+    up_->wait().value();
+    down_->wait().value();
+  }
+  /// Slots take their part of the device: the executor has its own.
+  void close_slots() {
+    slot_.reset();
+    up_.reset();
+    down_.reset();
+  }
   /// All of jobs_at_once, from and to memory that is not pinned.
   void copying(Executor& executor) {
     std::vector<Future<JobReport>> futures;
@@ -170,6 +195,8 @@ class Stream {
   std::unique_ptr<Buffer> y_;
   std::unique_ptr<Slot> slot_;
   std::span<std::byte> staging_;
+  std::unique_ptr<Slot> up_;
+  std::unique_ptr<Slot> down_;
 };
 
 /// y = x, but for a constant that makes it a program of its own.
@@ -224,7 +251,9 @@ void add_stream(const std::string& api, const std::shared_ptr<Device>& device, c
     state.counters["c_us"] = median(c);
     state.counters["d_us"] = median(d);
   })->UseManualTime();
+  add("duplex", timed([](Stream& on) { on.duplex(); }));
   benchmark::RegisterBenchmark((name + "/copying").c_str(), [stream, lanes](benchmark::State& state) {
+    stream->close_slots();
     auto executor = Executor::create(stream->shared_device(), stream->cache(), {.lanes = lanes}).value();
     stream->copying(*executor);
     for ([[maybe_unused]] auto _ : state) {
@@ -235,6 +264,7 @@ void add_stream(const std::string& api, const std::shared_ptr<Device>& device, c
     if (!stream->agree()) state.SkipWithError("the executor computed something else");
   })->UseManualTime();
   benchmark::RegisterBenchmark((name + "/executor").c_str(), [stream, lanes](benchmark::State& state) {
+    stream->close_slots();
     auto executor = Executor::create(stream->shared_device(), stream->cache(), {.lanes = lanes}).value();
     stream->first();
     stream->by_executor(*executor);
@@ -278,7 +308,7 @@ void conclude(const Measured& measured, Figures& figures, const std::vector<Stre
       const std::string name = fmt::format("{}/{}", api, convolution.name());
       const auto time = [&](std::string_view way) -> std::optional<double> {
         const auto ns = measured.real_ns(fmt::format("{}/{}", name, way));
-        return ns && (way == "executor" || way == "copying") ? *ns / jobs_at_once : ns;
+        return ns && (way == "executor" || way == "copying" || way == "duplex") ? *ns / jobs_at_once : ns;
       };
       const auto part = [&](const char* counter) { return measured.counter(name + "/pinned", counter); };
       const auto first = time("first");
@@ -308,10 +338,14 @@ void conclude(const Measured& measured, Figures& figures, const std::vector<Stre
       add("u_us", "upload alone, u", u, "us");
       add("c_us", "compute alone, c", c, "us");
       add("d_us", "download alone, d", d, "us");
+      add("duplex_us", "upload and download at once, without compute", us(time("duplex")), "us");
       if (!u || !c || !d) continue;
       const double longest = std::max({*u, *c, *d});
       add("bound", "bound of the overlap, (u + c + d) / max(u, c, d)", (*u + *c + *d) / longest, "x");
       const auto reached = ratio(longest, us(time("executor")));
+      const auto both = us(time("duplex"));
+      add("reached_duplex", "reached of the bound with copies at once",
+          both ? ratio(100 * std::max(longest, *both), us(time("executor"))) : both, "%");
       add("reached", "reached of the bound", reached ? std::optional(100 * *reached) : reached, "%",
           software ? std::nullopt : std::optional(at_least(90)));
     }
@@ -336,9 +370,11 @@ int run(int argc, char** argv) {
   const char* lanes = std::getenv("KILN_LANES");
   const char* only = std::getenv("KILN_APIS");
   CommandLine command_line(argc, argv, 5, 0.2);
-  // One whose parts take some tens of microseconds on a GPU, and one of some hundreds; on a CPU, something small.
+  // One whose parts take some tens of microseconds on a GPU, one of some hundreds, and one that computes for longer
+  // than it copies; on a CPU, something small.
   const std::vector<Convolution> on_gpu = {{.images = 4, .channels = 16, .size = 64, .filters = 16},
-                                           {.images = 4, .channels = 32, .size = 128, .filters = 32}};
+                                           {.images = 4, .channels = 32, .size = 128, .filters = 32},
+                                           {.images = 4, .channels = 64, .size = 128, .filters = 64, .extent = 5}};
   const std::vector<Convolution> on_cpu = {{.images = 1, .channels = 4, .size = 32, .filters = 4}};
   std::vector<Streams> all;
   for (const std::string api : apis) {
