@@ -10,8 +10,8 @@
 
 namespace kiln {
 
-/// When a piece of work ran on the device, by the clock of the host. Comparable within a slot to the device's own
-/// precision, between slots and with the host to some tens of microseconds.
+/// When a piece of work ran on the device, by the clock of the host. How long it took is to the device's own
+/// precision; when it began beside others and the host, to some tens of microseconds.
 struct Ran {
   std::chrono::steady_clock::time_point begin = {};
   std::chrono::steady_clock::time_point end = {};
@@ -51,6 +51,10 @@ class Slot {
   /// When each piece of the last submission ran, in the order they were queued; after it has ended. Empty where the
   /// device cannot tell.
   virtual std::vector<Ran> times() = 0;
+
+  /// Tells that nobody waits any more for what is under way, which may never end: others are kept out of its way
+  /// where they can be. The slot is not used again, and not destroyed.
+  virtual void give_up() noexcept {}
 };
 
 }  // namespace kiln

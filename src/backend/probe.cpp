@@ -39,6 +39,7 @@ Json to_json(const DeviceInfo& info) {
           {"max_group_items", info.limits.max_group_items},
           {"shared_bytes", info.limits.shared_bytes},
           {"software", info.software},
+          {"lanes", info.lanes},
           {"problem", info.problem}};
 }
 
@@ -53,6 +54,7 @@ DeviceInfo from_json(const Json& json) {
                      .max_group_items = json.at("max_group_items"),
                      .shared_bytes = json.at("shared_bytes")},
           .software = json.at("software"),
+          .lanes = json.at("lanes"),
           .problem = json.at("problem")};
 }
 

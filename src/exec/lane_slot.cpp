@@ -214,6 +214,7 @@ void LaneSlot::give_back() {
 void LaneSlot::close() { slot_.reset(); }
 
 void LaneSlot::abandon() {
+  slot_->give_up();
   kiln::exec::abandon(std::shared_ptr<Slot>(std::move(slot_)));
   for (auto& buffer : lent_) kiln::exec::abandon(std::shared_ptr<Buffer>(std::move(buffer)));
   kiln::exec::abandon(std::exchange(job_, nullptr));

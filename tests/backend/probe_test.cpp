@@ -22,7 +22,8 @@ std::vector<DeviceInfo> list_one(const Log&) {
            .label = "Nothing 9000",
            .language = Language::hip,
            .limits = {{1, 2, 3}, {4, 5, 6}, 7, 8},
-           .software = true}};
+           .software = true,
+           .lanes = 5}};
 }
 std::vector<DeviceInfo> crash(const Log&) {
   raise(SIGSEGV);
@@ -43,6 +44,7 @@ TEST(Probe, TellsWhatTheChildWasTold) {
   EXPECT_EQ(info.limits.max_group_size[2], 6U);
   EXPECT_EQ(info.limits.shared_bytes, 8U);
   EXPECT_TRUE(info.software);
+  EXPECT_EQ(info.lanes, 5U);
   EXPECT_TRUE(info.problem.empty());
 }
 

@@ -316,6 +316,56 @@ TEST_F(VulkanDevice, CopiesThatAreSubmittedApartAreInOrderWithLaunches) {
   }
 }
 
+/// A context whose queues nobody submits to: four that compute and as many as are given that copy.
+vulkan::Context with_queues(std::size_t copying) {
+  vulkan::Physical physical;
+  physical.families = {{.computes = true, .draws = false, .queues = 4, .timestamp_bits = 64},
+                       {.computes = false, .draws = false, .queues = 2, .timestamp_bits = 64}};
+  return {nullptr, physical, nullptr, {0, std::vector<VkQueue>(4)}, {1, std::vector<VkQueue>(copying)}, {}, {}};
+}
+
+TEST(VulkanQueues, StreamsShareOneThatComputesAndTwoThatCopy) {
+  vulkan::Context context = with_queues(2);
+  std::vector<vulkan::Context::Route> lanes;
+  for (int i = 0; i < 6; ++i) lanes.push_back(context.share_queues());
+  for (const auto& route : lanes) {
+    EXPECT_EQ(route.compute, lanes[0].compute);
+    EXPECT_NE(route.compute.get(), &context.first_queue());
+    EXPECT_EQ(route.upload, lanes[0].upload);
+    EXPECT_EQ(route.download, lanes[0].download);
+    EXPECT_NE(route.upload, route.download);
+  }
+  // More than two lanes have use for another, and that does not wait for the results of the first.
+  const auto more = context.share_queues();
+  EXPECT_NE(more.compute, lanes[0].compute);
+  EXPECT_EQ(more.upload, nullptr);
+  EXPECT_EQ(more.download, nullptr);
+  lanes.pop_back();
+  EXPECT_EQ(context.share_queues().compute, lanes[0].compute);
+}
+
+TEST(VulkanQueues, WhatComesAfterAStuckOneTakesAnother) {
+  vulkan::Context context = with_queues(2);
+  const auto stuck = context.share_queues();
+  stuck.compute->stuck = true;
+  const auto next = context.share_queues();
+  EXPECT_NE(next.compute, stuck.compute);
+  EXPECT_EQ(next.download, nullptr);
+  next.compute->stuck = true;
+  const auto last = context.share_queues();
+  EXPECT_FALSE(last.compute->stuck);
+  last.compute->stuck = true;
+  // Where all are stuck, there is nothing better.
+  EXPECT_TRUE(context.share_queues().compute->stuck);
+}
+
+TEST(VulkanQueues, WithoutOnesThatCopyTheOneThatComputesDoes) {
+  vulkan::Context context = with_queues(0);
+  const auto route = context.share_queues();
+  EXPECT_EQ(route.upload, nullptr);
+  EXPECT_EQ(route.download, nullptr);
+}
+
 TEST_F(VulkanDevice, LaunchesFromSixteenThreadsAtOnceAreRight) {
   const Compiled compiled = device_->compile(vulkan_scale(2)).value();
   std::vector<std::thread> threads;

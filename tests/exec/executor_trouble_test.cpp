@@ -111,6 +111,7 @@ TEST_F(ExecutorTest, AJobThatNeverEndsFailsAtItsTimeLimitAndOthersGoOn) {
     expect_sum(x_, i, y);
   }
   EXPECT_EQ(executor->stats().timed_out, 1U);
+  EXPECT_EQ(device_->trouble->given_up, 1);
   executor.reset();
   // What was abandoned is still there; let it end, so that nothing runs on after the test.
   device_->trouble->open_gate();

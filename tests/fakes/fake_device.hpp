@@ -27,6 +27,8 @@ struct Trouble {
   std::atomic<int> device_errors{0};
   std::atomic<int> allocations{0};
   std::atomic<int> open_slots{0};
+  /// Slots whose work nobody waits for any more.
+  std::atomic<int> given_up{0};
 
   /// Programs called "gate" end when the gate is opened; those called "stuck" never come back from launch().
   void open_gate() {
@@ -70,6 +72,7 @@ class FakeSlot final : public Slot {
     --trouble_->open_slots;
   }
 
+  void give_up() noexcept override { ++trouble_->given_up; }
   Result<std::span<std::byte>> staging(std::size_t bytes) override {
     if (staging_.size() < bytes) staging_.resize(bytes);
     return std::span(staging_);

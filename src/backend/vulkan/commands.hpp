@@ -42,9 +42,6 @@ class Commands {
   /// Waits for that.
   Result<void> wait(std::string_view doing);
 
-  /// Whether something is written down and not submitted, or submitted and not seen to have ended.
-  bool in_use() const noexcept { return open_ || busy_; }
-
  private:
   void barrier(VkPipelineStageFlags after, VkAccessFlags seen);
 

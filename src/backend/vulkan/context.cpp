@@ -12,7 +12,7 @@ namespace {
 /// One for work that is waited for, one for streams of work, and some for those that come after a stuck one; each
 /// costs the driver time and memory.
 constexpr std::uint32_t most_queues = 4;
-/// Two lanes of an executor.
+/// Two lanes of an executor; more streams go to the next.
 constexpr int streams_of_a_queue = 6;
 /// One in each direction: uploads do not wait for results.
 constexpr std::uint32_t copy_queues = 2;
@@ -88,11 +88,14 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const Instance>
       destroy(device, nullptr);
     return std::move(functions).error();
   }
+  // A loader that knows less than the driver does not hand it out.
+  const Terms terms{
+      .owned = true, .host_resets_queries = resets_queries && functions->ResetQueryPool != nullptr, .reach = reach};
+  if (!terms.host_resets_queries) copy = {};
   for (Family* family : {&compute, &copy})
     for (std::uint32_t i = 0; i < family->queues.size(); ++i)
       functions->GetDeviceQueue(device, family->number, i, &family->queues[i]);
-  return std::make_shared<Context>(std::move(instance), physical, device, compute, copy, *functions, true,
-                                   resets_queries, reach);
+  return std::make_shared<Context>(std::move(instance), physical, device, compute, copy, *functions, terms);
 }
 
 Result<std::shared_ptr<Context>> Context::adopt(std::shared_ptr<const Instance> instance, const Physical& physical,
@@ -100,20 +103,17 @@ Result<std::shared_ptr<Context>> Context::adopt(std::shared_ptr<const Instance> 
   auto functions = device_functions(instance->vk.GetDeviceProcAddr, device);
   if (!functions) return std::move(functions).error();
   return std::make_shared<Context>(std::move(instance), physical, device, Family{family, {queue}}, Family{},
-                                   *functions, false, false, Reach::mapped);
+                                   *functions, Terms{});
 }
 
 Context::Context(std::shared_ptr<const Instance> instance, const Physical& of, VkDevice handle,
-                 const Family& compute, const Family& copy, const DeviceFunctions& functions, bool owned,
-                 bool resets_queries, Reach buffers)
+                 const Family& compute, const Family& copy, const DeviceFunctions& functions, Terms on)
     : physical(of),
       device(handle),
       families(copy.queues.empty() ? std::vector{compute.number} : std::vector{compute.number, copy.number}),
       vk(functions),
-      host_resets_queries(resets_queries),
-      reach(buffers),
-      instance_(std::move(instance)),
-      owned_(owned) {
+      terms(on),
+      instance_(std::move(instance)) {
   const auto add = [this](std::deque<Queue>& to, const Family& family) {
     for (const VkQueue queue : family.queues)
       to.emplace_back(vk, queue, family.number, physical.properties.limits.timestampPeriod,
@@ -128,25 +128,26 @@ Context::~Context() {
     vk.DestroyPipelineLayout(device, layout.pipeline, nullptr);
     vk.DestroyDescriptorSetLayout(device, layout.set, nullptr);
   }
-  if (owned_) vk.DestroyDevice(device, nullptr);
+  if (terms.owned) vk.DestroyDevice(device, nullptr);
 }
 
 Context::Route Context::share_queues() {
   const base::MutexLock lock(share_mutex_);
   // The first is for work that is waited for, as long as there are others.
   const auto first = queues_.begin() + (queues_.size() > 1 ? 1 : 0);
-  auto queue =
-      std::find_if(first, queues_.end(), [](const Queue& one) { return one.streams < streams_of_a_queue; });
+  auto queue = std::find_if(first, queues_.end(),
+                            [](const Queue& one) { return !one.stuck && one.streams < streams_of_a_queue; });
   if (queue == queues_.end())
-    queue = std::min_element(first, queues_.end(),
-                             [](const Queue& a, const Queue& b) { return a.streams < b.streams; });
+    queue = std::min_element(first, queues_.end(), [](const Queue& a, const Queue& b) {
+      return std::pair(a.stuck.load(), a.streams.load()) < std::pair(b.stuck.load(), b.streams.load());
+    });
   ++queue->streams;
   Route route{.compute = {&*queue, [](Queue* shared) { --shared->streams; }}};
-  // What is stuck in the first keeps the copies behind it waiting: other queues copy for themselves.
+  // Results wait in the queue that copies them: those of other queues would wait with them for what is stuck.
   if (queue == first && !copy_queues_.empty()) {
     route.upload = &copy_queues_.front();
     route.download = &copy_queues_.back();
-  } else if (reach == Reach::staged) {
+  } else if (terms.reach == Reach::staged) {
     route.upload = route.download = route.compute.get();
   }
   return route;

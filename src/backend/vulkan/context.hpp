@@ -36,10 +36,16 @@ class Context {
     std::uint32_t number = 0;
     std::vector<VkQueue> queues = {};
   };
-  /// The first family computes, one at least; others only copy.
+  /// Whose a device is, and what may be done with it.
+  struct Terms {
+    bool owned = false;
+    /// Whether the host may make queries anew, and not only a queue that computes.
+    bool host_resets_queries = false;
+    Reach reach = Reach::mapped;
+  };
+  /// `compute` has one queue at least, `copy` two or none.
   Context(std::shared_ptr<const Instance> instance, const Physical& physical, VkDevice device,
-          const Family& compute, const Family& copy, const DeviceFunctions& functions, bool owned,
-          bool resets_queries, Reach reach);
+          const Family& compute, const Family& copy, const DeviceFunctions& functions, Terms terms);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -56,16 +62,15 @@ class Context {
 
   /// The queue of work that is waited for.
   Queue& first_queue() noexcept { return queues_.front(); }
-  /// The queues of a stream of work: that which computes, and those which copy meanwhile for other streams; null
-  /// where the one that computes does that too.
+  /// The queues of a stream of work: that which computes, and those for its copies, which are then parts of their
+  /// own in what is submitted; null where copies are among what computes.
   struct Route {
     std::shared_ptr<Queue> compute;
     Queue* upload = nullptr;
     Queue* download = nullptr;
   };
   /// For one more stream, until `compute` ends. Queues that compute take turns on a GPU, at some hundred
-  /// microseconds a turn, so streams share one; yet what comes after many that are stuck finds another. The context
-  /// outlives it.
+  /// microseconds a turn, so streams share one, as long as nothing is stuck in it. The context outlives it.
   Route share_queues() KILN_EXCLUDES(share_mutex_);
 
   const Physical physical;
@@ -73,16 +78,13 @@ class Context {
   /// Those whose queues are used.
   const std::vector<std::uint32_t> families;
   const DeviceFunctions vk;
-  /// Whether the host may make queries anew, and not only a queue that computes.
-  const bool host_resets_queries;
-  const Reach reach;
+  const Terms terms;
 
  private:
   Result<void> make_layout(Layout& layout, std::uint32_t buffers, std::uint32_t parameter_bytes,
                            std::string_view doing) const;
 
   const std::shared_ptr<const Instance> instance_;
-  const bool owned_;
   // One at least; their number does not change.
   std::deque<Queue> queues_;
   // Two, or none.

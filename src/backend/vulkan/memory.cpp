@@ -95,7 +95,8 @@ Result<void> DeviceBuffer::bind(VkMemoryPropertyFlags flags, Use use) {
   const std::string doing = fmt::format("allocating {} bytes", size_);
   const DeviceFunctions& vk = context_->vk;
   if (auto ok = check(vk.BindBufferMemory(context_->device, buffer_, memory_, 0), doing); !ok) return ok;
-  if (!all_of(flags, reachable) || (use == Use::storage && context_->reach == Context::Reach::staged)) return {};
+  if (!all_of(flags, reachable) || (use == Use::storage && context_->terms.reach == Context::Reach::staged))
+    return {};
   void* address = nullptr;
   if (auto ok = check(vk.MapMemory(context_->device, memory_, 0, VK_WHOLE_SIZE, 0, &address), doing); !ok)
     return ok;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <memory>
+#include <cstdint>
 #include <string_view>
 
 #include "backend/clock.hpp"
@@ -28,6 +28,8 @@ class Queue {
   backend::Clock clock;
   /// How many streams of work go to it; see Context::share_queues().
   std::atomic<int> streams = 0;
+  /// Whether work was given up that is in it and may never end.
+  std::atomic<bool> stuck = false;
 
  private:
   const DeviceFunctions& vk_;

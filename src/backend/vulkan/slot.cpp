@@ -15,6 +15,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view running = "running the work of a slot";
+/// What comes after so many parts is all for the queue that computes.
+constexpr std::size_t most_parts = 8;
 
 }  // namespace
 
@@ -25,10 +27,12 @@ Result<std::unique_ptr<Slot>> VulkanSlot::open(std::shared_ptr<Context> context,
   return std::unique_ptr<Slot>(std::move(slot));
 }
 
-VulkanSlot::~VulkanSlot() {
+VulkanSlot::~VulkanSlot() { drop_parts(); }
+
+void VulkanSlot::drop_parts() {
   // A part may wait for the semaphore of another: all have ended before the first of these goes.
   for (const auto& part : parts_) part->commands.reset();
-  for (const auto& part : parts_) context_->vk.DestroySemaphore(context_->device, part->ended, nullptr);
+  parts_.clear();
 }
 
 Queue* VulkanSlot::queue_of(Role role) const noexcept {
@@ -90,10 +94,14 @@ Result<VulkanSlot::Part*> VulkanSlot::unused_part(Role role) {
 }
 
 Result<VulkanSlot::Part*> VulkanSlot::part_for(Role role) {
-  if (queue_of(role) == nullptr) role = Role::compute;
   // Those before have ended before anything is written anew.
   if (busy_)
     if (auto ok = wait(); !ok) return std::move(ok).error();
+  if (order_.empty() && route_.compute->stuck) {
+    drop_parts();
+    route_ = context_->share_queues();
+  }
+  if (queue_of(role) == nullptr || order_.size() >= most_parts) role = Role::compute;
   if (!order_.empty() && order_.back()->role == role) return order_.back();
   const auto part = unused_part(role);
   if (!part) return Error(part.error());

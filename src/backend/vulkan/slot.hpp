@@ -30,14 +30,20 @@ class VulkanSlot final : public Slot {
   Result<bool> finished() override;
   Result<void> wait() override;
   std::vector<Ran> times() override { return ran_; }
+  void give_up() noexcept override { route_.compute->stuck = true; }
 
  private:
   enum class Role { upload, compute, download };
 
   /// Commands for one queue, used again in later submissions.
   struct Part {
-    Part(const Context& context, Role of_role, Queue& of_queue) : role(of_role), queue(of_queue), stamps(context) {}
+    Part(const Context& of_context, Role of_role, Queue& of_queue)
+        : context(of_context), role(of_role), queue(of_queue), stamps(of_context) {}
+    ~Part() { context.vk.DestroySemaphore(context.device, ended, nullptr); }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
 
+    const Context& context;
     const Role role;
     Queue& queue;
     std::unique_ptr<Commands> commands = nullptr;
@@ -47,7 +53,7 @@ class VulkanSlot final : public Slot {
     VkSemaphore ended = nullptr;
   };
 
-  /// Null where the queue that computes does that too.
+  /// Null where such work is among what computes.
   Queue* queue_of(Role role) const noexcept;
   /// Has the queues write a timestamp or two, so that their clocks are set before there is work.
   Result<void> set_clocks();
@@ -63,12 +69,14 @@ class VulkanSlot final : public Slot {
   /// The buffer as one of this device's, if the bytes fit in it and in the staging memory.
   Result<const DeviceBuffer*> fitting(const Buffer& buffer, std::size_t offset, std::size_t staged,
                                       std::size_t bytes) const;
-  /// Reads when the pieces ran; they have ended just now.
+  /// Makes all parts ready to be written anew, and reads when the pieces ran; the last has ended just now.
   Result<void> end();
+  /// Ends the parts, once they have done what they were given.
+  void drop_parts();
 
   const std::shared_ptr<Context> context_;
   const DeviceInfo device_;
-  const Context::Route route_;
+  Context::Route route_;
   std::unique_ptr<DeviceBuffer> staging_;
   std::vector<std::unique_ptr<Part>> parts_;
   /// The parts of what is written down or was submitted, in their order.

@@ -28,7 +28,7 @@ Result<void> Stamps::write(VkCommandBuffer commands) {
   const VkQueryPool pool = pools_[count_ / stamps_of_a_pool];
   const auto index = static_cast<std::uint32_t>(count_ % stamps_of_a_pool);
   // A queue that only copies cannot make them anew, the host can where the device lets it.
-  if (index == 0 && context_.host_resets_queries)
+  if (index == 0 && context_.terms.host_resets_queries)
     vk.ResetQueryPool(context_.device, pool, 0, stamps_of_a_pool);
   else if (index == 0)
     vk.CmdResetQueryPool(commands, pool, 0, stamps_of_a_pool);
