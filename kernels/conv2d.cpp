@@ -1,6 +1,7 @@
 #include "kernels/conv2d.hpp"
 
 #include "kernels/plan.hpp"
+#include "kernels/tuned.hpp"
 
 namespace kiln::kernels {
 namespace {
@@ -139,10 +140,9 @@ Result<std::int64_t> out_extent(const char* what, std::size_t dimension, std::in
   return (padded - span) / options.stride[i] + 1;
 }
 
-Result<Size> size_of(const Tensor& x, const Tensor& w, const Conv2dOptions& options) {
-  for (const auto& [name, tensor] : {std::pair("x", &x), std::pair("w", &w)})
-    if (tensor->shape().size() != 4)
-      return unfit("conv2d: {} has {} dimensions; it must have 4", name, tensor->shape().size());
+Result<Size> size_of(const Shape& x, const Shape& w, const Conv2dOptions& options) {
+  for (const auto& [name, shape] : {std::pair("x", &x), std::pair("w", &w)})
+    if (shape->size() != 4) return unfit("conv2d: {} has {} dimensions; it must have 4", name, shape->size());
   for (std::size_t i = 0; i < 2; ++i) {
     const char* which = i == 0 ? "height" : "width";
     if (options.stride[i] < 1)
@@ -154,32 +154,35 @@ Result<Size> size_of(const Tensor& x, const Tensor& w, const Conv2dOptions& opti
   }
   if (options.groups < 1) return unfit("conv2d: groups is {}; it must be 1 or more", options.groups);
   const std::int64_t groups = options.groups;
-  if (x.shape()[1] % groups != 0)
-    return unfit("conv2d: x has {} channels (dimension 1); groups is {}, so it must be a multiple", x.shape()[1],
+  if (x[1] % groups != 0)
+    return unfit("conv2d: x has {} channels (dimension 1); groups is {}, so it must be a multiple", x[1],
                  groups);
-  if (w.shape()[0] % groups != 0)
-    return unfit("conv2d: w has {} filters (dimension 0); groups is {}, so it must be a multiple", w.shape()[0],
+  if (w[0] % groups != 0)
+    return unfit("conv2d: w has {} filters (dimension 0); groups is {}, so it must be a multiple", w[0],
                  groups);
-  if (w.shape()[1] != x.shape()[1] / groups)
+  if (w[1] != x[1] / groups)
     return unfit("conv2d: w has {} input channels (dimension 1); x has {} and groups is {}, so it must have {}",
-                 w.shape()[1], x.shape()[1], groups, x.shape()[1] / groups);
-  if (options.bias && options.bias->shape() != Shape{w.shape()[0]})
+                 w[1], x[1], groups, x[1] / groups);
+  if (options.bias && options.bias->shape() != Shape{w[0]})
     return unfit("conv2d: bias has shape {}; w has {} filters (dimension 0), so it must be [{}]",
-                 to_string(options.bias->shape()), w.shape()[0], w.shape()[0]);
-  const auto height = out_extent("rows", 2, x.shape()[2], w.shape()[2], options);
+                 to_string(options.bias->shape()), w[0], w[0]);
+  const auto height = out_extent("rows", 2, x[2], w[2], options);
   if (!height) return height.error();
-  const auto width = out_extent("columns", 3, x.shape()[3], w.shape()[3], options);
+  const auto width = out_extent("columns", 3, x[3], w[3], options);
   if (!width) return width.error();
-  return Size{.images = x.shape()[0],
-              .channels = w.shape()[1],
-              .height = x.shape()[2],
-              .width = x.shape()[3],
-              .filters = w.shape()[0],
-              .filter_height = w.shape()[2],
-              .filter_width = w.shape()[3],
+  return Size{.images = x[0],
+              .channels = w[1],
+              .height = x[2],
+              .width = x[3],
+              .filters = w[0],
+              .filter_height = w[2],
+              .filter_width = w[3],
               .out_height = *height,
               .out_width = *width};
 }
+
+/// Whether a variant with vectors can be used.
+bool takes_vectors(const Size& size) { return size.taps() % 4 == 0 && size.out_height * size.out_width % 4 == 0; }
 
 Conv2dVariant variant_for(const DeviceInfo& device, const Size& size, int groups) {
   Conv2dVariant variant;
@@ -188,7 +191,7 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Size& size, int groups
       (size.filter_height == 1 || size.filter_height == 3 || size.filter_height == 5))
     variant.filter_height = variant.filter_width = static_cast<int>(size.filter_height);
   if (device.software) return variant;
-  variant.vectors = size.taps() % 4 == 0 && size.out_height * size.out_width % 4 == 0;
+  variant.vectors = takes_vectors(size);
   const std::int64_t filters = size.filters / groups;
   constexpr Tile large = {.rows = 64, .columns = 128, .depth = 8, .item_rows = 8, .item_columns = 8};
   constexpr Tile medium = {.rows = 64, .columns = 64, .depth = 16, .item_rows = 4, .item_columns = 4};
@@ -202,11 +205,76 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Size& size, int groups
   return variant;
 }
 
+/// The variant of a tuner's numbers, for filters as in `like`.
+Conv2dVariant variant_of(const Variant& numbers, Conv2dVariant like) {
+  like.tile = Tile::of(numbers);
+  like.vectors = numbers[5] != 0;
+  return like;
+}
+
+std::string tuned_name(const Size& size, const Conv2dOptions& options) {
+  return fmt::format("conv2d_{}x{}_s{}x{}_p{}x{}_d{}x{}", size.filter_height, size.filter_width, options.stride[0],
+                     options.stride[1], options.padding[0], options.padding[1], options.dilation[0],
+                     options.dilation[1]);
+}
+
+Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, const Size& size,
+                   const Conv2dOptions& options) {
+  const Conv2dVariant initial = variant_for(device, size, options.groups);
+  Tunable tunable{.kernel = tuned_name(size, options),
+                  .sizes = {{"n", size.images},
+                            {"c", size.channels},
+                            {"h", size.height},
+                            {"w", size.width},
+                            {"k", size.filters},
+                            {"groups", options.groups}},
+                  .parameters = Tile::tunable(),
+                  .initial = initial.tile.numbers(),
+                  .inputs = {x, w}};
+  tunable.parameters.push_back({"v", {0, 1}});
+  tunable.initial.push_back(initial.vectors ? 1 : 0);
+  tunable.fits = [limits = device.limits, vectors = takes_vectors(size)](const Variant& numbers) {
+    const Tile tile = Tile::of(numbers);
+    // A work item loads one column, or a part of it.
+    const int items = static_cast<int>(tile.items());
+    return tile.sound() && items % tile.columns == 0 && tile.depth % (items / tile.columns) == 0 &&
+           tile.fits(limits) && (numbers[5] == 0 || vectors);
+  };
+  Conv2dOptions plain = options;
+  plain.bias.reset();
+  plain.output = Type::f32;
+  tunable.call = [plain, initial](const Variant& numbers, const std::vector<Tensor>& inputs) {
+    const Conv2dVariant variant = variant_of(numbers, initial);
+    return call_of(inputs, [&](Runner on) { return conv2d(on, inputs[0], inputs[1], plain, &variant); });
+  };
+  return tunable;
+}
+
+/// The one that the tuner of `on` chooses, if it has one.
+Conv2dVariant choose(const Runner& on, const Tensor& x, const Tensor& w, const Size& size,
+                     const Conv2dOptions& options) {
+  const DeviceInfo& device = on.device()->info();
+  const Conv2dVariant initial = variant_for(device, size, options.groups);
+  if (on.tuner() == nullptr) return initial;
+  const std::array<std::int64_t, 6> sizes = {size.images, size.channels, size.height,
+                                             size.width,  size.filters,  options.groups};
+  return variant_of(on.tuner()->choose(tuned_name(size, options), sizes,
+                                       [&] { return tunable_of(device, x.shape(), w.shape(), size, options); }),
+                    initial);
+}
+
 }  // namespace
 
 std::string Conv2dVariant::name() const {
   const std::string filters = filter_height == 0 ? "any" : fmt::format("{}x{}", filter_height, filter_width);
   return fmt::format("conv2d_{}_{}{}", filters, tile.name(), vectors ? "_v4" : "");
+}
+
+Result<Tunable> conv2d_tunable(const DeviceInfo& device, const Shape& x, const Shape& w,
+                               const Conv2dOptions& options) {
+  const auto size = size_of(x, w, options);
+  if (!size) return size.error();
+  return tunable_of(device, x, w, *size, options);
 }
 
 Kernel conv2d_kernel(const Conv2dVariant& variant) {
@@ -250,12 +318,12 @@ Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dO
   if (options.bias) tensors.emplace_back("bias", &*options.bias);
   auto plan = Plan::of("conv2d", on, tensors);
   if (!plan) return std::move(plan).error();
-  const auto size = size_of(x, w, options);
+  const auto size = size_of(x.shape(), w.shape(), options);
   if (!size) return size.error();
   if (size->pixels() > Tensor::max_count)
     return Error(ErrorCode::unsupported,
                  fmt::format("conv2d: the output has {} pixels, more than {}", size->pixels(), Tensor::max_count));
-  const Conv2dVariant variant = given != nullptr ? *given : variant_for(plan->device(), *size, options.groups);
+  const Conv2dVariant variant = given != nullptr ? *given : choose(on, x, w, *size, options);
   const auto x_place = plan->read(x);
   const auto w_place = plan->read(w);
   const auto bias = options.bias ? plan->read(*options.bias) : w_place;

@@ -22,6 +22,9 @@ struct Conv2dVariant {
   std::string name() const;
 };
 
+/// The error is that of shapes that do not fit each other.
+Result<Tunable> conv2d_tunable(const DeviceInfo& device, const Shape& x, const Shape& w,
+                               const Conv2dOptions& options);
 Kernel conv2d_kernel(const Conv2dVariant& variant);
 
 /// conv2d() by a variant of the caller's choice.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/plan.hpp"
+#include "kernels/tuned.hpp"
 
 namespace kiln::kernels {
 namespace {
@@ -244,6 +245,70 @@ FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int
   return {};
 }
 
+bool FlashAttentionVariant::fits(const DeviceLimits& limits) const {
+  const int quads = head / 4;
+  const int all = static_cast<int>(items());
+  // Work items share queries, keys and the loading of both evenly.
+  return queries % item_queries == 0 && keys % across == 0 && quads % across == 0 && queries * quads % all == 0 &&
+         keys * quads % all == 0 && shared_bytes() <= limits.shared_bytes && items() <= limits.max_group_items &&
+         items() <= limits.max_group_size[0];
+}
+
+namespace {
+
+FlashAttentionVariant variant_of(const Variant& numbers, int head) {
+  return {head, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] != 0};
+}
+
+std::string tuned_name(const FlashAttentionOptions& options) {
+  return options.causal ? "flash_attention_causal" : "flash_attention";
+}
+
+}  // namespace
+
+Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const Shape& k,
+                                const FlashAttentionOptions& options) {
+  const FlashAttentionVariant initial = flash_attention_variant(device, q[3]);
+  Tunable tunable{.kernel = tuned_name(options),
+                  .sizes = {{"heads", q[0] * q[1]}, {"queries", q[2]}, {"keys", k[2]}, {"d", q[3]}},
+                  .parameters = {{"q", {8, 16, 32, 64, 128}},
+                                 {"k", {8, 16, 32, 64, 128}},
+                                 {"r", {1, 2, 4, 8, 16}},
+                                 {"x", {4, 8, 16, 32}},
+                                 {"v", {0, 1}}},
+                  .initial = {initial.queries, initial.keys, initial.item_queries, initial.across,
+                              initial.vectors ? 1 : 0},
+                  .inputs = {q, k, k}};
+  tunable.fits = [limits = device.limits, dimension = q[3], head = initial.head](const Variant& numbers) {
+    const FlashAttentionVariant variant = variant_of(numbers, head);
+    return variant.items() >= 32 && variant.fits(limits) && (!variant.vectors || dimension % 4 == 0);
+  };
+  FlashAttentionOptions plain = options;
+  plain.output = Type::f32;
+  tunable.call = [plain, head = initial.head](const Variant& numbers, const std::vector<Tensor>& inputs) {
+    const FlashAttentionVariant variant = variant_of(numbers, head);
+    return call_of(inputs, [&](Runner on) {
+      return flash_attention(on, inputs[0], inputs[1], inputs[2], plain, &variant);
+    });
+  };
+  return tunable;
+}
+
+namespace {
+
+/// The one that the tuner of `on` chooses, if it has one.
+FlashAttentionVariant choose(const Runner& on, const Shape& q, const Shape& k, const FlashAttentionOptions& options) {
+  const DeviceInfo& device = on.device()->info();
+  const FlashAttentionVariant initial = flash_attention_variant(device, q[3]);
+  if (on.tuner() == nullptr) return initial;
+  const std::array<std::int64_t, 4> sizes = {q[0] * q[1], q[2], k[2], q[3]};
+  return variant_of(on.tuner()->choose(tuned_name(options), sizes,
+                                       [&] { return flash_attention_tunable(device, q, k, options); }),
+                    initial.head);
+}
+
+}  // namespace
+
 Kernel flash_attention_kernel(const FlashAttentionVariant& variant) {
   const Type type = variant.vectors ? Type::f32x4 : Type::f32;
   return {.name = variant.name(),
@@ -272,7 +337,7 @@ Result<Tensor> flash_attention(Runner on, const Tensor& q, const Tensor& k, cons
   const std::int64_t keys = k.shape()[2];
   const std::int64_t dimension = q.shape()[3];
   const FlashAttentionVariant variant =
-      given != nullptr ? *given : flash_attention_variant(plan->device(), dimension);
+      given != nullptr ? *given : choose(on, q.shape(), k.shape(), options);
   const float scale = options.scale.value_or(1.0F / std::sqrt(static_cast<float>(dimension)));
   const auto q_place = plan->read(q);
   const auto k_place = plan->read(k);

@@ -20,11 +20,15 @@ struct FlashAttentionVariant {
 
   std::uint32_t items() const { return static_cast<std::uint32_t>(queries / item_queries * across); }
   std::uint64_t shared_bytes() const;
+  /// Whether its numbers go together and a device can run it.
+  bool fits(const DeviceLimits& limits) const;
   /// As in "flash_attention_d64_q64_k64_r8_x16_v4".
   std::string name() const;
 };
 
 FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int64_t dimension);
+Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const Shape& k,
+                                const FlashAttentionOptions& options);
 Kernel flash_attention_kernel(const FlashAttentionVariant& variant);
 
 /// flash_attention() by a variant of the caller's choice.

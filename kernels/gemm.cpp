@@ -1,5 +1,7 @@
 #include "kernels/gemm.hpp"
 
+#include "kernels/tuned.hpp"
+
 namespace kiln::kernels {
 namespace {
 
@@ -183,6 +185,49 @@ GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size) {
           .vectors = !device.software && size.takes_vectors()};
 }
 
+namespace {
+
+GemmVariant variant_of(const Variant& numbers) { return {Tile::of(numbers), numbers[5] != 0}; }
+
+std::string tuned_name(std::string_view call, const GemmSize& size) {
+  return fmt::format("{}_{}{}", call, size.transpose_a ? 't' : 'n', size.transpose_b ? 't' : 'n');
+}
+
+}  // namespace
+
+Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const GemmSize& size) {
+  const GemmVariant initial = gemm_variant(device, size);
+  Tunable tunable{.kernel = tuned_name(call, size),
+                  .sizes = {{"m", size.m}, {"n", size.n}, {"k", size.k}, {"batch", size.batch}},
+                  .parameters = Tile::tunable(),
+                  .initial = initial.tile.numbers()};
+  tunable.parameters.push_back({"v", {0, 1}});
+  tunable.initial.push_back(initial.vectors ? 1 : 0);
+  tunable.fits = [limits = device.limits, size](const Variant& numbers) {
+    const GemmVariant variant = variant_of(numbers);
+    return variant.tile.sound() && variant.tile.fits(limits) && (!variant.vectors || size.takes_vectors());
+  };
+  const auto matrix = [&size](std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+    return stride == 0 ? Shape{rows, columns} : Shape{size.batch, rows, columns};
+  };
+  tunable.inputs = {size.transpose_a ? matrix(size.k, size.m, size.a_batch) : matrix(size.m, size.k, size.a_batch),
+                    size.transpose_b ? matrix(size.n, size.k, size.b_batch) : matrix(size.k, size.n, size.b_batch)};
+  const GemmOptions options{.transpose_a = size.transpose_a, .transpose_b = size.transpose_b};
+  tunable.call = [options](const Variant& numbers, const std::vector<Tensor>& inputs) {
+    const GemmVariant variant = variant_of(numbers);
+    return call_of(inputs, [&](Runner on) { return gemm(on, inputs[0], inputs[1], options, &variant); });
+  };
+  return tunable;
+}
+
+GemmVariant gemm_variant(const Runner& on, std::string_view call, const GemmSize& size) {
+  const DeviceInfo& device = on.device()->info();
+  if (on.tuner() == nullptr) return gemm_variant(device, size);
+  const std::array<std::int64_t, 4> sizes = {size.m, size.n, size.k, size.batch};
+  return variant_of(
+      on.tuner()->choose(tuned_name(call, size), sizes, [&] { return gemm_tunable(device, call, size); }));
+}
+
 Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool transpose_a, bool transpose_b) {
   const Type type = variant.vectors ? Type::f32x4 : Type::f32;
   auto parameters = variant.tile.parameters();
@@ -247,7 +292,7 @@ Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptio
   memory.c = options.c && options.beta != 0 ? plan->read(*options.c) : memory.a;
   memory.result =
       plan->write(batched ? Shape{size->batch, size->m, size->n} : Shape{size->m, size->n}, options.output);
-  add_gemm(*plan, "gemm", variant != nullptr ? *variant : gemm_variant(plan->device(), *size), *size, memory,
+  add_gemm(*plan, "gemm", variant != nullptr ? *variant : gemm_variant(on, "gemm", *size), *size, memory,
            options.alpha, options.beta);
   return std::move(*plan).finish();
 }

@@ -39,6 +39,9 @@ struct GemmSize {
 };
 
 GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size);
+Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const GemmSize& size);
+/// The one that the tuner of `on` chooses, if it has one.
+GemmVariant gemm_variant(const Runner& on, std::string_view call, const GemmSize& size);
 Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool transpose_a, bool transpose_b);
 
 struct GemmMemory {

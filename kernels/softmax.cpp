@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/plan.hpp"
+#include "kernels/tuned.hpp"
 
 namespace kiln::kernels {
 namespace {
@@ -122,6 +123,21 @@ SoftmaxVariant variant_for(const DeviceInfo& device, std::int64_t width) {
   return variant;
 }
 
+SoftmaxVariant variant_of(const Variant& numbers) {
+  return {{static_cast<std::uint32_t>(numbers[0]), static_cast<std::uint32_t>(numbers[1])},
+          numbers[2],
+          numbers[3] != 0};
+}
+
+/// The one that the tuner of `on` chooses, if it has one.
+SoftmaxVariant choose(const Runner& on, const Shape& x) {
+  const DeviceInfo& device = on.device()->info();
+  const Rows rows = rows_of(x);
+  if (on.tuner() == nullptr) return variant_for(device, rows.width);
+  const std::array<std::int64_t, 2> sizes = {rows.count, rows.width};
+  return variant_of(on.tuner()->choose("softmax", sizes, [&] { return softmax_tunable(device, x); }));
+}
+
 }  // namespace
 
 std::int64_t SoftmaxVariant::widest() const {
@@ -131,6 +147,32 @@ std::int64_t SoftmaxVariant::widest() const {
 std::string SoftmaxVariant::name() const {
   return fmt::format("softmax_{}_{}{}", group.name(), hold == 0 ? "stream" : fmt::format("hold{}", hold),
                      vectors ? "_v4" : "");
+}
+
+Tunable softmax_tunable(const DeviceInfo& device, const Shape& x) {
+  const Rows rows = rows_of(x);
+  const SoftmaxVariant initial = variant_for(device, rows.width);
+  Tunable tunable{.kernel = "softmax",
+                  .sizes = {{"rows", rows.count}, {"width", rows.width}},
+                  .parameters = {{"x", {32, 64, 128, 256, 512, 1024}},
+                                 {"y", {1, 2, 4, 8}},
+                                 {"hold", {0, 1, 2, 4, 8, 16}},
+                                 {"v", {0, 1}}},
+                  .initial = {static_cast<int>(initial.group.items), static_cast<int>(initial.group.rows),
+                              initial.hold, initial.vectors ? 1 : 0},
+                  .inputs = {x}};
+  tunable.fits = [limits = device.limits, width = rows.width](const Variant& numbers) {
+    const SoftmaxVariant variant = variant_of(numbers);
+    const std::uint32_t items = variant.group.items * variant.group.rows;
+    return items <= limits.max_group_items && variant.group.items <= limits.max_group_size[0] &&
+           variant.group.rows <= limits.max_group_size[1] && width <= variant.widest() &&
+           (!variant.vectors || width % 4 == 0);
+  };
+  tunable.call = [](const Variant& numbers, const std::vector<Tensor>& inputs) {
+    const SoftmaxVariant variant = variant_of(numbers);
+    return call_of(inputs, [&](Runner on) { return softmax(on, inputs[0], {}, &variant); });
+  };
+  return tunable;
 }
 
 Kernel softmax_kernel(const SoftmaxVariant& variant) {
@@ -157,7 +199,7 @@ Result<Tensor> softmax(Runner on, const Tensor& x, const SoftmaxOptions& options
     masked = *repeated;
   }
   const Rows rows = rows_of(x.shape());
-  const SoftmaxVariant variant = given != nullptr ? *given : variant_for(plan->device(), rows.width);
+  const SoftmaxVariant variant = given != nullptr ? *given : choose(on, x.shape());
   const auto values = plan->read(x);
   const auto mask = options.mask ? plan->read(*options.mask) : values;
   const auto result = plan->write(x.shape(), options.output);

@@ -22,6 +22,7 @@ struct SoftmaxVariant {
   std::string name() const;
 };
 
+Tunable softmax_tunable(const DeviceInfo& device, const Shape& x);
 Kernel softmax_kernel(const SoftmaxVariant& variant);
 
 /// softmax() by a variant of the caller's choice.

@@ -101,6 +101,23 @@ bool Tile::fits(const DeviceLimits& limits) const {
          items() <= limits.max_group_size[0];
 }
 
+bool Tile::sound() const {
+  if (rows % item_rows != 0 || columns % item_columns != 0 || item_rows % 4 != 0 || item_columns % 4 != 0)
+    return false;
+  const int across = columns / item_columns;
+  const int down = rows / item_rows;
+  const int all = across * down;
+  return across % 8 == 0 && down % 4 == 0 && rows * depth % (4 * all) == 0 && columns * depth % (4 * all) == 0;
+}
+
+std::vector<TuneParameter> Tile::tunable() {
+  return {{"tm", {32, 64, 128, 256}},
+          {"tn", {32, 64, 128, 256}},
+          {"tk", {4, 8, 16, 32}},
+          {"rm", {4, 8, 16}},
+          {"rn", {4, 8, 16}}};
+}
+
 std::map<std::string, std::string> Tile::parameters() const {
   return {{"TM", std::to_string(rows)},
           {"TN", std::to_string(columns)},

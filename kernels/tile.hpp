@@ -8,6 +8,7 @@
 
 #include <kiln/device.hpp>
 #include <kiln/kernel.hpp>
+#include <kiln/tune.hpp>
 
 namespace kiln::kernels {
 
@@ -26,6 +27,14 @@ struct Tile {
   /// As in "tm128_tn128_tk8_rm8_rn8".
   std::string name() const;
   bool fits(const DeviceLimits& limits) const;
+  /// Whether its numbers go together: work items in rows of 8 or 16 that share the loading of panels evenly.
+  bool sound() const;
+  /// The numbers that tell it from others, as a tuner has them, and the tile that they are of.
+  static std::vector<TuneParameter> tunable();
+  std::vector<int> numbers() const { return {rows, columns, depth, item_rows, item_columns}; }
+  static Tile of(const std::vector<int>& numbers) {
+    return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
+  }
 
   /// What a kernel that uses tile_source declares.
   std::map<std::string, std::string> parameters() const;

@@ -9,6 +9,7 @@
 #include <kiln/executor.hpp>
 #include <kiln/result.hpp>
 #include <kiln/tensor.hpp>
+#include <kiln/tune.hpp>
 
 namespace kiln {
 
@@ -22,6 +23,15 @@ class Runner {
   /// Hands the jobs of kernels on `device` to `run`, which may add uploads and downloads, or keep them for later.
   Runner(Device& device, std::function<Result<Pending>(Job)> run) : device_(&device), run_(std::move(run)) {}
 
+  /// The same with the variants that a tuner for the device chooses; it outlives what runs.
+  Runner tuned_by(Tuner& tuner) const {
+    Runner tuned = *this;
+    tuned.tuner_ = &tuner;
+    return tuned;
+  }
+  /// Null where every call runs its initial variant.
+  Tuner* tuner() const noexcept { return tuner_; }
+
   /// Null where a cache was given whose backend is no device.
   Device* device() const noexcept { return device_; }
   /// Runs a job; what it returns is ready when the job has ended, at once where it ran on a cache.
@@ -30,6 +40,7 @@ class Runner {
  private:
   Device* device_ = nullptr;
   std::function<Result<Pending>(Job)> run_;
+  Tuner* tuner_ = nullptr;
 };
 
 // The kernels. Each returns a new tensor, f32 unless `output` says f16, which is there at once with a cache, and

@@ -25,7 +25,7 @@ constexpr std::size_t digest_digits = 64;
 
 bool is_device_file(const std::string& name) {
   return key_of_file(name) || entry_of_meta(name) || name == manifest_name || name == lock_name ||
-         base::Folder::is_temporary(name);
+         name == tuning_name || name == tuning_lock_name || base::Folder::is_temporary(name);
 }
 
 bool is_root_file(const std::string& name) {

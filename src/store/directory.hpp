@@ -20,6 +20,9 @@ namespace kiln::store {
 /// Files in the cache directory itself: the statistics; and in it and each device folder: the file for locks.
 inline constexpr const char* stats_name = "cache_stats.json";
 inline constexpr const char* lock_name = ".lock";
+/// In a device folder: what was tuned, and the file that is locked while that is written.
+inline constexpr const char* tuning_name = "tuning.json";
+inline constexpr const char* tuning_lock_name = ".tuning-lock";
 
 /// A temporary file that was not written to for so long belongs to no process that still lives.
 inline constexpr std::chrono::hours leftover_age{1};

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <kiln/executor.hpp>
+#include <kiln/tune.hpp>
+
+namespace kiln::tune {
+
+/// Runs variants of one call and takes their time. Used by one thread.
+class Bench {
+ public:
+  /// Makes the inputs, and the result that all variants must have, by the initial one. The tunable and the executor
+  /// outlive it.
+  static Result<std::unique_ptr<Bench>> create(Executor& executor, std::shared_ptr<Device> device,
+                                               const Tunable& tunable, const TuneOptions& options,
+                                               std::uint64_t seed);
+  Bench(Executor& executor, const Tunable& tunable, const TuneOptions& options, std::vector<Tensor> inputs)
+      : executor_(executor), tunable_(tunable), options_(options), inputs_(std::move(inputs)) {}
+
+  /// Has the programs of variants compiled, all at once, so that none is waited for while it is measured.
+  void compile(const std::vector<Variant>& variants);
+  /// What a variant takes. One that takes much longer than `best` is not looked at for long. The error is that of a
+  /// device that takes no more work; what is wrong with the variant is its `problem`.
+  Result<TuneTrial> measure(const Variant& variant, std::optional<std::chrono::nanoseconds> best);
+  /// Measures usable ones anew, in turns, so that a clock that changes meanwhile changes it for all.
+  Result<void> compare(std::vector<TuneTrial*> trials);
+  /// How long the device was kept busy since the last call of this.
+  std::chrono::nanoseconds take_busy() noexcept { return std::exchange(busy_, {}); }
+
+ private:
+  /// The times of `runs` runs of it in one job.
+  Result<std::vector<std::chrono::nanoseconds>> run(const Tunable::Call& call, int runs);
+  /// Why the result is not the one it must be; empty where it is.
+  std::string problem_of(const std::vector<float>& result) const;
+
+  Executor& executor_;
+  const Tunable& tunable_;
+  const TuneOptions& options_;
+  const std::vector<Tensor> inputs_;
+  std::vector<float> expected_;
+  std::chrono::nanoseconds busy_ = {};
+};
+
+}  // namespace kiln::tune

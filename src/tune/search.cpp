@@ -1,0 +1,114 @@
+#include "tune/search.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace kiln::tune {
+namespace {
+
+/// As many are tried one and all.
+constexpr std::size_t few = 96;
+/// Of more, so many at random.
+constexpr std::size_t at_first = 32;
+/// And the neighbours of so many of the best.
+constexpr std::size_t best = 3;
+/// What is looked at to find those that fit.
+constexpr std::size_t most_combinations = 1'000'000;
+constexpr int draws = 1000;
+
+}  // namespace
+
+Search::Search(const Tunable& tunable, std::uint64_t seed) : tunable_(tunable), random_(seed) { list_all(); }
+
+bool Search::fits(const Variant& variant) const { return !tunable_.fits || tunable_.fits(variant); }
+
+void Search::list_all() {
+  std::size_t combinations = 1;
+  for (const TuneParameter& parameter : tunable_.parameters) {
+    combinations *= parameter.values.size();
+    if (combinations > most_combinations) return;
+  }
+  for (std::size_t number = 0; number < combinations; ++number) {
+    Variant variant;
+    std::size_t rest = number;
+    for (const TuneParameter& parameter : tunable_.parameters) {
+      variant.push_back(parameter.values[rest % parameter.values.size()]);
+      rest /= parameter.values.size();
+    }
+    if (!fits(variant)) continue;
+    if (all_.size() == few) {
+      all_.clear();
+      return;
+    }
+    all_.push_back(std::move(variant));
+  }
+  few_ = true;
+  // Not std::shuffle, whose order is the library's own affair.
+  for (std::size_t i = all_.size(); i > 1; --i) std::swap(all_[i - 1], all_[random_() % i]);
+}
+
+std::optional<Variant> Search::at_random() {
+  for (int draw = 0; draw < draws; ++draw) {
+    Variant variant;
+    for (const TuneParameter& parameter : tunable_.parameters)
+      variant.push_back(parameter.values[random_() % parameter.values.size()]);
+    if (!known_.contains(variant) && fits(variant)) return variant;
+  }
+  return std::nullopt;
+}
+
+std::vector<Variant> Search::neighbours(const Variant& variant) const {
+  std::vector<Variant> found;
+  for (std::size_t i = 0; i < variant.size(); ++i) {
+    const std::vector<int>& values = tunable_.parameters[i].values;
+    const auto at = std::find(values.begin(), values.end(), variant[i]);
+    if (at == values.end()) continue;
+    const auto add = [&](int value) {
+      Variant other = variant;
+      other[i] = value;
+      if (!known_.contains(other) && fits(other)) found.push_back(std::move(other));
+    };
+    if (at != values.begin()) add(*(at - 1));
+    if (at + 1 != values.end()) add(*(at + 1));
+  }
+  return found;
+}
+
+std::vector<Variant> Search::next(std::size_t most) {
+  std::vector<Variant> batch;
+  const auto take = [&](const Variant& variant) {
+    if (batch.size() < most && known_.insert(variant).second) batch.push_back(variant);
+  };
+  // The one that everything is compared with comes first.
+  if (fits(tunable_.initial)) take(tunable_.initial);
+  if (few_) {
+    for (const Variant& variant : all_) take(variant);
+    return batch;
+  }
+  for (; drawn_ < at_first && batch.size() < most; ++drawn_) {
+    const auto variant = at_random();
+    if (!variant) {
+      drawn_ = at_first;
+      break;
+    }
+    take(*variant);
+  }
+  for (std::size_t i = 0; i < std::min(best, ranked_.size()) && batch.size() < most; ++i)
+    for (const Variant& variant : neighbours(ranked_[i].variant)) take(variant);
+  return batch;
+}
+
+void Search::learn(const TuneTrial& trial) {
+  known_.insert(trial.variant);
+  std::erase_if(ranked_, [&](const TuneTrial& one) { return one.variant == trial.variant; });
+  if (!trial.problem.empty()) return;
+  const auto after = std::find_if(ranked_.begin(), ranked_.end(),
+                                  [&](const TuneTrial& one) { return one.time > trial.time; });
+  ranked_.insert(after, trial);
+}
+
+std::size_t Search::size() const noexcept {
+  return few_ ? all_.size() : std::max(known_.size(), at_first + 2 * best * tunable_.parameters.size());
+}
+
+}  // namespace kiln::tune

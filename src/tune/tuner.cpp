@@ -1,0 +1,37 @@
+#include <utility>
+
+#include "tune/core.hpp"
+
+namespace kiln {
+
+Result<std::unique_ptr<Tuner>> Tuner::create(std::shared_ptr<Device> device, Cache& cache, TuneOptions options) {
+  auto core = std::make_shared<tune::Core>(std::move(device), cache, std::move(options));
+  if (auto started = core->start(); !started) return std::move(started).error();
+  return std::unique_ptr<Tuner>(new Tuner(std::move(core)));
+}
+
+Tuner::~Tuner() = default;
+
+Variant Tuner::choose(const Tunable& tunable) {
+  std::vector<std::int64_t> sizes;
+  for (const TuneSize& size : tunable.sizes) sizes.push_back(size.value);
+  return core_->choose(tunable.kernel, sizes, [&tunable] { return tunable; });
+}
+
+Variant Tuner::choose(std::string_view kernel, std::span<const std::int64_t> sizes,
+                      const std::function<Tunable()>& describe) {
+  return core_->choose(kernel, sizes, describe);
+}
+
+Result<TuneRecord> Tuner::tune(const Tunable& tunable, std::chrono::nanoseconds budget,
+                               const std::function<bool(const TuneProgress&)>& progress) {
+  return core_->tune(tunable, budget, progress);
+}
+
+std::vector<TuneRecord> Tuner::records() const { return core_->records(); }
+void Tuner::drain() { core_->drain(); }
+Device& Tuner::device() const noexcept { return core_->device(); }
+Cache& Tuner::cache() const noexcept { return core_->cache(); }
+const TuneOptions& Tuner::options() const noexcept { return core_->options(); }
+
+}  // namespace kiln

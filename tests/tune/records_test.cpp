@@ -1,0 +1,159 @@
+#include <fstream>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "fakes/temporary_folder.hpp"
+#include "store/manifest.hpp"
+#include "tune/records.hpp"
+
+namespace kiln::tune {
+namespace {
+
+const Identity device = {"opencl", "ACME", "Anvil", "1.0", "C 2", {7}};
+
+TuneRecord record(std::int64_t m, std::vector<TuneTrial> trials) {
+  return {.kernel = "gemm_nn",
+          .types = "f32",
+          .sizes = {{"m", m}, {"n", 8}},
+          .parameters = {"tm", "tn"},
+          .trials = std::move(trials)};
+}
+
+TuneTrial took(Variant variant, int ns) { return {.variant = std::move(variant), .time = std::chrono::nanoseconds(ns)}; }
+
+class RecordsTest : public testing::Test {
+ protected:
+  /// A device's folder, as a cache makes it.
+  std::filesystem::path folder_of(const Identity& identity) {
+    const auto path = folder_.path() / identity.folder();
+    write_manifest_of(identity, path);
+    return path;
+  }
+  static void write_manifest_of(const Identity& identity, const std::filesystem::path& path) {
+    store::write_manifest(base::Folder::open(path, true).value(), identity).value();
+  }
+  static Result<std::vector<TuneRecord>> read(const std::filesystem::path& path, const Identity& identity = device) {
+    return read_records(base::Folder::open(path, false).value(), identity);
+  }
+  static void write_text(const std::filesystem::path& path, const std::string& text) {
+    std::ofstream(path / "tuning.json") << text;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(RecordsTest, WhatIsWrittenIsRead) {
+  const auto path = folder_of(device);
+  TuneRecord written = record(64, {took({32, 64}, 500), {.variant = {1, 2}, .problem = "it never ended \xff"}});
+  written.complete = true;
+  write_records(path, device, {written}).value();
+  const auto found = read(path).value();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_TRUE(same_call(found[0], written));
+  EXPECT_TRUE(found[0].complete);
+  EXPECT_FALSE(found[0].hint);
+  ASSERT_EQ(found[0].trials.size(), 2U);
+  EXPECT_EQ(found[0].trials[0].variant, (Variant{32, 64}));
+  EXPECT_EQ(found[0].trials[0].time.count(), 500);
+  EXPECT_FALSE(found[0].trials[1].problem.empty());
+}
+
+TEST_F(RecordsTest, ProcessesAddToEachOther) {
+  const auto path = folder_of(device);
+  std::vector<std::thread> others;
+  for (int i = 0; i < 8; ++i)
+    others.emplace_back([&, i] {
+      for (int round = 0; round < 5; ++round)
+        write_records(path, device, {record(64, {took({i, round}, 100 + 10 * i + round)}), record(i, {took({1, 1}, 1)})})
+            .value();
+    });
+  for (std::thread& other : others) other.join();
+  const auto found = read(path).value();
+  EXPECT_EQ(found.size(), 9U);
+  for (const TuneRecord& one : found)
+    if (one.sizes[0].value == 64) {
+      EXPECT_EQ(one.trials.size(), 40U);
+      EXPECT_EQ(one.trials.front().time.count(), 100);
+    }
+}
+
+TEST_F(RecordsTest, ANewMeasurementTakesThePlaceOfTheOld) {
+  const auto path = folder_of(device);
+  write_records(path, device, {record(1, {took({1, 1}, 100), took({2, 2}, 200)})}).value();
+  write_records(path, device, {record(1, {took({1, 1}, 300)})}).value();
+  const auto found = read(path).value();
+  ASSERT_EQ(found.at(0).trials.size(), 2U);
+  EXPECT_EQ(found[0].trials[0].variant, (Variant{2, 2}));
+}
+
+TEST_F(RecordsTest, DamagedFilesHoldNothingAndAreReplaced) {
+  const auto path = folder_of(device);
+  for (const std::string text :
+       {"", "{", "[]", "{}", R"({"version": "one"})", R"({"version": 1, "identity": 3, "records": []})",
+        R"({"version": 1, "records": [{"kernel": 1}]})", "\xff\xfe"}) {
+    write_text(path, text);
+    const auto found = read(path);
+    ASSERT_TRUE(found) << text;
+    EXPECT_TRUE(found->empty()) << text;
+    write_records(path, device, {record(1, {took({1, 1}, 100)})}).value();
+    EXPECT_EQ(read(path).value().size(), 1U) << text;
+  }
+}
+
+TEST_F(RecordsTest, TrialsThatCannotBeAreLeftOut) {
+  const auto path = folder_of(device);
+  write_records(path, device, {record(1, {took({1, 1}, 100)})}).value();
+  auto text = to_json(device, {record(1, {took({1, 1, 1}, 5), took({3, 3}, 0), took({4, 4}, -9), took({2, 2}, 7)})});
+  write_text(path, text);
+  const auto found = read(path).value();
+  ASSERT_EQ(found.size(), 1U);
+  ASSERT_EQ(found[0].trials.size(), 1U);
+  EXPECT_EQ(found[0].trials[0].variant, (Variant{2, 2}));
+}
+
+TEST_F(RecordsTest, ANewerVersionIsLeftAlone) {
+  const auto path = folder_of(device);
+  const std::string text = R"({"version": 2, "what": "ever"})";
+  write_text(path, text);
+  const auto found = read(path);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code(), ErrorCode::unsupported);
+  EXPECT_NE(found.error().message().find("tuning.json"), std::string::npos);
+  EXPECT_FALSE(write_records(path, device, {record(1, {took({1, 1}, 100)})}));
+  std::string kept;
+  std::getline(std::ifstream(path / "tuning.json"), kept);
+  EXPECT_EQ(kept, text);
+}
+
+TEST_F(RecordsTest, OfAnotherDriverAreHintsOfAnotherDeviceNothing) {
+  const auto path = folder_of(device);
+  Identity updated = device;
+  updated.driver = "2.0";
+  write_records(path, device, {record(1, {took({1, 1}, 100)})}).value();
+  ASSERT_EQ(read(path, updated).value().size(), 1U);
+  EXPECT_TRUE(read(path, updated).value()[0].hint);
+  const auto hints = read_hints(folder_of(updated), updated);
+  ASSERT_EQ(hints.size(), 1U);
+  EXPECT_TRUE(hints[0].hint);
+  Identity other = device;
+  other.device = "Hammer";
+  EXPECT_TRUE(read(path, other).value().empty());
+  EXPECT_TRUE(read_hints(folder_of(other), other).empty());
+}
+
+TEST_F(RecordsTest, WhatIsMeasuredTakesThePlaceOfHints) {
+  Records records;
+  TuneRecord hint = record(1, {took({1, 1}, 10)});
+  hint.hint = true;
+  records.add(hint);
+  records.add(record(1, {took({2, 2}, 100)}));
+  ASSERT_EQ(records.all().size(), 1U);
+  EXPECT_EQ(records.all()[0].trials.size(), 1U);
+  EXPECT_EQ(records.all()[0].trials[0].variant, (Variant{2, 2}));
+  records.add(hint);
+  EXPECT_FALSE(records.all()[0].hint);
+}
+
+}  // namespace
+}  // namespace kiln::tune
