@@ -40,7 +40,7 @@ class RecordsTest : public testing::Test {
     std::ofstream(path / "tuning.json") << text;
   }
 
-  TemporaryFolder folder_;
+  fakes::TemporaryFolder folder_;
 };
 
 TEST_F(RecordsTest, WhatIsWrittenIsRead) {

@@ -10,8 +10,8 @@ namespace {
 
 /// A call whose time is least at `best`, and grows with every step away from it.
 struct Valley {
-  Tunable tunable;
-  Variant best;
+  Tunable tunable = {};
+  Variant best = {};
 
   std::chrono::nanoseconds time(const Variant& variant) const {
     std::int64_t steps = 0;
