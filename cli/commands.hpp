@@ -14,6 +14,7 @@ void add_verify(CLI::App& app, Context& context);
 void add_warm(CLI::App& app, Context& context);
 void add_prune(CLI::App& app, Context& context);
 void add_clear(CLI::App& app, Context& context);
+void add_tune(CLI::App& app, Context& context);
 void add_why(CLI::App& app, Context& context);
 void add_completions(CLI::App& app, Context& context);
 

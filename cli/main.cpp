@@ -18,6 +18,7 @@ void add_subcommands(CLI::App& app, Context& context) {
   add_why(app, context);
   add_verify(app, context);
   add_warm(app, context);
+  add_tune(app, context);
   add_prune(app, context);
   add_clear(app, context);
   add_completions(app, context);

@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <kiln/cache.hpp>
@@ -121,5 +122,14 @@ struct ScanOptions {
 };
 /// The running sums along the last dimension.
 Result<Tensor> scan(Runner on, const Tensor& x, const ScanOptions& options = {});
+
+/// What a Tuner takes to tune a call, of f32 and without further options:
+///
+///     gemm, gemm_nt, gemm_tn, gemm_tt      M N K, or M N K and a batch; the letters say what is transposed
+///     weighted_matmul                      B H Q K D
+///     conv2d                               N C H W, and K R S of the filters; padded by R / 2 and S / 2
+///     softmax                              rows and their width
+///     flash_attention, …_causal            B H Q D, or B H Q K D
+Result<Tunable> tunable(const Device& device, std::string_view kernel, const Shape& extents);
 
 }  // namespace kiln

@@ -152,6 +152,10 @@ class Tuner {
 
   /// What is known for this device, also of other processes.
   std::vector<TuneRecord> records() const;
+  /// Writes what is known to a file, and adds what such a file of the same device holds; how many records that
+  /// were. Those of another driver or compiler are hints.
+  Result<void> export_to(const std::filesystem::path& file) const;
+  Result<std::size_t> import_from(const std::filesystem::path& file);
   /// Waits until nothing is left to do in the background.
   void drain();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -237,6 +238,37 @@ void Core::work_in_background() {
 std::vector<TuneRecord> Core::records() const {
   const base::MutexLock lock(mutex_);
   return records_.all();
+}
+
+Result<void> Core::export_to(const std::filesystem::path& file) const {
+  const std::string text = to_json(device_->identity(), records());
+  std::ofstream out(file, std::ios::binary);
+  out << text;
+  out.flush();
+  if (!out) return Error(ErrorCode::io, fmt::format("cannot write {}", file.string()));
+  return {};
+}
+
+Result<std::size_t> Core::import_from(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in) return Error(ErrorCode::io, fmt::format("cannot read {}", file.string()));
+  auto parsed = parse(text);
+  if (!parsed)
+    return Error(parsed.error().code(), fmt::format("{}: {}", file.string(), parsed.error().message()));
+  if (!*parsed)
+    return Error(ErrorCode::damaged, fmt::format("{} is no file that `kiln tune export` wrote", file.string()));
+  const Identity& from = (*parsed)->identity;
+  const Identity own = device_->identity();
+  if (!same_device(from, own))
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} is of {} by {}, and the device here is {} by {}", file.string(), from.device, from.api,
+                             own.device, own.api));
+  for (TuneRecord& record : (*parsed)->records) {
+    record.hint = from != own;
+    keep(record);
+  }
+  return (*parsed)->records.size();
 }
 
 void Core::drain() {

@@ -36,6 +36,8 @@ class Core {
   Result<TuneRecord> tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                           const std::function<bool(const TuneProgress&)>& progress) KILN_EXCLUDES(mutex_);
   std::vector<TuneRecord> records() const KILN_EXCLUDES(mutex_);
+  Result<void> export_to(const std::filesystem::path& file) const KILN_EXCLUDES(mutex_);
+  Result<std::size_t> import_from(const std::filesystem::path& file) KILN_EXCLUDES(mutex_);
   void drain() KILN_EXCLUDES(mutex_);
 
   Device& device() const noexcept { return *device_; }

@@ -20,10 +20,6 @@ constexpr std::chrono::milliseconds lock_timeout{2000};
 /// Of more trials, the worst are forgotten, but for those that cannot be used, which are not to be tried again.
 constexpr std::size_t most_trials = 512;
 
-bool same_device(const Identity& a, const Identity& b) {
-  return a.api == b.api && a.vendor == b.vendor && a.device == b.device;
-}
-
 Json json_of(const Identity& identity) {
   return {{"api", identity.api},       {"vendor", identity.vendor},     {"device", identity.device},
           {"driver", identity.driver}, {"compiler", identity.compiler}, {"formats", identity.formats}};
@@ -71,6 +67,10 @@ TuneRecord record_of(const Json& json) {
 }
 
 }  // namespace
+
+bool same_device(const Identity& a, const Identity& b) {
+  return a.api == b.api && a.vendor == b.vendor && a.device == b.device;
+}
 
 bool same_call(const TuneRecord& a, const TuneRecord& b) noexcept {
   return a.kernel == b.kernel && a.types == b.types && a.sizes == b.sizes;

@@ -40,6 +40,9 @@ std::vector<TuneRecord> read_hints(const std::filesystem::path& folder, const Id
 Result<void> write_records(const std::filesystem::path& folder, const Identity& identity,
                            const std::vector<TuneRecord>& more);
 
+/// The same device, though perhaps with another driver or compiler.
+bool same_device(const Identity& a, const Identity& b);
+
 /// The text of tuning.json, and what it holds; nothing where it is no such text.
 std::string to_json(const Identity& identity, const std::vector<TuneRecord>& records);
 struct Parsed {

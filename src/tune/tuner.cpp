@@ -29,6 +29,8 @@ Result<TuneRecord> Tuner::tune(const Tunable& tunable, std::chrono::nanoseconds 
 }
 
 std::vector<TuneRecord> Tuner::records() const { return core_->records(); }
+Result<void> Tuner::export_to(const std::filesystem::path& file) const { return core_->export_to(file); }
+Result<std::size_t> Tuner::import_from(const std::filesystem::path& file) { return core_->import_from(file); }
 void Tuner::drain() { core_->drain(); }
 Device& Tuner::device() const noexcept { return core_->device(); }
 Cache& Tuner::cache() const noexcept { return core_->cache(); }

@@ -1,0 +1,215 @@
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include <kiln/cache.hpp>
+#include <kiln/kernels.hpp>
+#include <kiln/tune.hpp>
+
+#include "commands.hpp"
+#include "quantity.hpp"
+#include "tune_report.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Options {
+  std::string kernel = {};
+  std::string shape = {};
+  std::string budget = "60s";
+  std::string report = {};
+  std::uint64_t seed = 0;
+};
+
+/// The extents of "1024x1024x64".
+Shape parse_shape(const std::string& text) {
+  Shape shape;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('x', at), text.size());
+    std::int64_t extent = 0;
+    const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, extent);
+    if (error != std::errc() || rest != text.data() + end || extent < 1)
+      throw UsageError(fmt::format("--shape takes numbers such as 1024x1024x64, not \"{}\"", text));
+    shape.push_back(extent);
+    at = end + 1;
+  }
+  return shape;
+}
+
+/// The values of a variant by their names, as in "tm=64 tn=128".
+std::string describe(const std::vector<std::string>& parameters, const Variant& variant) {
+  std::string text;
+  for (std::size_t i = 0; i < variant.size() && i < parameters.size(); ++i)
+    text += fmt::format("{}{}={}", i > 0 ? " " : "", parameters[i], variant[i]);
+  return text;
+}
+
+std::string sizes_of(const TuneRecord& record) {
+  std::string text;
+  for (const TuneSize& size : record.sizes)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", size.name, size.value);
+  return text;
+}
+
+double microseconds(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1000; }
+
+Json json_of(const TuneRecord& record) {
+  Json sizes = Json::object();
+  for (const TuneSize& size : record.sizes) sizes[size.name] = size.value;
+  Json trials = Json::array();
+  for (const TuneTrial& trial : record.trials) {
+    Json variant = Json::object();
+    for (std::size_t i = 0; i < trial.variant.size(); ++i) variant[record.parameters[i]] = trial.variant[i];
+    Json one = {{"variant", std::move(variant)}};
+    if (trial.problem.empty())
+      one["us"] = microseconds(trial.time);
+    else
+      one["problem"] = trial.problem;
+    trials.push_back(std::move(one));
+  }
+  return {{"kernel", record.kernel},     {"types", record.types}, {"sizes", std::move(sizes)},
+          {"complete", record.complete}, {"hint", record.hint},   {"trials", std::move(trials)}};
+}
+
+CacheOptions cache_options(const Context& context) {
+  CacheOptions options;
+  options.directory = context.directory();
+  options.log = context.log();
+  return options;
+}
+
+void print_result(const Context& context, const Tunable& tunable, const TuneRecord& record) {
+  const auto best = record.trials.begin();
+  if (best == record.trials.end() || !best->problem.empty())
+    return print(fmt::format("No variant of {} can be used.\n", record.kernel));
+  Table table({{"#", Table::Align::right}, {"TIME", Table::Align::right}, {"VARIANT"}});
+  std::size_t rank = 0;
+  for (const TuneTrial& trial : record.trials) {
+    if (!trial.problem.empty() || ++rank > 5) break;
+    table.add({std::to_string(rank), human_duration(trial.time), describe(record.parameters, trial.variant)});
+  }
+  print(table.format(context.terminal()));
+  const auto initial = std::find_if(record.trials.begin(), record.trials.end(),
+                                    [&](const TuneTrial& trial) { return trial.variant == tunable.initial; });
+  const auto problems = std::count_if(record.trials.begin(), record.trials.end(),
+                                      [](const TuneTrial& trial) { return !trial.problem.empty(); });
+  print(fmt::format("{} of {}: {} tried, {} of no use{}\n", record.kernel, sizes_of(record), record.trials.size(),
+                    problems, record.complete ? "" : "; there are more, which another run goes on with"));
+  if (initial != record.trials.end() && initial->problem.empty())
+    print(fmt::format("The best takes {:.2f} of the time of the one it had before.\n",
+                      microseconds(best->time) / microseconds(initial->time)));
+}
+
+void tune(Context& context, const Options& options) {
+  if (options.kernel.empty() || options.shape.empty())
+    throw UsageError("tune needs a kernel and a shape: kiln tune gemm --shape 1024x1024x1024");
+  const auto budget = parse_duration(options.budget);
+  if (!budget) throw UsageError(fmt::format("--budget takes a time such as 60s or 5m, not \"{}\"", options.budget));
+  const Shape shape = parse_shape(options.shape);
+  const auto device = context.open_device();
+  const Tunable call = tunable(*device, options.kernel, shape).value();
+  Cache cache(device, cache_options(context));
+  TuneOptions how{.policy = TunePolicy::lookup, .seed = options.seed};
+  how.log = context.log();
+  const auto tuner = Tuner::create(device, cache, how).value();
+  std::vector<TuneTrial> trials;
+  TuneRecord record;
+  {
+    ProgressBar bar(context.terminal(), "Tuning");
+    record = tuner
+                 ->tune(call, *budget,
+                        [&](const TuneProgress& progress) {
+                          trials.push_back(progress.last);
+                          bar.update(progress.tried, progress.of,
+                                     fmt::format("best {}", human_duration(progress.best.time)));
+                          return true;
+                        })
+                 .value();
+  }
+  if (!options.report.empty()) write_tune_report(options.report, *device, record, trials);
+  if (context.json) return print_json(json_of(record));
+  if (!trials.empty()) print(plot_of(trials, context.terminal()));
+  print_result(context, call, record);
+}
+
+void list(Context& context) {
+  const auto device = context.open_device();
+  Cache cache(device, cache_options(context));
+  const auto records = Tuner::create(device, cache, {.policy = TunePolicy::lookup}).value()->records();
+  if (context.json) {
+    Json all = Json::array();
+    for (const TuneRecord& record : records) all.push_back(json_of(record));
+    return print_json(all);
+  }
+  if (records.empty()) return remark(context, fmt::format("Nothing was tuned on {}.", device->identity().device));
+  Table table({{"KERNEL"}, {"SIZES"}, {"TRIED", Table::Align::right}, {"TIME", Table::Align::right}, {"BEST"}});
+  for (const TuneRecord& record : records) {
+    const bool usable = !record.trials.empty() && record.trials.front().problem.empty();
+    table.add({record.kernel, sizes_of(record), std::to_string(record.trials.size()),
+               usable ? human_duration(record.trials.front().time) : "-",
+               usable ? describe(record.parameters, record.trials.front().variant) + (record.hint ? " (a hint)" : "")
+                      : "-"});
+  }
+  print(table.format(context.terminal()));
+}
+
+void export_to(Context& context, const std::string& file) {
+  const auto device = context.open_device();
+  Cache cache(device, cache_options(context));
+  const auto tuner = Tuner::create(device, cache, {.policy = TunePolicy::lookup}).value();
+  tuner->export_to(file).value();
+  remark(context, fmt::format("{} written to {}", human_count(tuner->records().size(), "record"), file));
+}
+
+void import_from(Context& context, const std::string& file) {
+  const auto device = context.open_device();
+  Cache cache(device, cache_options(context));
+  const auto tuner = Tuner::create(device, cache, {.policy = TunePolicy::lookup}).value();
+  const std::size_t count = tuner->import_from(file).value();
+  remark(context, fmt::format("{} taken from {}", human_count(count, "record"), file));
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app, Context& context) {
+  auto* command = app.add_subcommand("tune", "Find the best variant of a kernel on this device, and keep it");
+  auto options = std::make_shared<Options>();
+  command->add_option("kernel", options->kernel, "gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, softmax,\n"
+                                                 "flash_attention or flash_attention_causal");
+  command->add_option("--shape", options->shape, "Its sizes, as in 1024x1024x1024")->type_name("MxNxK…");
+  command->add_option("--budget", options->budget, "How long to look for it [60s]")->type_name("TIME");
+  command->add_option("--seed", options->seed, "Where chance begins [0]")->type_name("NUMBER");
+  command->add_option("--report", options->report, "Write a page with a plot of the search, .html or .svg")
+      ->type_name("FILE");
+  context.add_device_option(*command);
+  auto* ls = command->add_subcommand("ls", "List what is known of this device");
+  ls->callback([&context] { list(context); });
+  auto* out = command->add_subcommand("export", "Write what is known to a file");
+  auto file = std::make_shared<std::string>();
+  out->add_option("file", *file)->required();
+  out->callback([&context, file] { export_to(context, *file); });
+  auto* in = command->add_subcommand("import", "Add what such a file holds");
+  in->add_option("file", *file)->required();
+  in->callback([&context, file] { import_from(context, *file); });
+  command->footer(
+      "Shapes:\n"
+      "  gemm, gemm_nt, gemm_tn, gemm_tt          MxNxK, or MxNxKxBATCH\n"
+      "  weighted_matmul                          BxHxQxKxD\n"
+      "  conv2d                                   NxCxHxWxKxRxS, padded by R/2 and S/2\n"
+      "  softmax                                  ROWSxWIDTH\n"
+      "  flash_attention, flash_attention_causal  BxHxQxD, or BxHxQxKxD\n"
+      "What is found is kept in the device's folder of the cache directory. A run that is stopped, or out of time, is\n"
+      "taken up again by the next.\n\n"
+      "Examples:\n"
+      "  kiln tune gemm --shape 1024x1024x1024 --budget 60s\n"
+      "  kiln tune conv2d --shape 32x64x56x56x64x3x3 --report conv2d.html\n"
+      "  kiln tune ls");
+  command->callback([&context, options, command] {
+    if (command->get_subcommands().empty()) tune(context, *options);
+  });
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,73 @@
+#include <algorithm>
+
+#include "kernels/conv2d.hpp"
+#include "kernels/flash_attention.hpp"
+#include "kernels/gemm.hpp"
+#include "kernels/softmax.hpp"
+
+namespace kiln {
+namespace {
+
+using kernels::GemmSize;
+using kernels::unfit;
+
+/// The error of a kernel that was given other extents than it takes.
+Error needs(std::string_view kernel, std::string_view extents, const Shape& given) {
+  return unfit("{} takes {}, and was given {}", kernel, extents, to_string(given));
+}
+
+Result<Tunable> gemm_tunable(const DeviceInfo& device, std::string_view kernel, const Shape& extents) {
+  if (extents.size() != 3 && extents.size() != 4) return needs(kernel, "M N K, or M N K and a batch", extents);
+  GemmSize size{.batch = extents.size() == 4 ? extents[3] : 1, .m = extents[0], .n = extents[1], .k = extents[2]};
+  if (kernel.size() > 4) {
+    size.transpose_a = kernel[5] == 't';
+    size.transpose_b = kernel[6] == 't';
+  }
+  if (size.batch > 1) {
+    size.a_batch = size.m * size.k;
+    size.b_batch = size.k * size.n;
+  }
+  return kernels::gemm_tunable(device, "gemm", size);
+}
+
+}  // namespace
+
+Result<Tunable> tunable(const Device& device, std::string_view kernel, const Shape& e) {
+  const DeviceInfo& info = device.info();
+  if (std::any_of(e.begin(), e.end(), [](std::int64_t extent) { return extent < 1; }))
+    return unfit("{}: {} has an extent of less than 1", kernel, to_string(e));
+  if (kernel == "gemm" || kernel == "gemm_nn" || kernel == "gemm_nt" || kernel == "gemm_tn" || kernel == "gemm_tt")
+    return gemm_tunable(info, kernel, e);
+  if (kernel == "weighted_matmul") {
+    if (e.size() != 5) return needs(kernel, "B H Q K D", e);
+    const GemmSize size{.batch = e[0] * e[1],
+                        .m = e[2],
+                        .n = e[4],
+                        .k = e[3],
+                        .a_batch = e[2] * e[3],
+                        .b_batch = e[3] * e[4]};
+    return kernels::gemm_tunable(info, kernel, size);
+  }
+  if (kernel == "conv2d") {
+    if (e.size() != 7) return needs(kernel, "N C H W K R S", e);
+    return kernels::conv2d_tunable(info, {e[0], e[1], e[2], e[3]}, {e[4], e[1], e[5], e[6]},
+                                   {.padding = {static_cast<int>(e[5] / 2), static_cast<int>(e[6] / 2)}});
+  }
+  if (kernel == "softmax") {
+    if (e.size() != 2) return needs(kernel, "rows and their width", e);
+    return kernels::softmax_tunable(info, e);
+  }
+  if (kernel == "flash_attention" || kernel == "flash_attention_causal") {
+    if (e.size() != 4 && e.size() != 5) return needs(kernel, "B H Q D, or B H Q K D", e);
+    const std::int64_t keys = e.size() == 5 ? e[3] : e[2];
+    if (e.back() > 256) return unfit("{}: a head dimension of {}; 256 is the most", kernel, e.back());
+    return kernels::flash_attention_tunable(info, {e[0], e[1], e[2], e.back()}, {e[0], e[1], keys, e.back()},
+                                            {.causal = kernel == "flash_attention_causal"});
+  }
+  return unfit(
+      "there is no kernel {} to tune; there are gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, softmax, "
+      "flash_attention and flash_attention_causal",
+      kernel);
+}
+
+}  // namespace kiln
