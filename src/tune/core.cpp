@@ -265,7 +265,7 @@ Result<std::size_t> Core::import_from(const std::filesystem::path& file) {
                  fmt::format("{} is of {} by {}, and the device here is {} by {}", file.string(), from.device, from.api,
                              own.device, own.api));
   for (TuneRecord& record : (*parsed)->records) {
-    record.hint = from != own;
+    record.hint = record.hint || from != own;
     keep(record);
   }
   return (*parsed)->records.size();

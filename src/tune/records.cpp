@@ -43,7 +43,8 @@ Json json_of(const TuneRecord& record) {
     trials.push_back(std::move(one));
   }
   return {{"kernel", record.kernel},         {"types", record.types},       {"sizes", std::move(sizes)},
-          {"parameters", record.parameters}, {"complete", record.complete}, {"trials", std::move(trials)}};
+          {"parameters", record.parameters}, {"complete", record.complete}, {"hint", record.hint},
+          {"trials", std::move(trials)}};
 }
 
 /// Throws what is no such record.
@@ -51,7 +52,8 @@ TuneRecord record_of(const Json& json) {
   TuneRecord record{.kernel = json.at("kernel"),
                     .types = json.at("types"),
                     .parameters = json.at("parameters").get<std::vector<std::string>>(),
-                    .complete = json.at("complete")};
+                    .complete = json.at("complete"),
+                    .hint = json.at("hint")};
   for (const auto& [name, value] : json.at("sizes").items())
     record.sizes.push_back({name, value.get<std::int64_t>()});
   for (const Json& one : json.at("trials")) {
@@ -124,8 +126,7 @@ void Records::add(const std::vector<TuneRecord>& records) {
 std::string to_json(const Identity& identity, const std::vector<TuneRecord>& records) {
   Json json = {{"version", version}, {"identity", json_of(identity)}};
   json["records"] = Json::array();
-  for (const TuneRecord& record : records)
-    if (!record.hint) json["records"].push_back(json_of(record));
+  for (const TuneRecord& record : records) json["records"].push_back(json_of(record));
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -154,7 +155,7 @@ Result<std::vector<TuneRecord>> read_records(const base::Folder& folder, const I
                  fmt::format("{}: {}", (folder.path() / store::tuning_name).string(), parsed.error().message()));
   if (!*parsed || !same_device((*parsed)->identity, identity)) return std::vector<TuneRecord>();
   const bool hints = (*parsed)->identity != identity;
-  for (TuneRecord& record : (*parsed)->records) record.hint = hints;
+  for (TuneRecord& record : (*parsed)->records) record.hint = record.hint || hints;
   return std::move((*parsed)->records);
 }
 
