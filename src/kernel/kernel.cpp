@@ -1,6 +1,7 @@
 #include <kiln/kernel.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <set>
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "backend/source_text.hpp"
+#include "base/sha256.hpp"
 #include "kernel/names.hpp"
 #include "kernel/prelude.hpp"
 #include "key/include_resolver.hpp"
@@ -262,6 +264,15 @@ bool is_of(const Scalar& scalar, Type type) {
          (type == Type::u32 && std::holds_alternative<std::uint32_t>(scalar));
 }
 
+/// A number as all languages read it.
+std::string constant_text(std::int32_t value) { return fmt::format("({})", value); }
+std::string constant_text(std::uint32_t value) { return fmt::format("{}u", value); }
+std::string constant_text(float value) {
+  std::string digits = fmt::format("{:.9g}", value);
+  if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
+  return fmt::format("({}f)", digits);
+}
+
 }  // namespace
 
 Result<std::string> Kernel::emit(Language language) const {
@@ -341,6 +352,21 @@ Result<std::vector<std::byte>> Kernel::pack(const std::vector<Scalar>& scalars_g
         scalars_given[i]);
   }
   return packed;
+}
+
+Result<Kernel> Kernel::specialised(const std::vector<Scalar>& scalars_given) const {
+  const auto packed = pack(scalars_given);
+  if (!packed) return packed.error();
+  Kernel special = *this;
+  special.scalars.clear();
+  special.name += "_c" + base::sha256(*packed).hex().substr(0, 8);
+  for (std::size_t i = 0; i < scalars.size(); ++i) {
+    if (const float* real = std::get_if<float>(&scalars_given[i]); real != nullptr && !std::isfinite(*real))
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("{}: the scalar {} is {}, which no constant can be", name, scalars[i].name, *real));
+    special.parameters[scalars[i].name] = std::visit([](auto value) { return constant_text(value); }, scalars_given[i]);
+  }
+  return special;
 }
 
 Result<Launch> Kernel::launch(std::array<std::uint32_t, 3> groups, std::vector<const Buffer*> buffers_given,
