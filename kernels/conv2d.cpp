@@ -240,9 +240,10 @@ Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, con
     return tile.sound() && items % tile.columns == 0 && tile.depth % (items / tile.columns) == 0 &&
            tile.fits(limits) && (numbers[5] == 0 || vectors);
   };
-  Conv2dOptions plain = options;
-  plain.bias.reset();
-  plain.output = Type::f32;
+  const Conv2dOptions plain{.stride = options.stride,
+                            .padding = options.padding,
+                            .dilation = options.dilation,
+                            .groups = options.groups};
   tunable.call = [plain, initial](const Variant& numbers, const std::vector<Tensor>& inputs) {
     const Conv2dVariant variant = variant_of(numbers, initial);
     return call_of(inputs, [&](Runner on) { return conv2d(on, inputs[0], inputs[1], plain, &variant); });
