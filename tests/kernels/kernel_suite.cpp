@@ -14,8 +14,8 @@ int shapes_to_try() {
 }
 
 void KernelSuite::SetUp() {
-  Contract::SetUp();
-  if (IsSkipped()) return;
+  use(contract::running_device(GetParam()));
+  if (device_ == nullptr) return;
   CacheOptions kept;
   kept.directory = KILN_KERNEL_CACHE;
   kept.log = book_.log();
