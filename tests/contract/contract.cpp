@@ -58,20 +58,14 @@ int run_this_test_elsewhere(const std::filesystem::path& folder) {
   return status;
 }
 
-Result<std::shared_ptr<Device>> running_device(const std::string& api) { return running_drivers->of(api); }
-
 void Contract::SetUp() {
-  use(open_device(GetParam(), book_.log()));
-  if (device_ != nullptr) running_device(GetParam()).value();
-}
-
-void Contract::use(Result<std::shared_ptr<Device>> opened) {
-  if (!opened) {
+  auto running = running_drivers->of(GetParam());
+  if (!running) {
     // What its first process could open, its second one must.
-    ASSERT_EQ(std::getenv(handed_down), nullptr) << opened.error().message();
-    GTEST_SKIP() << GetParam() << " was skipped: " << opened.error().message();
+    ASSERT_EQ(std::getenv(handed_down), nullptr) << running.error().message();
+    GTEST_SKIP() << GetParam() << " was skipped: " << running.error().message();
   }
-  device_ = *std::move(opened);
+  device_ = *std::move(running);
 }
 
 bool Contract::scales(Device& device, Module& module, int factor, float offset) {

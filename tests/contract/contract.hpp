@@ -19,9 +19,6 @@ inline constexpr const char* handed_down = "KILN_CONTRACT_FOLDER";
 /// Runs this test again in a process of its own, which finds `folder` in its environment. What it returned.
 int run_this_test_elsewhere(const std::filesystem::path& folder);
 
-/// A device of this API that stays open until all tests are over: most drivers take long to start.
-Result<std::shared_ptr<Device>> running_device(const std::string& api);
-
 inline auto every_api() { return testing::Values("opengl", "vulkan", "opencl", "cuda", "hip"); }
 inline std::string name_of(const testing::TestParamInfo<std::string>& api) { return api.param; }
 
@@ -29,9 +26,6 @@ inline std::string name_of(const testing::TestParamInfo<std::string>& api) { ret
 class Contract : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override;
-
-  /// Takes the device, or skips the test by name for want of it.
-  void use(Result<std::shared_ptr<Device>> opened);
 
   CacheOptions options() const {
     CacheOptions options;
@@ -47,6 +41,7 @@ class Contract : public testing::TestWithParam<std::string> {
 
   fakes::TemporaryFolder folder_;
   mutable fakes::LogBook book_;
+  /// Open until all tests of the process are over: most drivers take long to start.
   std::shared_ptr<Device> device_;
 };
 

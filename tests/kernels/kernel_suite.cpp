@@ -14,7 +14,7 @@ int shapes_to_try() {
 }
 
 void KernelSuite::SetUp() {
-  use(contract::running_device(GetParam()));
+  Contract::SetUp();
   if (device_ == nullptr) return;
   CacheOptions kept;
   kept.directory = KILN_KERNEL_CACHE;

@@ -19,7 +19,7 @@ using reference::Array;
 /// How many random shapes a test tries: `KILN_KERNEL_SHAPES`, else 25.
 int shapes_to_try();
 
-/// A kernel on every API against the reference. The device and the programs on disk are kept between tests.
+/// A kernel on every API against the reference. Programs are kept between tests.
 class KernelSuite : public contract::Contract {
  protected:
   void SetUp() override;
