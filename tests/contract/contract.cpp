@@ -22,11 +22,13 @@ const std::vector<std::string> environment_at_start = [] {
   return variables;
 }();
 
-/// One device of each API, open until all tests are over: most drivers take long to start.
 class RunningDrivers : public testing::Environment {
  public:
-  void keep(const std::string& api) {
-    if (!devices_.contains(api)) devices_.emplace(api, open_device(api).value());
+  Result<std::shared_ptr<Device>> of(const std::string& api) {
+    if (const auto running = devices_.find(api); running != devices_.end()) return running->second;
+    auto opened = open_device(api);
+    if (opened) devices_.emplace(api, *opened);
+    return opened;
   }
   void TearDown() override { devices_.clear(); }
 
@@ -57,14 +59,13 @@ int run_this_test_elsewhere(const std::filesystem::path& folder) {
 }
 
 void Contract::SetUp() {
-  auto opened = open_device(GetParam(), book_.log());
-  if (!opened) {
+  auto running = running_drivers->of(GetParam());
+  if (!running) {
     // What its first process could open, its second one must.
-    ASSERT_EQ(std::getenv(handed_down), nullptr) << opened.error().message();
-    GTEST_SKIP() << GetParam() << " was skipped: " << opened.error().message();
+    ASSERT_EQ(std::getenv(handed_down), nullptr) << running.error().message();
+    GTEST_SKIP() << GetParam() << " was skipped: " << running.error().message();
   }
-  device_ = *opened;
-  running_drivers->keep(GetParam());
+  device_ = *std::move(running);
 }
 
 bool Contract::scales(Device& device, Module& module, int factor, float offset) {

@@ -41,6 +41,7 @@ class Contract : public testing::TestWithParam<std::string> {
 
   fakes::TemporaryFolder folder_;
   mutable fakes::LogBook book_;
+  /// Open until all tests of the process are over: most drivers take long to start.
   std::shared_ptr<Device> device_;
 };
 

@@ -15,7 +15,7 @@ int shapes_to_try() {
 
 void KernelSuite::SetUp() {
   Contract::SetUp();
-  if (IsSkipped()) return;
+  if (device_ == nullptr) return;
   CacheOptions kept;
   kept.directory = KILN_KERNEL_CACHE;
   kept.log = book_.log();

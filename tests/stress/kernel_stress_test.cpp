@@ -36,7 +36,7 @@ class Case {
     const auto tensor = [&device](const Array& array) {
       return Tensor::from(device, array.shape, array.values).value();
     };
-    switch (between(0, 6)) {
+    switch (between(0, 7)) {
       case 0: {
         const Array x = noise({between(1, 2), between(1, 4), between(5, 12), between(5, 12)});
         const Array w = noise({between(1, 9), x.shape[1], 3, 3});
@@ -75,6 +75,10 @@ class Case {
         if (!first) return {first, x};
         return {reduce(on, *first, Reduction::max),
                 reference::reduce(reference::softmax(x, std::nullopt), Reduction::max)};
+      }
+      case 6: {
+        const Array x = noise({between(1, 3000)});
+        return {copy(on, tensor(x)), x};
       }
       default: {
         const Array x = noise({between(1, 5), between(1, 600)});

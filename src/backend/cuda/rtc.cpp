@@ -111,6 +111,7 @@ Rtc::Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions funct
   int minor = 0;
   functions_.version(&major_version_, &minor);
   version_ = fmt::format("{} {}.{}", names.title, major_version_, minor);
+  if (major_version_ * 100 + minor >= names.uncached_since) uncached_ = names.uncached;
   int count = 0;
   if (functions_.architectures == nullptr || functions_.architecture_count(&count) != 0 || count <= 0) return;
   architectures_.resize(static_cast<std::size_t>(count));
@@ -122,6 +123,7 @@ Result<std::vector<std::byte>> Rtc::compile(const Request& request, const std::v
                                             Output output) const {
   const Program program(functions_, backend::with_defines(request), request.name());
   std::vector<const char*> words;
+  if (uncached_ != nullptr) words.push_back(uncached_);
   for (const std::string& option : options) words.push_back(option.c_str());
   for (const std::string& option : request.options()) words.push_back(option.c_str());
   const int result = program.result() != 0

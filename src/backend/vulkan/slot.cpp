@@ -35,6 +35,14 @@ void VulkanSlot::drop_parts() {
   parts_.clear();
 }
 
+void VulkanSlot::leave_stuck_queue() {
+  Context::Route other = context_->share_queues();
+  // Where all are, as where there is only one, parts are not made anew for nothing.
+  if (other.compute->stuck) return;
+  drop_parts();
+  route_ = std::move(other);
+}
+
 Queue* VulkanSlot::queue_of(Role role) const noexcept {
   switch (role) {
     case Role::upload: return route_.upload;
@@ -97,10 +105,7 @@ Result<VulkanSlot::Part*> VulkanSlot::part_for(Role role) {
   // Those before have ended before anything is written anew.
   if (busy_)
     if (auto ok = wait(); !ok) return std::move(ok).error();
-  if (order_.empty() && route_.compute->stuck) {
-    drop_parts();
-    route_ = context_->share_queues();
-  }
+  if (order_.empty() && route_.compute->stuck) leave_stuck_queue();
   if (queue_of(role) == nullptr || order_.size() >= most_parts) role = Role::compute;
   if (!order_.empty() && order_.back()->role == role) return order_.back();
   const auto part = unused_part(role);

@@ -73,6 +73,8 @@ class VulkanSlot final : public Slot {
   Result<void> end();
   /// Ends the parts, once they have done what they were given.
   void drop_parts();
+  /// Takes other queues, if there are some without work that was given up; nothing is written down or under way.
+  void leave_stuck_queue();
 
   const std::shared_ptr<Context> context_;
   const DeviceInfo device_;
