@@ -3,12 +3,15 @@
 // clock where it has one. On an NVIDIA H200 the figures are compared with what NVIDIA's own libraries were measured
 // at (cuBLAS and cuDNN in fp32, without tensor cores). On a CPU the shapes are small ones.
 //
-//     kernel_bench [API…] [--kiln_json=FILE]
+// With --tune each is tuned as well, for so many seconds, and measured again with what was found.
+//
+//     kernel_bench [API…] [--tune=SECONDS] [--kiln_json=FILE]
 
 #include <chrono>
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +21,7 @@
 #include <kiln/cache.hpp>
 #include <kiln/kernels.hpp>
 #include <kiln/slot.hpp>
+#include <kiln/tune.hpp>
 
 #include "fixtures.hpp"
 #include "report.hpp"
@@ -31,6 +35,9 @@ struct Case {
   std::function<Result<Tensor>(Runner)> call;
   bool moves = false;
   std::optional<double> vendor = {};
+  /// What a tuned one is to reach of that.
+  double tuned = 0;
+  bool tunable = true;
 };
 
 using Seconds = std::chrono::duration<double>;
@@ -89,14 +96,14 @@ class Repeated {
 };
 
 /// GFLOP/s or GB/s.
-double speed(Device& device, Cache& cache, const Case& one) {
+double speed(Device& device, Cache& cache, const Case& one, Tuner* tuner) {
   std::optional<Job> job;
   const Runner keep(device, [&job](Job made) -> Result<Pending> {
     job.emplace(std::move(made));
     return Pending();
   });
   // The result's memory is the job's.
-  one.call(keep).value();
+  one.call(tuner != nullptr ? keep.tuned_by(*tuner) : keep).value();
   Repeated repeated(device, cache, std::move(*job));
   const double first = median(repeated.run(2));
   const auto times = static_cast<std::size_t>(std::clamp(0.5 / first, device.info().software ? 3.0 : 20.0, 200.0));
@@ -152,14 +159,14 @@ class Cases {
   }
   Case gemm(int n, std::optional<double> vendor) const {
     return {fmt::format("gemm {}x{}x{}", n, n, n),
-            [a = of({n, n}), b = of({n, n})](Runner on) { return kiln::gemm(on, a, b); }, false, vendor};
+            [a = of({n, n}), b = of({n, n})](Runner on) { return kiln::gemm(on, a, b); }, false, vendor, 0.9};
   }
   Case conv2d(int n, int c, int extent, int k, int filter, std::optional<double> vendor) const {
     return {fmt::format("conv2d {}x{}, {} of {}x{}x{}, {} filters", filter, filter, n, c, extent, extent, k),
             [x = of({n, c, extent, extent}), w = of({k, c, filter, filter}), filter](Runner on) {
               return kiln::conv2d(on, x, w, {.padding = {filter / 2, filter / 2}});
             },
-            false, vendor};
+            false, vendor, 0.8};
   }
   Case attention(int batch, int heads, int length, int dimension, bool causal, std::optional<double> vendor) const {
     const Shape shape = {batch, heads, length, dimension};
@@ -167,7 +174,7 @@ class Cases {
             [q = of(shape), k = of(shape), v = of(shape), causal](Runner on) {
               return kiln::flash_attention(on, q, k, v, {.causal = causal});
             },
-            false, vendor};
+            false, vendor, 0.9};
   }
   Case weighted_matmul(int batch, int heads, int length, int dimension) const {
     return {fmt::format("weighted_matmul {}x{}x{}x{}", batch, heads, length, dimension),
@@ -177,23 +184,35 @@ class Cases {
   }
   Case softmax(int n, std::optional<double> vendor) const {
     return {fmt::format("softmax {}x{}", n, n), [x = of({n, n})](Runner on) { return kiln::softmax(on, x); }, true,
-            vendor};
+            vendor, 0.95};
   }
   Case reduce(int n) const {
     return {fmt::format("reduce, sum, {}x{}", n, n),
-            [x = of({n, n})](Runner on) { return kiln::reduce(on, x, Reduction::sum); }, true};
+            [x = of({n, n})](Runner on) { return kiln::reduce(on, x, Reduction::sum); },
+            true,
+            {},
+            0,
+            false};
   }
   Case scan(int n) const {
-    return {fmt::format("scan {}x{}", n, n), [x = of({n, n})](Runner on) { return kiln::scan(on, x); }, true};
+    return {fmt::format("scan {}x{}", n, n),
+            [x = of({n, n})](Runner on) { return kiln::scan(on, x); },
+            true,
+            {},
+            0,
+            false};
   }
   Case copy(int n) const {
-    return {fmt::format("copy {}", n), [x = of({n})](Runner on) { return kiln::copy(on, x); }, true};
+    return {fmt::format("copy {}", n), [x = of({n})](Runner on) { return kiln::copy(on, x); }, true, {}, 0, false};
   }
 
   std::shared_ptr<Device> device_;
 };
 
-void measure(const std::string& api, Figures& figures) {
+/// Through which API a tuned kernel is how fast.
+using Tuned = std::map<std::string, double>;
+
+void measure(const std::string& api, std::chrono::seconds budget, Figures& figures, Tuned& by_cuda) {
   auto device = open_device(api);
   if (!device) {
     std::cout << api << " was left out: " << device.error().message() << '\n';
@@ -204,32 +223,49 @@ void measure(const std::string& api, Figures& figures) {
   const bool h200 = label.find("H200") != std::string::npos;
   const TemporaryFolder folder;
   Cache cache(*device, {.directory = folder.path()});
+  const auto tuner = Tuner::create(*device, cache, {.policy = TunePolicy::exhaustive, .budget = budget}).value();
   figures.section(fmt::format("{}, {}", api, label));
   for (const Case& one : Cases(*device).all()) {
-    const double got = speed(**device, cache, one);
+    const std::string name = api + "." + one.name;
+    const std::string unit = one.moves ? "GB/s" : "GFLOP/s";
+    const double got = speed(**device, cache, one, nullptr);
     // What a reference system reached with conv2d, of which a GPU is to do more through every API.
     const bool to_beat = !info.software && one.name.starts_with("conv2d");
-    figures.add(api + "." + one.name, one.name, got, one.moves ? "GB/s" : "GFLOP/s",
-                to_beat ? std::optional(at_least(625.5)) : std::nullopt);
+    figures.add(name, one.name, got, unit, to_beat ? std::optional(at_least(625.5)) : std::nullopt);
     if (h200 && one.vendor)
-      figures.add(api + "." + one.name + ".of_vendor", "  / NVIDIA's library", got / *one.vendor, "x",
+      figures.add(name + ".of_vendor", "  / NVIDIA's library", got / *one.vendor, "x",
                   api == "cuda" ? std::optional(at_least(0.5)) : std::nullopt);
+    if (budget.count() == 0 || !one.tunable) continue;
+    const double tuned = speed(**device, cache, one, tuner.get());
+    figures.add(name + ".tuned", "  tuned", tuned, unit);
+    figures.add(name + ".gain", "  tuned / as it was", tuned / got, "x");
+    if (api == "cuda") by_cuda[one.name] = tuned;
+    if (h200 && one.vendor)
+      figures.add(name + ".tuned_of_vendor", "  tuned / NVIDIA's library", tuned / *one.vendor, "x",
+                  api == "cuda" ? std::optional(at_least(one.tuned)) : std::nullopt);
+    if (api != "cuda" && by_cuda.contains(one.name))
+      figures.add(name + ".of_cuda", "  tuned / tuned on CUDA", tuned / by_cuda[one.name], "x", at_least(0.8));
   }
 }
 
 int run(int argc, char** argv) {
   std::vector<std::string> apis;
   std::string json;
+  std::chrono::seconds budget = {};
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
+    const std::string value = argument.substr(argument.find('=') + 1);
     if (argument.starts_with("--kiln_json="))
-      json = argument.substr(argument.find('=') + 1);
+      json = value;
+    else if (argument.starts_with("--tune="))
+      budget = std::chrono::seconds(std::stoi(value));
     else
       apis.push_back(argument);
   }
   if (apis.empty()) apis = {"cuda", "hip", "vulkan", "opengl", "opencl"};
   Figures figures;
-  for (const std::string& api : apis) measure(api, figures);
+  Tuned by_cuda;
+  for (const std::string& api : apis) measure(api, budget, figures, by_cuda);
   std::cout << figures.table();
   if (!json.empty()) std::ofstream(json) << figures.json() << '\n';
   return 0;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
-#include <fstream>
+#include <chrono>
+#include <functional>
 #include <optional>
 
 #include <fmt/format.h>
@@ -22,6 +23,7 @@ struct Options {
   std::string budget = "60s";
   std::string report = {};
   std::uint64_t seed = 0;
+  bool from_profile = false;
 };
 
 /// The extents of "1024x1024x64".
@@ -70,8 +72,9 @@ Json json_of(const TuneRecord& record) {
       one["problem"] = trial.problem;
     trials.push_back(std::move(one));
   }
-  return {{"kernel", record.kernel},     {"types", record.types}, {"sizes", std::move(sizes)},
-          {"complete", record.complete}, {"hint", record.hint},   {"trials", std::move(trials)}};
+  return {{"kernel", record.kernel},    {"types", record.types},       {"sizes", std::move(sizes)},
+          {"calls", record.calls},      {"complete", record.complete}, {"hint", record.hint},
+          {"trials", std::move(trials)}};
 }
 
 CacheOptions cache_options(const Context& context) {
@@ -103,36 +106,91 @@ void print_result(const Context& context, const Tunable& tunable, const TuneReco
                       microseconds(best->time) / microseconds(initial->time)));
 }
 
-void tune(Context& context, const Options& options) {
-  if (options.kernel.empty() || options.shape.empty())
-    throw UsageError("tune needs a kernel and a shape: kiln tune gemm --shape 1024x1024x1024");
+std::chrono::nanoseconds budget_of(const Options& options) {
   const auto budget = parse_duration(options.budget);
   if (!budget) throw UsageError(fmt::format("--budget takes a time such as 60s or 5m, not \"{}\"", options.budget));
+  return *budget;
+}
+
+/// Tunes with a progress bar; also the trials in the order in which they were made.
+TuneRecord tune_with_bar(Context& context, Tuner& tuner, const Tunable& call, std::chrono::nanoseconds budget,
+                         const std::string& title, std::vector<TuneTrial>& trials) {
+  ProgressBar bar(context.terminal(), title);
+  return tuner
+      .tune(call, budget,
+            [&](const TuneProgress& progress) {
+              trials.push_back(progress.last);
+              bar.update(progress.tried, progress.of, fmt::format("best {}", human_duration(progress.best.time)));
+              return true;
+            })
+      .value();
+}
+
+TuneOptions tune_options(const Context& context, std::uint64_t seed = 0) {
+  TuneOptions how{.policy = TunePolicy::lookup, .seed = seed};
+  how.log = context.log();
+  return how;
+}
+
+void tune_call(Context& context, const Options& options) {
+  if (options.kernel.empty() || options.shape.empty())
+    throw UsageError(
+        "tune needs a kernel and a shape, as in kiln tune gemm --shape 1024x1024x1024, or --from-profile");
+  const auto budget = budget_of(options);
   const Shape shape = parse_shape(options.shape);
   const auto device = context.open_device();
   const Tunable call = tunable(*device, options.kernel, shape).value();
   Cache cache(device, cache_options(context));
-  TuneOptions how{.policy = TunePolicy::lookup, .seed = options.seed};
-  how.log = context.log();
-  const auto tuner = Tuner::create(device, cache, how).value();
+  const auto tuner = Tuner::create(device, cache, tune_options(context, options.seed)).value();
   std::vector<TuneTrial> trials;
-  TuneRecord record;
-  {
-    ProgressBar bar(context.terminal(), "Tuning");
-    record = tuner
-                 ->tune(call, *budget,
-                        [&](const TuneProgress& progress) {
-                          trials.push_back(progress.last);
-                          bar.update(progress.tried, progress.of,
-                                     fmt::format("best {}", human_duration(progress.best.time)));
-                          return true;
-                        })
-                 .value();
-  }
+  const TuneRecord record = tune_with_bar(context, *tuner, call, budget, "Tuning", trials);
   if (!options.report.empty()) write_tune_report(options.report, *device, record, trials);
   if (context.json) return print_json(json_of(record));
   if (!trials.empty()) print(plot_of(trials, context.terminal()));
   print_result(context, call, record);
+}
+
+/// How long all calls of it took, as far as that is known.
+double weight_of(const TuneRecord& record) {
+  const bool known = !record.trials.empty() && record.trials.front().problem.empty();
+  return static_cast<double>(record.calls) * (known ? microseconds(record.trials.front().time) : 1);
+}
+
+void tune_profile(Context& context, const Options& options) {
+  if (!options.kernel.empty() || !options.shape.empty() || !options.report.empty())
+    throw UsageError("--from-profile takes no kernel, no shape and no report");
+  const auto budget = budget_of(options);
+  const auto device = context.open_device();
+  Cache cache(device, cache_options(context));
+  const auto tuner = Tuner::create(device, cache, tune_options(context, options.seed)).value();
+  std::vector<std::pair<TuneRecord, Tunable>> calls;
+  for (const TuneRecord& record : tuner->records()) {
+    if (record.calls == 0) continue;
+    if (auto call = tunable(*device, record))
+      calls.emplace_back(record, std::move(*call));
+    else
+      complain(fmt::format("left out: {}", call.error().message()));
+  }
+  std::ranges::sort(calls, std::greater(), [](const auto& call) { return weight_of(call.first); });
+  if (calls.empty())
+    return remark(context, fmt::format("No call of a tuned kernel was noted on {}.", device->identity().device));
+  Json done = Json::array();
+  const auto end = std::chrono::steady_clock::now() + budget;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const auto& [before, call] = calls[i];
+    // What one does not need is for those after it.
+    const auto left = end - std::chrono::steady_clock::now();
+    const auto share = left / static_cast<std::int64_t>(calls.size() - i);
+    if (share <= share.zero()) break;
+    std::vector<TuneTrial> trials;
+    const std::string title = fmt::format("{} of {}: {}", i + 1, calls.size(), call.kernel);
+    const TuneRecord record = tune_with_bar(context, *tuner, call, share, title, trials);
+    if (context.json)
+      done.push_back(json_of(record));
+    else
+      print_result(context, call, record);
+  }
+  if (context.json) print_json(done);
 }
 
 void list(Context& context) {
@@ -145,13 +203,19 @@ void list(Context& context) {
     return print_json(all);
   }
   if (records.empty()) return remark(context, fmt::format("Nothing was tuned on {}.", device->identity().device));
-  Table table({{"KERNEL"}, {"SIZES"}, {"TRIED", Table::Align::right}, {"TIME", Table::Align::right}, {"BEST"}});
+  Table table({{"KERNEL"},
+               {"SIZES"},
+               {"CALLS", Table::Align::right},
+               {"TRIED", Table::Align::right},
+               {"TIME", Table::Align::right},
+               {"BEST"}});
   for (const TuneRecord& record : records) {
     const bool usable = !record.trials.empty() && record.trials.front().problem.empty();
-    table.add({record.kernel, sizes_of(record), std::to_string(record.trials.size()),
+    table.add({record.kernel, sizes_of(record), std::to_string(record.calls), std::to_string(record.trials.size()),
                usable ? human_duration(record.trials.front().time) : "-",
-               usable ? describe(record.parameters, record.trials.front().variant) + (record.hint ? " (a hint)" : "")
-                      : "-"});
+               usable
+                   ? describe(record.parameters, record.trials.front().variant) + (record.hint ? " (a hint)" : "")
+                   : "-"});
   }
   print(table.format(context.terminal()));
 }
@@ -177,21 +241,27 @@ void import_from(Context& context, const std::string& file) {
 void add_tune(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("tune", "Find the best variant of a kernel on this device, and keep it");
   auto options = std::make_shared<Options>();
-  command->add_option("kernel", options->kernel, "gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, softmax,\n"
-                                                 "flash_attention or flash_attention_causal");
+  command->add_option("kernel", options->kernel,
+                      "gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, softmax,\n"
+                      "flash_attention or flash_attention_causal");
   command->add_option("--shape", options->shape, "Its sizes, as in 1024x1024x1024")->type_name("MxNxK…");
   command->add_option("--budget", options->budget, "How long to look for it [60s]")->type_name("TIME");
   command->add_option("--seed", options->seed, "Where chance begins [0]")->type_name("NUMBER");
+  command->add_flag("--from-profile", options->from_profile,
+                    "Tune what was called on this device, what took most time first");
   command->add_option("--report", options->report, "Write a page with a plot of the search, .html or .svg")
       ->type_name("FILE");
   context.add_device_option(*command);
   auto* ls = command->add_subcommand("ls", "List what is known of this device");
+  context.add_device_option(*ls);
   ls->callback([&context] { list(context); });
   auto* out = command->add_subcommand("export", "Write what is known to a file");
+  context.add_device_option(*out);
   auto file = std::make_shared<std::string>();
   out->add_option("file", *file)->required();
   out->callback([&context, file] { export_to(context, *file); });
   auto* in = command->add_subcommand("import", "Add what such a file holds");
+  context.add_device_option(*in);
   in->add_option("file", *file)->required();
   in->callback([&context, file] { import_from(context, *file); });
   command->footer(
@@ -201,14 +271,20 @@ void add_tune(CLI::App& app, Context& context) {
       "  conv2d                                   NxCxHxWxKxRxS, padded by R/2 and S/2\n"
       "  softmax                                  ROWSxWIDTH\n"
       "  flash_attention, flash_attention_causal  BxHxQxD, or BxHxQxKxD\n"
-      "What is found is kept in the device's folder of the cache directory. A run that is stopped, or out of time, is\n"
+      "What is found is kept in the device's folder of the cache directory. A run that is stopped, or out of time, "
+      "is\n"
       "taken up again by the next.\n\n"
       "Examples:\n"
       "  kiln tune gemm --shape 1024x1024x1024 --budget 60s\n"
       "  kiln tune conv2d --shape 32x64x56x56x64x3x3 --report conv2d.html\n"
+      "  kiln tune --from-profile --budget 10m\n"
       "  kiln tune ls");
   command->callback([&context, options, command] {
-    if (command->get_subcommands().empty()) tune(context, *options);
+    if (!command->get_subcommands().empty()) return;
+    if (options->from_profile)
+      tune_profile(context, *options);
+    else
+      tune_call(context, *options);
   });
 }
 

@@ -155,11 +155,9 @@ Result<Size> size_of(const Shape& x, const Shape& w, const Conv2dOptions& option
   if (options.groups < 1) return unfit("conv2d: groups is {}; it must be 1 or more", options.groups);
   const std::int64_t groups = options.groups;
   if (x[1] % groups != 0)
-    return unfit("conv2d: x has {} channels (dimension 1); groups is {}, so it must be a multiple", x[1],
-                 groups);
+    return unfit("conv2d: x has {} channels (dimension 1); groups is {}, so it must be a multiple", x[1], groups);
   if (w[0] % groups != 0)
-    return unfit("conv2d: w has {} filters (dimension 0); groups is {}, so it must be a multiple", w[0],
-                 groups);
+    return unfit("conv2d: w has {} filters (dimension 0); groups is {}, so it must be a multiple", w[0], groups);
   if (w[1] != x[1] / groups)
     return unfit("conv2d: w has {} input channels (dimension 1); x has {} and groups is {}, so it must have {}",
                  w[1], x[1], groups, x[1] / groups);
@@ -240,27 +238,24 @@ Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, con
     return tile.sound() && items % tile.columns == 0 && tile.depth % (items / tile.columns) == 0 &&
            tile.fits(limits) && (numbers[5] == 0 || vectors);
   };
-  const Conv2dOptions plain{.stride = options.stride,
-                            .padding = options.padding,
-                            .dilation = options.dilation,
-                            .groups = options.groups};
+  const Conv2dOptions plain{
+      .stride = options.stride, .padding = options.padding, .dilation = options.dilation, .groups = options.groups};
   tunable.call = [plain, initial](const Variant& numbers, const std::vector<Tensor>& inputs) {
     const Conv2dVariant variant = variant_of(numbers, initial);
-    return call_of(inputs, [&](Runner on) { return conv2d(on, inputs[0], inputs[1], plain, &variant); });
+    return call_of(inputs, numbers, [&](Runner on) { return conv2d(on, inputs[0], inputs[1], plain, &variant); });
   };
-  return tunable;
+  return with_constants(std::move(tunable));
 }
 
-/// The one that the tuner of `on` chooses, if it has one.
-Conv2dVariant choose(const Runner& on, const Tensor& x, const Tensor& w, const Size& size,
-                     const Conv2dOptions& options) {
-  const DeviceInfo& device = on.device()->info();
+/// The one that the plan's tuner chooses, if it has one.
+Conv2dVariant choose(Plan& plan, const Tensor& x, const Tensor& w, const Size& size, const Conv2dOptions& options) {
+  const DeviceInfo& device = plan.device();
   const Conv2dVariant initial = variant_for(device, size, options.groups);
-  if (on.tuner() == nullptr) return initial;
+  if (!plan.tuned()) return initial;
   const std::array<std::int64_t, 6> sizes = {size.images, size.channels, size.height,
                                              size.width,  size.filters,  options.groups};
-  return variant_of(on.tuner()->choose(tuned_name(size, options), sizes,
-                                       [&] { return tunable_of(device, x.shape(), w.shape(), size, options); }),
+  return variant_of(plan.choose(tuned_name(size, options), sizes,
+                                [&] { return tunable_of(device, x.shape(), w.shape(), size, options); }),
                     initial);
 }
 
@@ -324,7 +319,7 @@ Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dO
   if (size->pixels() > Tensor::max_count)
     return Error(ErrorCode::unsupported,
                  fmt::format("conv2d: the output has {} pixels, more than {}", size->pixels(), Tensor::max_count));
-  const Conv2dVariant variant = given != nullptr ? *given : choose(on, x, w, *size, options);
+  const Conv2dVariant variant = given != nullptr ? *given : choose(*plan, x, w, *size, options);
   const auto x_place = plan->read(x);
   const auto w_place = plan->read(w);
   const auto bias = options.bias ? plan->read(*options.bias) : w_place;

@@ -269,16 +269,16 @@ std::string tuned_name(const FlashAttentionOptions& options) {
 Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const Shape& k,
                                 const FlashAttentionOptions& options) {
   const FlashAttentionVariant initial = flash_attention_variant(device, q[3]);
-  Tunable tunable{.kernel = tuned_name(options),
-                  .sizes = {{"heads", q[0] * q[1]}, {"queries", q[2]}, {"keys", k[2]}, {"d", q[3]}},
-                  .parameters = {{"q", {8, 16, 32, 64, 128}},
-                                 {"k", {8, 16, 32, 64, 128}},
-                                 {"r", {1, 2, 4, 8, 16}},
-                                 {"x", {4, 8, 16, 32}},
-                                 {"v", {0, 1}}},
-                  .initial = {initial.queries, initial.keys, initial.item_queries, initial.across,
-                              initial.vectors ? 1 : 0},
-                  .inputs = {q, k, k}};
+  Tunable tunable{
+      .kernel = tuned_name(options),
+      .sizes = {{"heads", q[0] * q[1]}, {"queries", q[2]}, {"keys", k[2]}, {"d", q[3]}},
+      .parameters = {{"q", {8, 16, 32, 64, 128}},
+                     {"k", {8, 16, 32, 64, 128}},
+                     {"r", {1, 2, 4, 8, 16}},
+                     {"x", {4, 8, 16, 32}},
+                     {"v", {0, 1}}},
+      .initial = {initial.queries, initial.keys, initial.item_queries, initial.across, initial.vectors ? 1 : 0},
+      .inputs = {q, k, k}};
   tunable.fits = [limits = device.limits, dimension = q[3], head = initial.head](const Variant& numbers) {
     const FlashAttentionVariant variant = variant_of(numbers, head);
     return variant.items() >= 32 && variant.fits(limits) && (!variant.vectors || dimension % 4 == 0);
@@ -287,24 +287,24 @@ Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const 
   plain.output = Type::f32;
   tunable.call = [plain, head = initial.head](const Variant& numbers, const std::vector<Tensor>& inputs) {
     const FlashAttentionVariant variant = variant_of(numbers, head);
-    return call_of(inputs, [&](Runner on) {
+    return call_of(inputs, numbers, [&](Runner on) {
       return flash_attention(on, inputs[0], inputs[1], inputs[2], plain, &variant);
     });
   };
-  return tunable;
+  return with_constants(std::move(tunable));
 }
 
 namespace {
 
-/// The one that the tuner of `on` chooses, if it has one.
-FlashAttentionVariant choose(const Runner& on, const Shape& q, const Shape& k, const FlashAttentionOptions& options) {
-  const DeviceInfo& device = on.device()->info();
+/// The one that the plan's tuner chooses, if it has one.
+FlashAttentionVariant choose(Plan& plan, const Shape& q, const Shape& k, const FlashAttentionOptions& options) {
+  const DeviceInfo& device = plan.device();
   const FlashAttentionVariant initial = flash_attention_variant(device, q[3]);
-  if (on.tuner() == nullptr) return initial;
+  if (!plan.tuned()) return initial;
   const std::array<std::int64_t, 4> sizes = {q[0] * q[1], q[2], k[2], q[3]};
-  return variant_of(on.tuner()->choose(tuned_name(options), sizes,
-                                       [&] { return flash_attention_tunable(device, q, k, options); }),
-                    initial.head);
+  return variant_of(
+      plan.choose(tuned_name(options), sizes, [&] { return flash_attention_tunable(device, q, k, options); }),
+      initial.head);
 }
 
 }  // namespace
@@ -336,8 +336,7 @@ Result<Tensor> flash_attention(Runner on, const Tensor& q, const Tensor& k, cons
   const std::int64_t queries = q.shape()[2];
   const std::int64_t keys = k.shape()[2];
   const std::int64_t dimension = q.shape()[3];
-  const FlashAttentionVariant variant =
-      given != nullptr ? *given : choose(on, q.shape(), k.shape(), options);
+  const FlashAttentionVariant variant = given != nullptr ? *given : choose(*plan, q.shape(), k.shape(), options);
   const float scale = options.scale.value_or(1.0F / std::sqrt(static_cast<float>(dimension)));
   const auto q_place = plan->read(q);
   const auto k_place = plan->read(k);

@@ -213,19 +213,19 @@ Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const Gemm
   tunable.inputs = {size.transpose_a ? matrix(size.k, size.m, size.a_batch) : matrix(size.m, size.k, size.a_batch),
                     size.transpose_b ? matrix(size.n, size.k, size.b_batch) : matrix(size.k, size.n, size.b_batch)};
   const GemmOptions options{.transpose_a = size.transpose_a, .transpose_b = size.transpose_b};
-  tunable.call = [options](const Variant& numbers, const std::vector<Tensor>& inputs) {
+  tunable.call = [options, named = std::string(call)](const Variant& numbers, const std::vector<Tensor>& inputs) {
     const GemmVariant variant = variant_of(numbers);
-    return call_of(inputs, [&](Runner on) { return gemm(on, inputs[0], inputs[1], options, &variant); });
+    return call_of(inputs, numbers,
+                   [&](Runner on) { return gemm(on, inputs[0], inputs[1], options, &variant, named); });
   };
-  return tunable;
+  return with_constants(std::move(tunable));
 }
 
-GemmVariant gemm_variant(const Runner& on, std::string_view call, const GemmSize& size) {
-  const DeviceInfo& device = on.device()->info();
-  if (on.tuner() == nullptr) return gemm_variant(device, size);
+GemmVariant gemm_variant(Plan& plan, std::string_view call, const GemmSize& size) {
+  const DeviceInfo& device = plan.device();
+  if (!plan.tuned()) return gemm_variant(device, size);
   const std::array<std::int64_t, 4> sizes = {size.m, size.n, size.k, size.batch};
-  return variant_of(
-      on.tuner()->choose(tuned_name(call, size), sizes, [&] { return gemm_tunable(device, call, size); }));
+  return variant_of(plan.choose(tuned_name(call, size), sizes, [&] { return gemm_tunable(device, call, size); }));
 }
 
 Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool transpose_a, bool transpose_b) {
@@ -274,7 +274,7 @@ void add_gemm(Plan& plan, std::string_view call, const GemmVariant& variant, con
 }
 
 Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptions& options,
-                    const GemmVariant* variant) {
+                    const GemmVariant* variant, std::string_view call) {
   std::vector<std::pair<const char*, const Tensor*>> tensors = {{"a", &a}, {"b", &b}};
   std::optional<Matrix> c;
   if (options.c) {
@@ -292,7 +292,7 @@ Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptio
   memory.c = options.c && options.beta != 0 ? plan->read(*options.c) : memory.a;
   memory.result =
       plan->write(batched ? Shape{size->batch, size->m, size->n} : Shape{size->m, size->n}, options.output);
-  add_gemm(*plan, "gemm", variant != nullptr ? *variant : gemm_variant(on, "gemm", *size), *size, memory,
+  add_gemm(*plan, call, variant != nullptr ? *variant : gemm_variant(*plan, call, *size), *size, memory,
            options.alpha, options.beta);
   return std::move(*plan).finish();
 }

@@ -40,8 +40,8 @@ struct GemmSize {
 
 GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size);
 Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const GemmSize& size);
-/// The one that the tuner of `on` chooses, if it has one.
-GemmVariant gemm_variant(const Runner& on, std::string_view call, const GemmSize& size);
+/// The one that the plan's tuner chooses, if it has one.
+GemmVariant gemm_variant(Plan& plan, std::string_view call, const GemmSize& size);
 Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool transpose_a, bool transpose_b);
 
 struct GemmMemory {
@@ -55,8 +55,8 @@ struct GemmMemory {
 void add_gemm(Plan& plan, std::string_view call, const GemmVariant& variant, const GemmSize& size,
               const GemmMemory& memory, float alpha, float beta);
 
-/// gemm() by a variant of the caller's choice.
+/// gemm() by a variant of the caller's choice, with programs that are named after `call`.
 Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptions& options,
-                    const GemmVariant* variant);
+                    const GemmVariant* variant, std::string_view call = "gemm");
 
 }  // namespace kiln::kernels

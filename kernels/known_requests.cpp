@@ -22,8 +22,9 @@ struct Requests {
 }  // namespace
 
 Result<Request> known_request(const Kernel& kernel, Language language) {
-  // What a kernel is in a language never changes: a constant of the process, worked out when first needed. As many
-  // as the library has variants.
+  // What a kernel is in a language never changes: a constant of the process, worked out when first needed. Variants
+  // are few; kernels made for the sizes of one call may be many.
+  constexpr std::size_t most = 4096;
   static auto* const requests = new Requests;
   {
     const base::MutexLock lock(requests->mutex);
@@ -33,6 +34,7 @@ Result<Request> known_request(const Kernel& kernel, Language language) {
   auto made = kernel.request(language);
   if (!made) return made;
   const base::MutexLock lock(requests->mutex);
+  if (requests->known.size() >= most) requests->known.clear();
   requests->known.insert_or_assign({kernel.name, language}, Known{kernel, *made});
   return made;
 }

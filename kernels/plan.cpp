@@ -4,6 +4,7 @@
 
 #include "kernels/copy.hpp"
 #include "kernels/known_requests.hpp"
+#include "kernels/tuned.hpp"
 
 namespace kiln::kernels {
 
@@ -34,6 +35,7 @@ Plan::Place Plan::read_as_it_is(const Tensor& tensor) {
 Plan::Place Plan::read(const Tensor& tensor) {
   const Place place = read_as_it_is(tensor);
   if (tensor.type() == Type::f32) return place;
+  converts_ = true;
   const Place converted = scratch(tensor.count());
   add_conversion(*this, {place, Type::f16}, {converted, Type::f32}, tensor.count());
   return converted;
@@ -59,6 +61,7 @@ Plan::Place Plan::write_as_it_is(Shape shape, Type type) {
 Plan::Place Plan::write(Shape shape, Type type) {
   const Place place = write_as_it_is(std::move(shape), type);
   if (error_ || type == Type::f32) return place;
+  converts_ = true;
   converted_ = place;
   unconverted_ = scratch(result_->count());
   return *unconverted_;
@@ -71,8 +74,13 @@ void Plan::step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> m
     error_ = std::move(fits).error();
     return;
   }
-  auto request = known_request(kernel, on_.device()->info().language);
-  auto parameters = kernel.pack(scalars);
+  const auto special = on_.constants() ? kernel.specialised(scalars) : Result<Kernel>(kernel);
+  if (!special) {
+    error_ = special.error();
+    return;
+  }
+  auto request = known_request(*special, on_.device()->info().language);
+  auto parameters = on_.constants() ? special->pack({}) : kernel.pack(scalars);
   if (!request || !parameters) {
     error_ = !request ? request.error() : parameters.error();
     return;
@@ -86,11 +94,20 @@ void Plan::step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> m
                         .bytes = work.bytes});
 }
 
+Variant Plan::choose(std::string_view kernel, std::span<const std::int64_t> sizes,
+                     const std::function<Tunable()>& describe) {
+  Variant variant = on_.tuner()->choose(kernel, sizes, describe);
+  if (takes_constants(variant)) on_ = on_.with_constants();
+  job_.report = on_.tuner()->watch(kernel, sizes, variant);
+  return variant;
+}
+
 Result<Tensor> Plan::finish() && {
   if (!error_ && result_->count() == 0) return std::move(*result_);
   if (!error_ && unconverted_)
     add_conversion(*this, {*unconverted_, Type::f32}, {converted_, Type::f16}, result_->count());
   if (error_) return std::move(*error_);
+  if (converts_) job_.report = {};
   auto pending = on_.run(std::move(job_));
   if (!pending) return std::move(pending).error();
   return result_->with(std::move(*pending));

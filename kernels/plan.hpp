@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cstdint>
-#include <initializer_list>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,6 +53,10 @@ class Plan {
                          const std::vector<std::pair<const char*, const Tensor*>>& tensors);
 
   const DeviceInfo& device() const { return on_.device()->info(); }
+  bool tuned() const { return on_.tuner() != nullptr; }
+  /// The variant that the runner's tuner chooses for this call; it is told what that took.
+  Variant choose(std::string_view kernel, std::span<const std::int64_t> sizes,
+                 const std::function<Tunable()>& describe);
   /// Where a step finds a tensor as f32.
   Place read(const Tensor& tensor);
   /// Where it finds it as it is.
@@ -80,6 +86,8 @@ class Plan {
   std::optional<Place> unconverted_;
   Place converted_ = 0;
   std::optional<Error> error_;
+  /// Whether tensors are converted, which no tuner reckons with.
+  bool converts_ = false;
 };
 
 }  // namespace kiln::kernels

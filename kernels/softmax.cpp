@@ -129,13 +129,13 @@ SoftmaxVariant variant_of(const Variant& numbers) {
           numbers[3] != 0};
 }
 
-/// The one that the tuner of `on` chooses, if it has one.
-SoftmaxVariant choose(const Runner& on, const Shape& x) {
-  const DeviceInfo& device = on.device()->info();
+/// The one that the plan's tuner chooses, if it has one.
+SoftmaxVariant choose(Plan& plan, const Shape& x) {
+  const DeviceInfo& device = plan.device();
   const Rows rows = rows_of(x);
-  if (on.tuner() == nullptr) return variant_for(device, rows.width);
+  if (!plan.tuned()) return variant_for(device, rows.width);
   const std::array<std::int64_t, 2> sizes = {rows.count, rows.width};
-  return variant_of(on.tuner()->choose("softmax", sizes, [&] { return softmax_tunable(device, x); }));
+  return variant_of(plan.choose("softmax", sizes, [&] { return softmax_tunable(device, x); }));
 }
 
 }  // namespace
@@ -170,9 +170,9 @@ Tunable softmax_tunable(const DeviceInfo& device, const Shape& x) {
   };
   tunable.call = [](const Variant& numbers, const std::vector<Tensor>& inputs) {
     const SoftmaxVariant variant = variant_of(numbers);
-    return call_of(inputs, [&](Runner on) { return softmax(on, inputs[0], {}, &variant); });
+    return call_of(inputs, numbers, [&](Runner on) { return softmax(on, inputs[0], {}, &variant); });
   };
-  return tunable;
+  return with_constants(std::move(tunable));
 }
 
 Kernel softmax_kernel(const SoftmaxVariant& variant) {
@@ -199,7 +199,7 @@ Result<Tensor> softmax(Runner on, const Tensor& x, const SoftmaxOptions& options
     masked = *repeated;
   }
   const Rows rows = rows_of(x.shape());
-  const SoftmaxVariant variant = given != nullptr ? *given : choose(on, x.shape());
+  const SoftmaxVariant variant = given != nullptr ? *given : choose(*plan, x.shape());
   const auto values = plan->read(x);
   const auto mask = options.mask ? plan->read(*options.mask) : values;
   const auto result = plan->write(x.shape(), options.output);

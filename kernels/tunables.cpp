@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdio>
 
 #include "kernels/conv2d.hpp"
 #include "kernels/flash_attention.hpp"
@@ -30,6 +31,27 @@ Result<Tunable> gemm_tunable(const DeviceInfo& device, std::string_view kernel, 
   return kernels::gemm_tunable(device, "gemm", size);
 }
 
+/// The sizes of a record by these names, in this order; nothing where it has others.
+std::optional<Shape> sizes_of(const TuneRecord& record, std::initializer_list<std::string_view> names) {
+  Shape sizes;
+  for (const std::string_view name : names) {
+    const auto found = std::ranges::find(record.sizes, name, &TuneSize::name);
+    if (found == record.sizes.end() || found->value < 1) return std::nullopt;
+    sizes.push_back(found->value);
+  }
+  return sizes.size() == record.sizes.size() ? std::optional(sizes) : std::nullopt;
+}
+
+Result<Tunable> conv2d_of(const DeviceInfo& device, const TuneRecord& record, const Shape& s) {
+  int r = 0;
+  int q = 0;
+  Conv2dOptions o{.groups = static_cast<int>(s[5])};
+  if (std::sscanf(record.kernel.c_str(), "conv2d_%dx%d_s%dx%d_p%dx%d_d%dx%d", &r, &q, &o.stride[0], &o.stride[1],
+                  &o.padding[0], &o.padding[1], &o.dilation[0], &o.dilation[1]) != 8)
+    return unfit("{} is no convolution", record.kernel);
+  return kernels::conv2d_tunable(device, {s[0], s[1] * s[5], s[2], s[3]}, {s[4], s[1], r, q}, o);
+}
+
 }  // namespace
 
 Result<Tunable> tunable(const Device& device, std::string_view kernel, const Shape& e) {
@@ -40,12 +62,8 @@ Result<Tunable> tunable(const Device& device, std::string_view kernel, const Sha
     return gemm_tunable(info, kernel, e);
   if (kernel == "weighted_matmul") {
     if (e.size() != 5) return needs(kernel, "B H Q K D", e);
-    const GemmSize size{.batch = e[0] * e[1],
-                        .m = e[2],
-                        .n = e[4],
-                        .k = e[3],
-                        .a_batch = e[2] * e[3],
-                        .b_batch = e[3] * e[4]};
+    const GemmSize size{
+        .batch = e[0] * e[1], .m = e[2], .n = e[4], .k = e[3], .a_batch = e[2] * e[3], .b_batch = e[3] * e[4]};
     return kernels::gemm_tunable(info, kernel, size);
   }
   if (kernel == "conv2d") {
@@ -68,6 +86,24 @@ Result<Tunable> tunable(const Device& device, std::string_view kernel, const Sha
       "there is no kernel {} to tune; there are gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, softmax, "
       "flash_attention and flash_attention_causal",
       kernel);
+}
+
+Result<Tunable> tunable(const Device& device, const TuneRecord& record) {
+  const std::string& kernel = record.kernel;
+  if (kernel.starts_with("gemm_"))
+    if (const auto s = sizes_of(record, {"m", "n", "k", "batch"})) return tunable(device, kernel, *s);
+  if (kernel == "weighted_matmul_nn")
+    if (const auto s = sizes_of(record, {"m", "n", "k", "batch"}))
+      return tunable(device, "weighted_matmul", {1, (*s)[3], (*s)[0], (*s)[2], (*s)[1]});
+  if (kernel.starts_with("conv2d_"))
+    if (const auto s = sizes_of(record, {"n", "c", "h", "w", "k", "groups"}))
+      return conv2d_of(device.info(), record, *s);
+  if (kernel == "softmax")
+    if (const auto s = sizes_of(record, {"rows", "width"})) return tunable(device, kernel, *s);
+  if (kernel == "flash_attention" || kernel == "flash_attention_causal")
+    if (const auto s = sizes_of(record, {"heads", "queries", "keys", "d"}))
+      return tunable(device, kernel, {1, (*s)[0], (*s)[1], (*s)[2], (*s)[3]});
+  return unfit("{} is no kernel of the library's, or of another version of it", kernel);
 }
 
 }  // namespace kiln

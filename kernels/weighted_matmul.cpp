@@ -24,7 +24,8 @@ Result<Tensor> weighted_matmul(Runner on, const Tensor& weights, const Tensor& v
   kernels::GemmMemory memory{.a = plan->read(weights), .b = plan->read(values)};
   memory.c = memory.a;
   memory.result = plan->write({w[0], w[1], w[2], v[3]}, options.output);
-  kernels::add_gemm(*plan, "weighted_matmul", kernels::gemm_variant(on, "weighted_matmul", size), size, memory, 1, 0);
+  kernels::add_gemm(*plan, "weighted_matmul", kernels::gemm_variant(*plan, "weighted_matmul", size), size, memory,
+                    1, 0);
   return std::move(*plan).finish();
 }
 

@@ -56,6 +56,8 @@ struct Step {
   double bytes = 0;
 };
 
+struct JobReport;
+
 /// Work for a device: uploads, then the steps one after the other, then downloads. A value.
 struct Job {
   /// For errors and traces.
@@ -66,6 +68,9 @@ struct Job {
   std::vector<Pending> after = {};
   /// How long it may take from when a lane takes it; 0: as the executor's options say.
   std::chrono::nanoseconds time_limit = {};
+  /// Told what it took, where it has succeeded, before the future is ready; on a thread of the executor's, which
+  /// has other work.
+  std::function<void(const JobReport&)> report = {};
 };
 
 /// What a job took, by the device's clock.

@@ -32,6 +32,14 @@ class Runner {
   }
   /// Null where every call runs its initial variant.
   Tuner* tuner() const noexcept { return tuner_; }
+  /// The same with programs for the sizes of each call alone, in which they are constants: worth it for calls that
+  /// come again and again.
+  Runner with_constants() const {
+    Runner constant = *this;
+    constant.constants_ = true;
+    return constant;
+  }
+  bool constants() const noexcept { return constants_; }
 
   /// Null where a cache was given whose backend is no device.
   Device* device() const noexcept { return device_; }
@@ -42,6 +50,7 @@ class Runner {
   Device* device_ = nullptr;
   std::function<Result<Pending>(Job)> run_;
   Tuner* tuner_ = nullptr;
+  bool constants_ = false;
 };
 
 // The kernels. Each returns a new tensor, f32 unless `output` says f16, which is there at once with a cache, and
@@ -131,5 +140,7 @@ Result<Tensor> scan(Runner on, const Tensor& x, const ScanOptions& options = {})
 ///     softmax                              rows and their width
 ///     flash_attention, …_causal            B H Q D, or B H Q K D
 Result<Tunable> tunable(const Device& device, std::string_view kernel, const Shape& extents);
+/// The same for a call that a record is of.
+Result<Tunable> tunable(const Device& device, const TuneRecord& record);
 
 }  // namespace kiln

@@ -25,6 +25,9 @@ class Core;
 struct TuneParameter {
   std::string name = {};
   std::vector<int> values = {};
+  /// Whether other values than the first are tried only for calls that come often, and serve these sizes alone:
+  /// such as programs in which sizes are constants.
+  bool when_frequent = false;
 };
 
 /// The value of each parameter, in their order.
@@ -79,14 +82,18 @@ struct TuneOptions {
   TunePolicy policy = TunePolicy::lookup;
   /// For how long variants of one call are looked for.
   std::chrono::nanoseconds budget = std::chrono::seconds(10);
-  /// The share of the time for which the background policy keeps the device busy.
+  /// How long after its first call a search in the background begins: what calls need themselves comes first.
+  std::chrono::nanoseconds begin_after = std::chrono::seconds(1);
+  /// The share of the time for which the background policy compiles, and keeps the device busy.
   double duty = 0.05;
+  /// From so many calls on, of all processes, one is frequent.
+  std::uint64_t frequent = 1000;
   /// How long one run of a variant may take before it counts as one that never ends.
   std::chrono::nanoseconds time_limit = std::chrono::seconds(2);
   /// The same seed tries the same variants in the same order, as long as they measure the same.
   std::uint64_t seed = 0;
-  /// The share of the calls that run a variant that was nearly as good as the best, to see whether it still is. With
-  /// it, the same call may sum up in another order, and its result differ in the last bits.
+  /// The share of the calls that run a variant that was nearly as good as the best, to see whether it still is.
+  /// With it, the same call may sum up in another order, and its result differ in the last bits.
   double rivals = 0;
   Log log = {};
 };
@@ -112,6 +119,8 @@ struct TuneRecord {
   bool complete = false;
   /// Whether it was measured with another driver or compiler: good to begin with, and to be measured anew.
   bool hint = false;
+  /// How often it was called.
+  std::uint64_t calls = 0;
 };
 
 /// How a search stands; see Tuner::tune().
@@ -121,7 +130,7 @@ struct TuneProgress {
   std::size_t of = 0;
   TuneTrial last = {};
   TuneTrial best = {};
-  /// How long the device was kept busy by the last one.
+  /// How long it took to compile the last one, and kept the device busy.
   std::chrono::nanoseconds busy = {};
 };
 
@@ -144,9 +153,14 @@ class Tuner {
   Variant choose(std::string_view kernel, std::span<const std::int64_t> sizes,
                  const std::function<Tunable()>& describe);
 
+  /// What to tell how long a job took that is a call by this variant: its Job::report. One that has become slow is
+  /// looked at again. Empty where nobody wants to know.
+  std::function<void(const JobReport&)> watch(std::string_view kernel, std::span<const std::int64_t> sizes,
+                                              const Variant& variant);
+
   /// Looks for the best variant here and now, until all were tried or `budget` is spent, beginning with what is
-  /// known of an earlier search. `progress` is called after each trial, at nobody's expense; where it returns false,
-  /// that was the last.
+  /// known of an earlier search. `progress` is called after each trial, at nobody's expense; where it returns
+  /// false, that was the last.
   Result<TuneRecord> tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                           const std::function<bool(const TuneProgress&)>& progress = {});
 

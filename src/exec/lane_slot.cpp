@@ -139,6 +139,9 @@ LaneSlot::Look LaneSlot::look() {
     Result<void> done = finished ? drain(job->job) : Result<void>(finished.error());
     result = done ? Result<JobReport>(report(*job)) : Result<JobReport>(std::move(done).error());
   }
+  // What goes wrong there is no matter of the job's.
+  if (result && *result && job->job.report)
+    static_cast<void>(guarded("is told what a job took", [&] { job->job.report(**result); }));
   if (!finished) close();
   give_back();
   job->let_go();

@@ -28,8 +28,8 @@ std::chrono::nanoseconds median(std::vector<std::chrono::nanoseconds> times) {
 
 /// Whether it is the variant that failed, and not the device or the host.
 bool of_the_variant(ErrorCode code) {
-  return code == ErrorCode::compile_failed || code == ErrorCode::unsupported || code == ErrorCode::invalid_request ||
-         code == ErrorCode::timed_out;
+  return code == ErrorCode::compile_failed || code == ErrorCode::unsupported ||
+         code == ErrorCode::invalid_request || code == ErrorCode::timed_out;
 }
 
 }  // namespace
@@ -47,8 +47,8 @@ Result<std::unique_ptr<Bench>> Bench::create(Executor& executor, std::shared_ptr
     inputs.push_back(std::move(*tensor));
   }
   auto bench = std::make_unique<Bench>(executor, tunable, options, std::move(inputs));
-  auto call = tunable.call(tunable.initial, bench->inputs_);
-  if (!call) return std::move(call).error();
+  const auto call = bench->call(tunable.initial);
+  if (!call) return call.error();
   if (auto ran = bench->run(*call, 1); !ran) return std::move(ran).error();
   auto expected = call->result.read();
   if (!expected) return std::move(expected).error();
@@ -56,13 +56,25 @@ Result<std::unique_ptr<Bench>> Bench::create(Executor& executor, std::shared_ptr
   return bench;
 }
 
+Result<Tunable::Call> Bench::call(const Variant& variant) const {
+  try {
+    return tunable_.call(variant, inputs_);
+  } catch (const Failure& failure) {
+    return failure.error();
+  } catch (const std::exception& exception) {
+    return Error(ErrorCode::invalid_request, exception.what());
+  }
+}
+
 void Bench::compile(const std::vector<Variant>& variants) {
   std::vector<Request> requests;
   for (const Variant& variant : variants)
-    if (const auto call = tunable_.call(variant, inputs_))
-      for (const Step& step : call->job.steps) requests.push_back(step.request);
+    if (const auto made = call(variant))
+      for (const Step& step : made->job.steps) requests.push_back(step.request);
+  const auto start = Clock::now();
   // What does not compile says so when it is measured.
   executor_.cache().preload(requests);
+  busy_ += Clock::now() - start;
 }
 
 Result<std::vector<std::chrono::nanoseconds>> Bench::run(const Tunable::Call& call, int runs) {
@@ -73,7 +85,10 @@ Result<std::vector<std::chrono::nanoseconds>> Bench::run(const Tunable::Call& ca
   const auto start = Clock::now();
   const auto report = executor_.submit(std::move(job)).get();
   const auto took = Clock::now() - start;
-  if (!report) return report.error();
+  if (!report) {
+    stuck_ = report.error().code() == ErrorCode::timed_out;
+    return report.error();
+  }
   std::vector<std::chrono::nanoseconds> times(static_cast<std::size_t>(runs));
   // A device without a clock: the host's, which is as much longer for all.
   if (report->steps.size() != once.size() * times.size()) {
@@ -106,19 +121,20 @@ Result<TuneTrial> Bench::measure(const Variant& variant, std::optional<std::chro
     trial.problem = error.message();
     return trial;
   };
-  const auto call = tunable_.call(variant, inputs_);
-  if (!call) return failed(call.error());
-  const auto first = run(*call, 1);
+  const auto made = call(variant);
+  if (!made) return failed(made.error());
+  const auto first = run(*made, 1);
   if (!first) return failed(first.error());
-  const auto result = call->result.read();
+  const auto result = made->result.read();
   if (!result) return result.error();
   trial.problem = problem_of(*result);
   if (!trial.problem.empty()) return trial;
-  const auto some = run(*call, first_runs);
+  const auto some = run(*made, first_runs);
   if (!some) return failed(some.error());
   trial.time = median(*some);
   if (best && static_cast<double>(trial.time.count()) > hopeless * static_cast<double>(best->count())) return trial;
-  const auto more = run(*call, static_cast<int>(std::clamp<std::int64_t>(job_time / trial.time, first_runs, most_runs)));
+  const auto more =
+      run(*made, static_cast<int>(std::clamp<std::int64_t>(job_time / trial.time, first_runs, most_runs)));
   if (!more) return failed(more.error());
   trial.time = median(*more);
   return trial;
@@ -128,10 +144,10 @@ Result<void> Bench::compare(std::vector<TuneTrial*> trials) {
   std::vector<std::vector<std::chrono::nanoseconds>> times(trials.size());
   for (int round = 0; round < rounds; ++round)
     for (std::size_t i = 0; i < trials.size(); ++i) {
-      const auto call = tunable_.call(trials[i]->variant, inputs_);
-      if (!call) return call.error();
+      const auto made = call(trials[i]->variant);
+      if (!made) return made.error();
       const auto runs = std::clamp<std::int64_t>(job_time / trials[i]->time, 1, most_runs);
-      const auto ran = run(*call, static_cast<int>(runs));
+      const auto ran = run(*made, static_cast<int>(runs));
       if (!ran) return ran.error();
       times[i].push_back(median(*ran));
     }

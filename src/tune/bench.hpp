@@ -28,10 +28,14 @@ class Bench {
   Result<TuneTrial> measure(const Variant& variant, std::optional<std::chrono::nanoseconds> best);
   /// Measures usable ones anew, in turns, so that a clock that changes meanwhile changes it for all.
   Result<void> compare(std::vector<TuneTrial*> trials);
-  /// How long the device was kept busy since the last call of this.
+  /// Whether a variant did not end in time: it may go on for ever, and nothing can be measured beside it.
+  bool stuck() const noexcept { return stuck_; }
+  /// How long it was compiled, and the device kept busy, since the last call of this.
   std::chrono::nanoseconds take_busy() noexcept { return std::exchange(busy_, {}); }
 
  private:
+  /// What the variant's job is; an exception is an error of it.
+  Result<Tunable::Call> call(const Variant& variant) const;
   /// The times of `runs` runs of it in one job.
   Result<std::vector<std::chrono::nanoseconds>> run(const Tunable::Call& call, int runs);
   /// Why the result is not the one it must be; empty where it is.
@@ -43,6 +47,7 @@ class Bench {
   const std::vector<Tensor> inputs_;
   std::vector<float> expected_;
   std::chrono::nanoseconds busy_ = {};
+  bool stuck_ = false;
 };
 
 }  // namespace kiln::tune

@@ -22,8 +22,12 @@ constexpr std::size_t compiled_at_once = 8;
 /// Those so close to the best are measured again together with it.
 constexpr double close_to_best = 1.1;
 constexpr std::size_t most_compared = 4;
+/// What takes so little of the time of another is better than it.
+constexpr double better = 0.97;
+/// So many different calls are remembered at most.
+constexpr std::size_t most_uses = 4096;
 /// How often what was found is written down meanwhile.
-constexpr auto kept_every = std::chrono::seconds(2);
+constexpr auto kept_every = std::chrono::milliseconds(500);
 
 TuneRecord record_for(const Tunable& tunable) {
   TuneRecord record{.kernel = tunable.kernel, .types = tunable.types, .sizes = tunable.sizes};
@@ -37,8 +41,7 @@ std::optional<double> distance(const std::vector<TuneSize>& a, const std::vector
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i].name != b[i].name) return std::nullopt;
-    const double apart =
-        std::log2((static_cast<double>(a[i].value) + 1) / (static_cast<double>(b[i].value) + 1));
+    const double apart = std::log2((static_cast<double>(a[i].value) + 1) / (static_cast<double>(b[i].value) + 1));
     if (std::abs(apart) > std::log2(near_enough)) return std::nullopt;
     sum += apart * apart;
   }
@@ -53,26 +56,30 @@ std::optional<Variant> usable(const TuneRecord& record, const Tunable& tunable) 
   return std::nullopt;
 }
 
+bool is_frequent_parameter(const TuneParameter& parameter) { return parameter.when_frequent; }
+
+/// The same variant as one for any sizes.
+Variant for_any(Variant variant, const Tunable& tunable) {
+  for (std::size_t i = 0; i < variant.size(); ++i)
+    if (tunable.parameters[i].when_frequent) variant[i] = tunable.parameters[i].values.front();
+  return variant;
+}
+
 }  // namespace
 
 Core::Core(std::shared_ptr<Device> device, Cache& cache, TuneOptions options)
     : device_(std::move(device)), cache_(cache), options_(std::move(options)) {}
 
-Core::~Core() {
-  {
-    const base::MutexLock lock(mutex_);
-    ends_ = true;
-  }
-  changed_.notify_all();
-  if (background_.joinable()) background_.join();
-}
+Core::~Core() = default;
 
 Result<void> Core::start() {
   if (options_.policy == TunePolicy::off) return {};
   const std::filesystem::path path = cache_.folder();
   if (!path.empty()) {
     const base::MutexLock lock(mutex_);
-    records_.add(read_hints(path, device_->identity()));
+    const Elsewhere elsewhere = read_elsewhere(path, device_->identity());
+    records_.add(elsewhere.hints);
+    relatives_.add(elsewhere.relatives);
     if (const auto folder = base::Folder::open(path, false)) {
       if (const auto found = read_records(*folder, device_->identity()))
         records_.add(*found);
@@ -84,67 +91,198 @@ Result<void> Core::start() {
   return {};
 }
 
+void Core::end() {
+  {
+    const base::MutexLock lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  if (background_.joinable()) background_.join();
+  {
+    const base::MutexLock measuring(measuring_);
+    executor_ = nullptr;
+  }
+  std::vector<TuneRecord> called;
+  {
+    const base::MutexLock lock(mutex_);
+    called = std::exchange(unwritten_, {});
+    for (auto& [call, use] : uses_) {
+      if (use.calls == 0 || use.like.kernel.empty()) continue;
+      use.like.calls = std::exchange(use.calls, 0);
+      called.push_back(use.like);
+    }
+  }
+  if (!called.empty()) write(called);
+}
+
 std::optional<Variant> Core::best_known(const Tunable& tunable) const {
   const TuneRecord like = record_for(tunable);
   if (const TuneRecord* exact = records_.find(like))
     if (auto variant = usable(*exact, tunable)) return variant;
-  std::optional<Variant> nearest;
-  double least = 0;
-  for (const TuneRecord& record : records_.all()) {
-    if (record.kernel != like.kernel || record.types != like.types) continue;
-    const auto apart = distance(record.sizes, like.sizes);
-    if (!apart || (nearest && *apart >= least)) continue;
-    if (auto variant = usable(record, tunable)) {
-      nearest = std::move(variant);
-      least = *apart;
+  for (const Records* records : {&records_, &relatives_}) {
+    std::optional<Variant> nearest;
+    double least = 0;
+    for (const TuneRecord& record : records->all()) {
+      if (record.kernel != like.kernel || record.types != like.types) continue;
+      const auto apart = distance(record.sizes, like.sizes);
+      if (!apart || (nearest && *apart >= least)) continue;
+      if (const auto variant = usable(record, tunable)) {
+        nearest = for_any(*variant, tunable);
+        least = *apart;
+      }
     }
+    if (nearest) return nearest;
   }
-  return nearest;
+  return std::nullopt;
+}
+
+std::uint64_t Core::calls_of(const Use& use) const {
+  const TuneRecord* record = records_.find(use.like);
+  return use.calls + (record != nullptr ? record->calls : 0);
+}
+
+bool Core::is_known(const Use& use, const Tunable& tunable) const {
+  const TuneRecord* record = records_.find(use.like);
+  if (record == nullptr || !record->complete || record->hint) return false;
+  return calls_of(use) < options_.frequent || std::ranges::none_of(tunable.parameters, is_frequent_parameter) ||
+         std::ranges::any_of(record->trials, [&](const TuneTrial& trial) {
+           return trial.variant != for_any(trial.variant, tunable);
+         });
+}
+
+Variant Core::choose_anew(Use& use, const Tunable& tunable) {
+  use.best = best_known(tunable).value_or(tunable.initial);
+  use.took.clear();
+  use.rivals.clear();
+  use.look_again = Use::never;
+  if (const TuneRecord* record = records_.find(use.like); record != nullptr && options_.rivals > 0)
+    for (const TuneTrial& trial : record->trials)
+      if (trial.problem.empty() && trial.variant != *use.best && use.rivals.size() + 1 < most_compared &&
+          static_cast<double>(trial.time.count()) <=
+              close_to_best * static_cast<double>(record->trials.front().time.count()))
+        use.rivals.push_back(trial.variant);
+  if (options_.policy != TunePolicy::background) return use.next(options_.rivals);
+  const std::uint64_t calls = calls_of(use);
+  const bool frequent = calls >= options_.frequent;
+  if (!frequent && std::ranges::any_of(tunable.parameters, is_frequent_parameter))
+    use.look_again = use.calls + (options_.frequent - calls);
+  const auto looks = frequent ? Use::Looked::as_frequent : Use::Looked::once;
+  if (use.looked < looks && !is_known(use, tunable)) {
+    use.looked = looks;
+    waiting_.push_back({tunable, Clock::now() + options_.begin_after});
+    changed_.notify_all();
+  }
+  return use.next(options_.rivals);
 }
 
 Variant Core::choose(std::string_view kernel, std::span<const std::int64_t> sizes,
                      const std::function<Tunable()>& describe) {
-  Call call(kernel, std::vector(sizes.begin(), sizes.end()));
+  if (options_.policy == TunePolicy::off) return describe().initial;
+  const Call call(kernel, std::vector(sizes.begin(), sizes.end()));
   {
     const base::MutexLock lock(mutex_);
-    if (const auto found = chosen_.find(call); found != chosen_.end()) return found->second;
+    // Whoever calls with ever other sizes has no use for what they were.
+    if (uses_.size() >= most_uses) uses_.clear();
+    Use& use = uses_[call];
+    ++use.calls;
+    if (use.best && use.calls < use.look_again) return use.next(options_.rivals);
   }
-  Tunable tunable = describe();
-  if (options_.policy == TunePolicy::off) return tunable.initial;
-  bool known = false;
+  const Tunable tunable = describe();
+  bool wait = false;
   {
     const base::MutexLock lock(mutex_);
-    const TuneRecord* record = records_.find(record_for(tunable));
-    known = record != nullptr && record->complete && !record->hint;
+    Use& use = uses_[call];
+    use.like = record_for(tunable);
+    wait = options_.policy == TunePolicy::exhaustive && !is_known(use, tunable);
   }
-  if (options_.policy == TunePolicy::exhaustive && !known)
-    if (const auto found = tune(tunable, options_.budget, {}); !found)
+  if (wait)
+    if (const auto found = search(tunable, options_.budget, {.alone = true}, {}); !found)
       options_.log.warning(fmt::format("{} was not tuned: {}", tunable.kernel, found.error().message()));
   const base::MutexLock lock(mutex_);
-  const Variant variant = best_known(tunable).value_or(tunable.initial);
-  chosen_.insert_or_assign(std::move(call), variant);
-  if (options_.policy == TunePolicy::background && !known) {
-    waiting_.push_back(std::move(tunable));
-    changed_.notify_all();
-  }
-  return variant;
+  Use& use = uses_[call];
+  use.like = record_for(tunable);
+  return choose_anew(use, tunable);
 }
 
-void Core::keep(const TuneRecord& record) {
+std::function<void(const JobReport&)> Core::watch(std::string_view kernel, std::span<const std::int64_t> sizes,
+                                                  const Variant& variant) {
+  if (options_.policy == TunePolicy::off || (options_.policy != TunePolicy::background && options_.rivals <= 0))
+    return {};
+  return [tuner = weak_from_this(), call = Call(kernel, std::vector(sizes.begin(), sizes.end())),
+          variant](const JobReport& report) {
+    if (const auto core = tuner.lock(); core != nullptr && report.compute.count() > 0)
+      core->observe(call, variant, report.compute);
+  };
+}
+
+void Core::observe(const Call& call, const Variant& variant, std::chrono::nanoseconds took) {
+  const base::MutexLock lock(mutex_);
+  const auto found = uses_.find(call);
+  if (found == uses_.end() || !found->second.best) return;
+  Use& use = found->second;
+  Average& average = use.took[variant];
+  average.add(took);
+  if (!average.tells()) return;
+  const TuneRecord* record = records_.find(use.like);
+  if (record == nullptr || record->hint) return;
+  const auto trial = std::ranges::find(record->trials, variant, &TuneTrial::variant);
+  if (trial == record->trials.end()) return;
+  if (variant == *use.best) {
+    if (static_cast<double>(average.time().count()) <= use.slow * static_cast<double>(trial->time.count())) return;
+    options_.log.info(fmt::format("{} takes {} ns and not {} ns as measured: it is looked at again", call.first,
+                                  average.time().count(), trial->time.count()));
+    use.slow *= 2;
+    use.looked = Use::Looked::never;
+    use.best = std::nullopt;
+    records_.doubt(use.like);
+    return;
+  }
+  const auto best = use.took.find(*use.best);
+  if (best == use.took.end() || !best->second.tells() ||
+      static_cast<double>(average.time().count()) > better * static_cast<double>(best->second.time().count()))
+    return;
+  TuneRecord observed = use.like;
+  observed.trials = {{.variant = variant, .time = average.time()},
+                     {.variant = *use.best, .time = best->second.time()}};
+  records_.add(observed);
+  unwritten_.push_back(std::move(observed));
+  use.best = std::nullopt;
+}
+
+void Core::keep(TuneRecord record) {
   {
     const base::MutexLock lock(mutex_);
+    record.calls = 0;
+    for (auto& [call, use] : uses_)
+      if (same_call(use.like, record)) record.calls += std::exchange(use.calls, 0);
     records_.add(record);
     // All that could be better served by it chooses anew when it comes again.
-    std::erase_if(chosen_, [&](const auto& one) { return one.first.first == record.kernel; });
+    for (auto& [call, use] : uses_)
+      if (call.first == record.kernel) use.best = std::nullopt;
   }
+  write({record});
+}
+
+void Core::write(const std::vector<TuneRecord>& records) {
   if (cache_.folder().empty()) return;
-  if (const auto written = write_records(cache_.folder(), device_->identity(), {record}); !written)
+  if (const auto written = write_records(cache_.folder(), device_->identity(), records); !written)
     options_.log.warning(fmt::format("what was tuned is not kept: {}", written.error().message()));
 }
 
 Result<TuneRecord> Core::tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                               const std::function<bool(const TuneProgress&)>& progress) {
+  // Who asks for it wants the best there is.
+  return search(tunable, budget, {.frequent = true, .alone = true}, progress);
+}
+
+Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds budget, How how,
+                                const std::function<bool(const TuneProgress&)>& progress) {
   const base::MutexLock measuring(measuring_);
+  if (!stuck_.empty())
+    return Error(
+        ErrorCode::device_failed,
+        fmt::format("a variant of {} did not end, and nothing is measured beside it; the next process goes on",
+                    stuck_));
   if (executor_ == nullptr) {
     auto executor = Executor::create(device_, cache_, {.lanes = 1, .log = options_.log});
     if (!executor) return std::move(executor).error();
@@ -152,11 +290,13 @@ Result<TuneRecord> Core::tune(const Tunable& tunable, std::chrono::nanoseconds b
   }
   auto bench = Bench::create(*executor_, device_, tunable, options_, options_.seed);
   if (!bench) return std::move(bench).error();
-  Search search(tunable, options_.seed);
+  Search search(tunable, options_.seed, how.frequent);
   TuneRecord record = record_for(tunable);
   {
     const base::MutexLock lock(mutex_);
-    if (const TuneRecord* before = records_.find(record); before != nullptr && !before->hint) record = *before;
+    if (const TuneRecord* before = records_.find(record);
+        before != nullptr && !before->hint && before->parameters == record.parameters)
+      record = *before;
   }
   for (const TuneTrial& trial : record.trials) search.learn(trial);
   const auto best = [&record]() -> const TuneTrial* {
@@ -166,7 +306,7 @@ Result<TuneRecord> Core::tune(const Tunable& tunable, std::chrono::nanoseconds b
   Clock::duration spent = {};
   bool goes_on = true;
   while (goes_on) {
-    const std::vector<Variant> batch = search.next(compiled_at_once);
+    const std::vector<Variant> batch = search.next(how.alone && !record.trials.empty() ? compiled_at_once : 1);
     if (batch.empty()) {
       record.complete = true;
       break;
@@ -180,6 +320,11 @@ Result<TuneRecord> Core::tune(const Tunable& tunable, std::chrono::nanoseconds b
       search.learn(*trial);
       record.trials.push_back(*trial);
       rank(record);
+      if ((*bench)->stuck()) {
+        stuck_ = tunable.kernel;
+        keep(record);
+        return record;
+      }
       spent += Clock::now() - since;
       goes_on = spent < budget;
       if (progress)
@@ -220,18 +365,32 @@ bool Core::rest(std::chrono::nanoseconds busy) {
 void Core::work_in_background() {
   while (true) {
     Tunable tunable;
+    How how;
     {
       const base::MutexLock lock(mutex_);
       searching_ = false;
       changed_.notify_all();
-      while (!ends_ && waiting_.empty()) changed_.wait(mutex_);
+      while (!ends_ && (waiting_.empty() || Clock::now() < waiting_.front().from)) {
+        if (waiting_.empty())
+          changed_.wait(mutex_);
+        else
+          changed_.wait_until(mutex_, waiting_.front().from);
+      }
       if (ends_) return;
-      tunable = std::move(waiting_.front());
+      tunable = std::move(waiting_.front().tunable);
       waiting_.pop_front();
+      const TuneRecord like = record_for(tunable);
+      for (const auto& [call, use] : uses_)
+        if (same_call(use.like, like)) how.frequent = calls_of(use) >= options_.frequent;
       searching_ = true;
     }
-    const auto found = tune(tunable, options_.budget, [this](const TuneProgress& done) { return rest(done.busy); });
-    if (!found) options_.log.info(fmt::format("{} was not tuned: {}", tunable.kernel, found.error().message()));
+    try {
+      const auto found =
+          search(tunable, options_.budget, how, [this](const TuneProgress& done) { return rest(done.busy); });
+      if (!found) options_.log.info(fmt::format("{} was not tuned: {}", tunable.kernel, found.error().message()));
+    } catch (const std::exception& exception) {
+      options_.log.warning(fmt::format("{} was not tuned: {}", tunable.kernel, exception.what()));
+    }
   }
 }
 
@@ -254,16 +413,15 @@ Result<std::size_t> Core::import_from(const std::filesystem::path& file) {
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   if (!in) return Error(ErrorCode::io, fmt::format("cannot read {}", file.string()));
   auto parsed = parse(text);
-  if (!parsed)
-    return Error(parsed.error().code(), fmt::format("{}: {}", file.string(), parsed.error().message()));
+  if (!parsed) return Error(parsed.error().code(), fmt::format("{}: {}", file.string(), parsed.error().message()));
   if (!*parsed)
     return Error(ErrorCode::damaged, fmt::format("{} is no file that `kiln tune export` wrote", file.string()));
   const Identity& from = (*parsed)->identity;
   const Identity own = device_->identity();
   if (!same_device(from, own))
     return Error(ErrorCode::invalid_request,
-                 fmt::format("{} is of {} by {}, and the device here is {} by {}", file.string(), from.device, from.api,
-                             own.device, own.api));
+                 fmt::format("{} is of {} by {}, and the device here is {} by {}", file.string(), from.device,
+                             from.api, own.device, own.api));
   for (TuneRecord& record : (*parsed)->records) {
     record.hint = record.hint || from != own;
     keep(record);

@@ -14,13 +14,14 @@
 
 #include "base/mutex.hpp"
 #include "tune/records.hpp"
+#include "tune/use.hpp"
 
 namespace kiln::tune {
 
 class Bench;
 
 /// What a Tuner is: the records, the choices made from them, and the thread that makes them better.
-class Core {
+class Core : public std::enable_shared_from_this<Core> {
  public:
   Core(std::shared_ptr<Device> device, Cache& cache, TuneOptions options);
   ~Core();
@@ -29,10 +30,15 @@ class Core {
 
   /// Reads what is known, and begins to work in the background where that is asked for.
   Result<void> start();
+  /// Ends what is done in the background, and writes down what was called.
+  void end() KILN_EXCLUDES(mutex_);
 
-  /// The variant to run for a call of `kernel` with these sizes, which `describe` tells all about where it is asked.
+  /// The variant to run for a call of `kernel` with these sizes, which `describe` tells all about where it is
+  /// asked.
   Variant choose(std::string_view kernel, std::span<const std::int64_t> sizes,
                  const std::function<Tunable()>& describe) KILN_EXCLUDES(mutex_);
+  std::function<void(const JobReport&)> watch(std::string_view kernel, std::span<const std::int64_t> sizes,
+                                              const Variant& variant);
   Result<TuneRecord> tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                           const std::function<bool(const TuneProgress&)>& progress) KILN_EXCLUDES(mutex_);
   std::vector<TuneRecord> records() const KILN_EXCLUDES(mutex_);
@@ -47,11 +53,30 @@ class Core {
  private:
   /// A call by its kernel and its sizes.
   using Call = std::pair<std::string, std::vector<std::int64_t>>;
+  struct Waiting {
+    Tunable tunable;
+    std::chrono::steady_clock::time_point from;
+  };
 
+  /// Chooses from the records; also what a call is to be looked at for, once more, in the background.
+  Variant choose_anew(Use& use, const Tunable& tunable) KILN_REQUIRES(mutex_);
+  /// Whether all is known of a call that there is to know.
+  bool is_known(const Use& use, const Tunable& tunable) const KILN_REQUIRES(mutex_);
+  std::uint64_t calls_of(const Use& use) const KILN_REQUIRES(mutex_);
   /// The best that is known for a call; nothing where it is the initial one.
   std::optional<Variant> best_known(const Tunable& tunable) const KILN_REQUIRES(mutex_);
+  void observe(const Call& call, const Variant& variant, std::chrono::nanoseconds took) KILN_EXCLUDES(mutex_);
   /// Adds to what is known, in memory and on disk, and has calls choose anew.
-  void keep(const TuneRecord& record) KILN_EXCLUDES(mutex_);
+  void keep(TuneRecord record) KILN_EXCLUDES(mutex_);
+  void write(const std::vector<TuneRecord>& records);
+  struct How {
+    /// Whether variants for these sizes alone are tried as well.
+    bool frequent = false;
+    /// Whether nothing else is held up, so that many variants may be compiled at once.
+    bool alone = false;
+  };
+  Result<TuneRecord> search(const Tunable& tunable, std::chrono::nanoseconds budget, How how,
+                            const std::function<bool(const TuneProgress&)>& progress) KILN_EXCLUDES(mutex_);
   void work_in_background() KILN_EXCLUDES(mutex_);
   /// Lets the device do other work for as long as the duty says after it was busy for so long; false where the
   /// tuner ends.
@@ -65,13 +90,19 @@ class Core {
   mutable base::Mutex mutex_;
   base::Condition changed_;
   Records records_ KILN_GUARDED_BY(mutex_);
-  std::map<Call, Variant, std::less<>> chosen_ KILN_GUARDED_BY(mutex_);
+  /// Of other devices of this vendor's.
+  Records relatives_ KILN_GUARDED_BY(mutex_);
+  std::map<Call, Use> uses_ KILN_GUARDED_BY(mutex_);
+  /// What was learnt from calls and is not on disk yet.
+  std::vector<TuneRecord> unwritten_ KILN_GUARDED_BY(mutex_);
   /// Calls that are to be looked at in the background, the first that came first.
-  std::deque<Tunable> waiting_ KILN_GUARDED_BY(mutex_);
+  std::deque<Waiting> waiting_ KILN_GUARDED_BY(mutex_);
   bool searching_ KILN_GUARDED_BY(mutex_) = false;
   bool ends_ KILN_GUARDED_BY(mutex_) = false;
   /// Only one search measures at a time.
   base::Mutex measuring_;
+  /// Of which kernel a variant may still run that did not end in time; empty where there is none.
+  std::string stuck_ KILN_GUARDED_BY(measuring_);
   std::thread background_;
 };
 

@@ -44,7 +44,7 @@ Json json_of(const TuneRecord& record) {
   }
   return {{"kernel", record.kernel},         {"types", record.types},       {"sizes", std::move(sizes)},
           {"parameters", record.parameters}, {"complete", record.complete}, {"hint", record.hint},
-          {"trials", std::move(trials)}};
+          {"calls", record.calls},           {"trials", std::move(trials)}};
 }
 
 /// Throws what is no such record.
@@ -53,7 +53,8 @@ TuneRecord record_of(const Json& json) {
                     .types = json.at("types"),
                     .parameters = json.at("parameters").get<std::vector<std::string>>(),
                     .complete = json.at("complete"),
-                    .hint = json.at("hint")};
+                    .hint = json.at("hint"),
+                    .calls = json.value("calls", std::uint64_t{0})};
   for (const auto& [name, value] : json.at("sizes").items())
     record.sizes.push_back({name, value.get<std::int64_t>()});
   for (const Json& one : json.at("trials")) {
@@ -86,7 +87,8 @@ void rank(TuneRecord& record) {
 }
 
 const TuneRecord* Records::find(const TuneRecord& like) const noexcept {
-  const auto found = std::find_if(all_.begin(), all_.end(), [&](const TuneRecord& one) { return same_call(one, like); });
+  const auto found =
+      std::find_if(all_.begin(), all_.end(), [&](const TuneRecord& one) { return same_call(one, like); });
   return found != all_.end() ? &*found : nullptr;
 }
 
@@ -97,10 +99,14 @@ void Records::add(const TuneRecord& record) {
     all_.push_back(record);
     return;
   }
+  found->calls += record.calls;
+  if (record.trials.empty()) return;
   // Times by another driver say nothing beside those by this one; nor do those of other parameters.
-  if (record.hint && !found->hint) return;
+  if (record.hint && !found->hint && !found->trials.empty()) return;
   if (record.hint != found->hint || record.parameters != found->parameters) {
+    const std::uint64_t calls = found->calls;
     *found = record;
+    found->calls = calls;
     return;
   }
   for (const TuneTrial& trial : record.trials) {
@@ -117,6 +123,11 @@ void Records::add(const TuneRecord& record) {
                                    [](const TuneTrial& one) { return !one.problem.empty(); });
   if (static_cast<std::size_t>(usable - found->trials.begin()) > most_trials)
     found->trials.erase(found->trials.begin() + most_trials, usable);
+}
+
+void Records::doubt(const TuneRecord& like) {
+  for (TuneRecord& record : all_)
+    if (same_call(record, like)) record.hint = true;
 }
 
 void Records::add(const std::vector<TuneRecord>& records) {
@@ -159,21 +170,26 @@ Result<std::vector<TuneRecord>> read_records(const base::Folder& folder, const I
   return std::move((*parsed)->records);
 }
 
-std::vector<TuneRecord> read_hints(const std::filesystem::path& folder, const Identity& identity) {
+Elsewhere read_elsewhere(const std::filesystem::path& folder, const Identity& identity) {
   const auto folders = store::device_folders(folder.parent_path());
   if (!folders) return {};
   Records hints;
+  Records relatives;
   for (const store::DeviceFolder& other : *folders) {
-    if (other.path == folder || !other.identity || !same_device(*other.identity, identity)) continue;
+    if (other.path == folder || !other.identity || other.identity->api != identity.api ||
+        other.identity->vendor != identity.vendor)
+      continue;
     const auto opened = base::Folder::open(other.path, false);
     if (!opened) continue;
-    if (const auto records = read_records(*opened, identity))
-      for (TuneRecord record : *records) {
-        record.hint = true;
-        hints.add(record);
-      }
+    const auto records = read_records(*opened, *other.identity);
+    if (!records) continue;
+    for (TuneRecord record : *records) {
+      record.hint = true;
+      record.calls = 0;
+      (same_device(*other.identity, identity) ? hints : relatives).add(record);
+    }
   }
-  return hints.all();
+  return {hints.all(), relatives.all()};
 }
 
 Result<void> write_records(const std::filesystem::path& path, const Identity& identity,

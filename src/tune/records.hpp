@@ -21,6 +21,8 @@ class Records {
   /// driver takes the place of hints.
   void add(const TuneRecord& record);
   void add(const std::vector<TuneRecord>& records);
+  /// Has what is known of a call measured anew.
+  void doubt(const TuneRecord& like);
 
  private:
   std::vector<TuneRecord> all_;
@@ -34,8 +36,14 @@ void rank(TuneRecord& record);
 /// What tuning.json of a device folder holds. A missing or damaged file holds nothing; one of another driver or
 /// compiler for the same device holds hints; one of a newer version is an error, and not to be written over.
 Result<std::vector<TuneRecord>> read_records(const base::Folder& folder, const Identity& identity);
-/// The hints in other folders of the cache directory that are for the same device with another driver or compiler.
-std::vector<TuneRecord> read_hints(const std::filesystem::path& folder, const Identity& identity);
+/// What other folders of the cache directory hold.
+struct Elsewhere {
+  /// For the same device with another driver or compiler.
+  std::vector<TuneRecord> hints;
+  /// For other devices of the vendor's, by the same API.
+  std::vector<TuneRecord> relatives;
+};
+Elsewhere read_elsewhere(const std::filesystem::path& folder, const Identity& identity);
 /// Adds to tuning.json, under a lock against other processes that do the same.
 Result<void> write_records(const std::filesystem::path& folder, const Identity& identity,
                            const std::vector<TuneRecord>& more);

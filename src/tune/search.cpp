@@ -18,20 +18,25 @@ constexpr int draws = 1000;
 
 }  // namespace
 
-Search::Search(const Tunable& tunable, std::uint64_t seed) : tunable_(tunable), random_(seed) { list_all(); }
+Search::Search(const Tunable& tunable, std::uint64_t seed, bool frequent)
+    : tunable_(tunable), parameters_(tunable.parameters), frequent_(frequent), random_(seed) {
+  for (TuneParameter& parameter : parameters_)
+    if (parameter.when_frequent) parameter.values.resize(1);
+  list_all();
+}
 
 bool Search::fits(const Variant& variant) const { return !tunable_.fits || tunable_.fits(variant); }
 
 void Search::list_all() {
   std::size_t combinations = 1;
-  for (const TuneParameter& parameter : tunable_.parameters) {
+  for (const TuneParameter& parameter : parameters_) {
     combinations *= parameter.values.size();
     if (combinations > most_combinations) return;
   }
   for (std::size_t number = 0; number < combinations; ++number) {
     Variant variant;
     std::size_t rest = number;
-    for (const TuneParameter& parameter : tunable_.parameters) {
+    for (const TuneParameter& parameter : parameters_) {
       variant.push_back(parameter.values[rest % parameter.values.size()]);
       rest /= parameter.values.size();
     }
@@ -50,7 +55,7 @@ void Search::list_all() {
 std::optional<Variant> Search::at_random() {
   for (int draw = 0; draw < draws; ++draw) {
     Variant variant;
-    for (const TuneParameter& parameter : tunable_.parameters)
+    for (const TuneParameter& parameter : parameters_)
       variant.push_back(parameter.values[random_() % parameter.values.size()]);
     if (!known_.contains(variant) && fits(variant)) return variant;
   }
@@ -60,7 +65,7 @@ std::optional<Variant> Search::at_random() {
 std::vector<Variant> Search::neighbours(const Variant& variant) const {
   std::vector<Variant> found;
   for (std::size_t i = 0; i < variant.size(); ++i) {
-    const std::vector<int>& values = tunable_.parameters[i].values;
+    const std::vector<int>& values = parameters_[i].values;
     const auto at = std::find(values.begin(), values.end(), variant[i]);
     if (at == values.end()) continue;
     const auto add = [&](int value) {
@@ -74,6 +79,19 @@ std::vector<Variant> Search::neighbours(const Variant& variant) const {
   return found;
 }
 
+std::vector<Variant> Search::specialised(const Variant& variant) const {
+  std::vector<Variant> found;
+  for (std::size_t i = 0; i < variant.size(); ++i) {
+    if (!tunable_.parameters[i].when_frequent) continue;
+    for (const int value : tunable_.parameters[i].values) {
+      Variant other = variant;
+      other[i] = value;
+      if (!known_.contains(other) && fits(other)) found.push_back(std::move(other));
+    }
+  }
+  return found;
+}
+
 std::vector<Variant> Search::next(std::size_t most) {
   std::vector<Variant> batch;
   const auto take = [&](const Variant& variant) {
@@ -81,11 +99,8 @@ std::vector<Variant> Search::next(std::size_t most) {
   };
   // The one that everything is compared with comes first.
   if (fits(tunable_.initial)) take(tunable_.initial);
-  if (few_) {
-    for (const Variant& variant : all_) take(variant);
-    return batch;
-  }
-  for (; drawn_ < at_first && batch.size() < most; ++drawn_) {
+  for (const Variant& variant : all_) take(variant);
+  for (; !few_ && drawn_ < at_first && batch.size() < most; ++drawn_) {
     const auto variant = at_random();
     if (!variant) {
       drawn_ = at_first;
@@ -93,8 +108,12 @@ std::vector<Variant> Search::next(std::size_t most) {
     }
     take(*variant);
   }
-  for (std::size_t i = 0; i < std::min(best, ranked_.size()) && batch.size() < most; ++i)
+  const std::size_t ranked = std::min(best, ranked_.size());
+  for (std::size_t i = 0; !few_ && i < ranked && batch.size() < most; ++i)
     for (const Variant& variant : neighbours(ranked_[i].variant)) take(variant);
+  if (!frequent_ || !batch.empty()) return batch;
+  for (std::size_t i = 0; i < ranked; ++i)
+    for (const Variant& variant : specialised(ranked_[i].variant)) take(variant);
   return batch;
 }
 
@@ -102,13 +121,14 @@ void Search::learn(const TuneTrial& trial) {
   known_.insert(trial.variant);
   std::erase_if(ranked_, [&](const TuneTrial& one) { return one.variant == trial.variant; });
   if (!trial.problem.empty()) return;
-  const auto after = std::find_if(ranked_.begin(), ranked_.end(),
-                                  [&](const TuneTrial& one) { return one.time > trial.time; });
+  const auto after =
+      std::find_if(ranked_.begin(), ranked_.end(), [&](const TuneTrial& one) { return one.time > trial.time; });
   ranked_.insert(after, trial);
 }
 
 std::size_t Search::size() const noexcept {
-  return few_ ? all_.size() : std::max(known_.size(), at_first + 2 * best * tunable_.parameters.size());
+  return few_ ? std::max(known_.size(), all_.size())
+              : std::max(known_.size(), at_first + 2 * best * tunable_.parameters.size());
 }
 
 }  // namespace kiln::tune

@@ -11,10 +11,11 @@
 namespace kiln::tune {
 
 /// In which order variants are tried: all of them where they are few; else some at random, and then the neighbours
-/// of the best as long as there are any. A function of the seed and of what was measured, and of nothing else.
+/// of the best as long as there are any. For a frequent call then the best few with the parameters that are for
+/// such calls. A function of the seed and of what was measured, and of nothing else.
 class Search {
  public:
-  Search(const Tunable& tunable, std::uint64_t seed);
+  Search(const Tunable& tunable, std::uint64_t seed, bool frequent);
 
   /// The variants to try next, any number of them at once; none where the search is over.
   std::vector<Variant> next(std::size_t most);
@@ -31,8 +32,13 @@ class Search {
   std::optional<Variant> at_random();
   /// Those that differ from it in one parameter, by one value, and were not tried.
   std::vector<Variant> neighbours(const Variant& variant) const;
+  /// The same with each other value of the parameters for frequent calls.
+  std::vector<Variant> specialised(const Variant& variant) const;
 
   const Tunable& tunable_;
+  /// With the first value alone of those for frequent calls.
+  std::vector<TuneParameter> parameters_;
+  const bool frequent_;
   std::mt19937_64 random_;
   /// All, in the order in which they are tried, where they are few.
   std::vector<Variant> all_;

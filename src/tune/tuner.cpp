@@ -10,7 +10,7 @@ Result<std::unique_ptr<Tuner>> Tuner::create(std::shared_ptr<Device> device, Cac
   return std::unique_ptr<Tuner>(new Tuner(std::move(core)));
 }
 
-Tuner::~Tuner() = default;
+Tuner::~Tuner() { core_->end(); }
 
 Variant Tuner::choose(const Tunable& tunable) {
   std::vector<std::int64_t> sizes;
@@ -21,6 +21,11 @@ Variant Tuner::choose(const Tunable& tunable) {
 Variant Tuner::choose(std::string_view kernel, std::span<const std::int64_t> sizes,
                       const std::function<Tunable()>& describe) {
   return core_->choose(kernel, sizes, describe);
+}
+
+std::function<void(const JobReport&)> Tuner::watch(std::string_view kernel, std::span<const std::int64_t> sizes,
+                                                   const Variant& variant) {
+  return core_->watch(kernel, sizes, variant);
 }
 
 Result<TuneRecord> Tuner::tune(const Tunable& tunable, std::chrono::nanoseconds budget,

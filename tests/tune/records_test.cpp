@@ -20,7 +20,9 @@ TuneRecord record(std::int64_t m, std::vector<TuneTrial> trials) {
           .trials = std::move(trials)};
 }
 
-TuneTrial took(Variant variant, int ns) { return {.variant = std::move(variant), .time = std::chrono::nanoseconds(ns)}; }
+TuneTrial took(Variant variant, int ns) {
+  return {.variant = std::move(variant), .time = std::chrono::nanoseconds(ns)};
+}
 
 class RecordsTest : public testing::Test {
  protected:
@@ -33,7 +35,8 @@ class RecordsTest : public testing::Test {
   static void write_manifest_of(const Identity& identity, const std::filesystem::path& path) {
     store::write_manifest(base::Folder::open(path, true).value(), identity).value();
   }
-  static Result<std::vector<TuneRecord>> read(const std::filesystem::path& path, const Identity& identity = device) {
+  static Result<std::vector<TuneRecord>> read(const std::filesystem::path& path,
+                                              const Identity& identity = device) {
     return read_records(base::Folder::open(path, false).value(), identity);
   }
   static void write_text(const std::filesystem::path& path, const std::string& text) {
@@ -65,7 +68,8 @@ TEST_F(RecordsTest, ProcessesAddToEachOther) {
   for (int i = 0; i < 8; ++i)
     others.emplace_back([&, i] {
       for (int round = 0; round < 5; ++round)
-        write_records(path, device, {record(64, {took({i, round}, 100 + 10 * i + round)}), record(i, {took({1, 1}, 1)})})
+        write_records(path, device,
+                      {record(64, {took({i, round}, 100 + 10 * i + round)}), record(i, {took({1, 1}, 1)})})
             .value();
     });
   for (std::thread& other : others) other.join();
@@ -104,7 +108,8 @@ TEST_F(RecordsTest, DamagedFilesHoldNothingAndAreReplaced) {
 TEST_F(RecordsTest, TrialsThatCannotBeAreLeftOut) {
   const auto path = folder_of(device);
   write_records(path, device, {record(1, {took({1, 1}, 100)})}).value();
-  auto text = to_json(device, {record(1, {took({1, 1, 1}, 5), took({3, 3}, 0), took({4, 4}, -9), took({2, 2}, 7)})});
+  auto text =
+      to_json(device, {record(1, {took({1, 1, 1}, 5), took({3, 3}, 0), took({4, 4}, -9), took({2, 2}, 7)})});
   write_text(path, text);
   const auto found = read(path).value();
   ASSERT_EQ(found.size(), 1U);
@@ -126,20 +131,25 @@ TEST_F(RecordsTest, ANewerVersionIsLeftAlone) {
   EXPECT_EQ(kept, text);
 }
 
-TEST_F(RecordsTest, OfAnotherDriverAreHintsOfAnotherDeviceNothing) {
+TEST_F(RecordsTest, OfAnotherDriverAreHintsOfAnotherDeviceSomethingToBeginWith) {
   const auto path = folder_of(device);
   Identity updated = device;
   updated.driver = "2.0";
   write_records(path, device, {record(1, {took({1, 1}, 100)})}).value();
   ASSERT_EQ(read(path, updated).value().size(), 1U);
   EXPECT_TRUE(read(path, updated).value()[0].hint);
-  const auto hints = read_hints(folder_of(updated), updated);
+  const auto hints = read_elsewhere(folder_of(updated), updated).hints;
   ASSERT_EQ(hints.size(), 1U);
   EXPECT_TRUE(hints[0].hint);
   Identity other = device;
   other.device = "Hammer";
   EXPECT_TRUE(read(path, other).value().empty());
-  EXPECT_TRUE(read_hints(folder_of(other), other).empty());
+  // Another device of the vendor's has something to begin with.
+  const Elsewhere elsewhere = read_elsewhere(folder_of(other), other);
+  EXPECT_TRUE(elsewhere.hints.empty());
+  ASSERT_EQ(elsewhere.relatives.size(), 1U);
+  other.vendor = "Another";
+  EXPECT_TRUE(read_elsewhere(folder_of(other), other).relatives.empty());
 }
 
 TEST_F(RecordsTest, WhatIsMeasuredTakesThePlaceOfHints) {
@@ -153,6 +163,18 @@ TEST_F(RecordsTest, WhatIsMeasuredTakesThePlaceOfHints) {
   EXPECT_EQ(records.all()[0].trials[0].variant, (Variant{2, 2}));
   records.add(hint);
   EXPECT_FALSE(records.all()[0].hint);
+}
+
+TEST_F(RecordsTest, CallsAddUpAndLeaveWhatWasMeasured) {
+  const auto path = folder_of(device);
+  TuneRecord called = record(1, {});
+  called.calls = 3;
+  write_records(path, device, {called}).value();
+  write_records(path, device, {record(1, {took({1, 1}, 100)}), called}).value();
+  const auto records = read(path, device).value();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].calls, 6U);
+  EXPECT_EQ(records[0].trials.size(), 1U);
 }
 
 }  // namespace

@@ -17,14 +17,17 @@ struct Valley {
     std::int64_t steps = 0;
     for (std::size_t i = 0; i < variant.size(); ++i) {
       const auto& values = tunable.parameters[i].values;
-      const auto at = [&values](int value) { return std::find(values.begin(), values.end(), value) - values.begin(); };
+      const auto at = [&values](int value) {
+        return std::find(values.begin(), values.end(), value) - values.begin();
+      };
       steps += std::abs(at(variant[i]) - at(best[i]));
     }
     return std::chrono::nanoseconds(1000 + 100 * steps);
   }
   /// All that were tried, in their order.
-  std::vector<Variant> search(std::uint64_t seed, std::size_t at_once = 8, std::vector<TuneTrial> known = {}) const {
-    Search search(tunable, seed);
+  std::vector<Variant> search(std::uint64_t seed, std::size_t at_once = 8, std::vector<TuneTrial> known = {},
+                              bool frequent = false) const {
+    Search search(tunable, seed, frequent);
     for (const TuneTrial& trial : known) search.learn(trial);
     std::vector<Variant> tried;
     for (auto batch = search.next(at_once); !batch.empty(); batch = search.next(at_once))
@@ -87,12 +90,33 @@ TEST(Search, GoesOnWhereAnEarlierOneEnded) {
   const Valley valley = large();
   const auto all = valley.search(3);
   std::vector<TuneTrial> known;
-  for (std::size_t i = 0; i < all.size() / 2; ++i) known.push_back({.variant = all[i], .time = valley.time(all[i])});
+  for (std::size_t i = 0; i < all.size() / 2; ++i)
+    known.push_back({.variant = all[i], .time = valley.time(all[i])});
   const auto rest = valley.search(3, 8, known);
   for (const TuneTrial& trial : known) EXPECT_EQ(std::find(rest.begin(), rest.end(), trial.variant), rest.end());
-  const bool found = std::find(rest.begin(), rest.end(), valley.best) != rest.end() ||
-                     std::any_of(known.begin(), known.end(), [&](const auto& one) { return one.variant == valley.best; });
+  const bool found =
+      std::find(rest.begin(), rest.end(), valley.best) != rest.end() ||
+      std::any_of(known.begin(), known.end(), [&](const auto& one) { return one.variant == valley.best; });
   EXPECT_TRUE(found);
+}
+
+TEST(Search, WhatIsForFrequentCallsIsTriedForThemAloneAndLast) {
+  for (Valley valley : {small(), large()}) {
+    valley.tunable.parameters.push_back({.name = "constants", .values = {0, 1}, .when_frequent = true});
+    valley.tunable.initial.push_back(0);
+    valley.best.push_back(1);
+    const auto constant = [](const Variant& variant) { return variant.back() == 1; };
+    const auto seldom = valley.search(2);
+    EXPECT_TRUE(std::ranges::none_of(seldom, constant));
+    const auto often = valley.search(2, 8, {}, true);
+    EXPECT_TRUE(std::ranges::is_partitioned(often, [&](const Variant& variant) { return !constant(variant); }));
+    EXPECT_EQ(std::ranges::count_if(often, constant), 3);
+    EXPECT_NE(std::ranges::find(often, valley.best), often.end());
+    // What became frequent later.
+    std::vector<TuneTrial> known;
+    for (const Variant& variant : seldom) known.push_back({.variant = variant, .time = valley.time(variant)});
+    EXPECT_TRUE(std::ranges::all_of(valley.search(2, 8, known, true), constant));
+  }
 }
 
 TEST(Search, WithoutAnyThatFitsItIsOver) {
