@@ -50,6 +50,24 @@ struct DeviceLimits {
   std::uint64_t shared_bytes = 0;
 };
 
+/// What a device is, as far as its API tells: for constraints and defaults of kernels, never part of a key.
+struct DeviceTraits {
+  /// As in "NVIDIA", "AMD", "Intel", "Mesa", "Arm": spelled the same by every API.
+  std::string vendor = {};
+  /// As in "sm_90" or "gfx1030"; empty where unknown.
+  std::string architecture = {};
+  /// Work items that run in step: a warp, a wave. 0 where unknown.
+  std::uint32_t subgroup_width = 0;
+  /// Multiprocessors of a GPU, threads of a CPU. 0 where unknown.
+  std::uint32_t compute_units = 0;
+  /// Whether the API lets programs compute with f16, and keep it in buffers.
+  bool fp16 = false;
+  /// Whether the device has units that multiply matrices, such as tensor cores.
+  bool matrix_units = false;
+
+  bool operator==(const DeviceTraits&) const = default;
+};
+
 /// A device as listings show it.
 struct DeviceInfo {
   /// What open_device() takes for it, as in "opengl:0".
@@ -60,6 +78,7 @@ struct DeviceInfo {
   /// What programs for it are written in.
   Language language = Language::glsl;
   DeviceLimits limits = {};
+  DeviceTraits traits = {};
   /// Whether programs run on the CPU.
   bool software = false;
   /// How many lanes an executor opens unless it is told.

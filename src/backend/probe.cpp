@@ -23,6 +23,24 @@ using Json = nlohmann::json;
 // GPU drivers take a second or two to start on a busy machine.
 constexpr std::chrono::seconds patience{20};
 
+Json to_json(const DeviceTraits& traits) {
+  return {{"vendor", traits.vendor},
+          {"architecture", traits.architecture},
+          {"subgroup_width", traits.subgroup_width},
+          {"compute_units", traits.compute_units},
+          {"fp16", traits.fp16},
+          {"matrix_units", traits.matrix_units}};
+}
+
+DeviceTraits traits_of(const Json& json) {
+  return {.vendor = json.at("vendor"),
+          .architecture = json.at("architecture"),
+          .subgroup_width = json.at("subgroup_width"),
+          .compute_units = json.at("compute_units"),
+          .fp16 = json.at("fp16"),
+          .matrix_units = json.at("matrix_units")};
+}
+
 Json to_json(const DeviceInfo& info) {
   const Identity& identity = info.identity;
   return {{"name", info.name},
@@ -38,6 +56,7 @@ Json to_json(const DeviceInfo& info) {
           {"max_group_size", info.limits.max_group_size},
           {"max_group_items", info.limits.max_group_items},
           {"shared_bytes", info.limits.shared_bytes},
+          {"traits", to_json(info.traits)},
           {"software", info.software},
           {"lanes", info.lanes},
           {"problem", info.problem}};
@@ -53,6 +72,7 @@ DeviceInfo from_json(const Json& json) {
                      .max_group_size = json.at("max_group_size"),
                      .max_group_items = json.at("max_group_items"),
                      .shared_bytes = json.at("shared_bytes")},
+          .traits = traits_of(json.at("traits")),
           .software = json.at("software"),
           .lanes = json.at("lanes"),
           .problem = json.at("problem")};

@@ -65,6 +65,10 @@ TEST(StandInDriver, IsListedDeviceByDevice) {
   EXPECT_EQ(second, "cuda:1|Stand-in 1|sm_990|CUDA 13.0|2|") << "which only the driver can compile for";
 }
 
+TEST(StandInDriver, TellsWhatItsDevicesAre) {
+  EXPECT_EQ(lines("two", "list_traits"), "cuda:0|NVIDIA|sm_90|32|132|1|1\ncuda:1|NVIDIA|sm_990|32|0|1|1\n");
+}
+
 TEST(StandInDriver, WithoutACompilerIsListedWithWhatToInstall) {
   const std::string text = lines("two", "list_without_compiler");
   EXPECT_TRUE(text.starts_with("cuda:0|Stand-in 0|sm_90|CUDA 13|0|NVRTC is missing: install it\ncuda:1|")) << text;

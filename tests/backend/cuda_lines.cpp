@@ -32,6 +32,14 @@ void print(const std::vector<DeviceInfo>& infos) {
               << (info.identity.formats.empty() ? 0U : info.identity.formats[0]) << '|' << info.problem << '\n';
 }
 
+void list_traits() {
+  for (const DeviceInfo& info : cuda::list(cuda::dialect())) {
+    const DeviceTraits& traits = info.traits;
+    std::cout << info.name << '|' << traits.vendor << '|' << traits.architecture << '|' << traits.subgroup_width
+              << '|' << traits.compute_units << '|' << traits.fp16 << '|' << traits.matrix_units << '\n';
+  }
+}
+
 void list_without_compiler() {
   cuda::Dialect dialect = cuda::dialect();
   dialect.open_rtc = [](const cuda::Driver&) -> Result<std::shared_ptr<const cuda::Rtc>> {
@@ -219,6 +227,7 @@ void fail_to_load(const std::shared_ptr<Device>& device) {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "list";
   if (what == "list") kiln::print(kiln::cuda::list_cuda_devices({}));
+  if (what == "list_traits") kiln::list_traits();
   if (what == "list_without_compiler") kiln::list_without_compiler();
   if (what == "compiler") kiln::print_compiler();
   if (what.starts_with("list") || what == "compiler") return 0;

@@ -16,12 +16,15 @@
 namespace kiln {
 namespace {
 
+const DeviceTraits traits = {"Nobody", "none_1", 16, 3, true, true};
+
 std::vector<DeviceInfo> list_one(const Log&) {
   return {{.name = "fake:0",
            .identity = {"fake", "Kiln \xff", "nothing", "1.0", "2.0", {1, 7}},
            .label = "Nothing 9000",
            .language = Language::hip,
            .limits = {{1, 2, 3}, {4, 5, 6}, 7, 8},
+           .traits = traits,
            .software = true,
            .lanes = 5}};
 }
@@ -43,6 +46,7 @@ TEST(Probe, TellsWhatTheChildWasTold) {
   EXPECT_EQ(info.language, Language::hip);
   EXPECT_EQ(info.limits.max_group_size[2], 6U);
   EXPECT_EQ(info.limits.shared_bytes, 8U);
+  EXPECT_EQ(info.traits, traits);
   EXPECT_TRUE(info.software);
   EXPECT_EQ(info.lanes, 5U);
   EXPECT_TRUE(info.problem.empty());

@@ -37,6 +37,28 @@ TEST_F(CliDevice, DevicesListsTheOneThatOpens) {
   EXPECT_TRUE(contains(table.out, device_->identity().device)) << table.out;
 }
 
+TEST_F(CliDevice, DevicesTellsTheTraitsOfTheOneThatOpens) {
+  const auto known = [](std::uint64_t value) { return value != 0 ? nlohmann::json(value) : nlohmann::json(); };
+  const DeviceTraits& traits = device_->info().traits;
+  const auto listed = kiln({"devices", "--json"}).json();
+  const auto same = std::find_if(listed.begin(), listed.end(), [this](const nlohmann::json& device) {
+    return device["name"] == device_->info().name;
+  });
+  ASSERT_NE(same, listed.end()) << listed.dump(2);
+  const nlohmann::json architecture =
+      traits.architecture.empty() ? nlohmann::json() : nlohmann::json(traits.architecture);
+  EXPECT_EQ((*same)["traits"], (nlohmann::json{{"vendor", traits.vendor},
+                                               {"architecture", architecture},
+                                               {"compute_units", known(traits.compute_units)},
+                                               {"subgroup_width", known(traits.subgroup_width)},
+                                               {"shared_bytes", known(device_->info().limits.shared_bytes)},
+                                               {"fp16", traits.fp16},
+                                               {"matrix_units", traits.matrix_units}}));
+  const auto table = kiln({"devices"});
+  for (const char* column : {"VENDOR", "UNITS", "WIDTH", "SHARED", "FP16", "MATRIX", traits.vendor.c_str()})
+    EXPECT_TRUE(contains(table.out, column)) << table.out;
+}
+
 TEST_F(CliDevice, ADeviceThatIsNotThereIsOneClearSentence) {
   for (const Words& words :
        {Words{"warm", "--device", "steam"}, Words{"clear", "--yes", "--device", "opengl:99"}}) {

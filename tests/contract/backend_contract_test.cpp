@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <bit>
 #include <fstream>
 #include <thread>
 
@@ -28,6 +30,19 @@ TEST_P(BackendContract, KnowsWhatItIsAndSaysTheSameEveryTime) {
   EXPECT_GE(info.limits.shared_bytes, 16384U);
   EXPECT_EQ(open_device(GetParam()).value()->identity(), info.identity);
   EXPECT_EQ(open_device(info.name).value()->identity(), info.identity);
+}
+
+TEST_P(BackendContract, TellsTheTraitsOfTheDeviceTheSameInListings) {
+  const DeviceTraits& traits = device_->info().traits;
+  EXPECT_FALSE(traits.vendor.empty());
+  const std::uint32_t width = traits.subgroup_width;
+  EXPECT_TRUE(width == 0 || (std::has_single_bit(width) && width <= 128)) << width;
+  EXPECT_LE(traits.compute_units, 4096U);
+  EXPECT_TRUE(GetParam() != "opencl" || traits.compute_units > 0) << "OpenCL always tells";
+  const auto listed = list_devices();
+  const auto same = std::ranges::find(listed, device_->info().name, &DeviceInfo::name);
+  ASSERT_NE(same, listed.end());
+  EXPECT_EQ(same->traits, traits);
 }
 
 TEST_P(BackendContract, CompilesLaunchesAndReadsBack) {

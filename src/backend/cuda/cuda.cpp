@@ -53,7 +53,12 @@ constexpr DriverNames driver_names{
                 .parameter_info = "cuFuncGetParamInfo",
                 .error_name = "cuGetErrorName",
                 .error_name_of = nullptr},
-    .attributes = {.max_group_items = 1, .max_group_size_x = 2, .max_groups_x = 5, .shared_bytes = 8},
+    .attributes = {.max_group_items = 1,
+                   .max_group_size_x = 2,
+                   .max_groups_x = 5,
+                   .shared_bytes = 8,
+                   .subgroup_width = 10,
+                   .compute_units = 16},
 };
 
 constexpr RtcNames rtc_names{

@@ -9,15 +9,18 @@
 #include "backend/cuda/slot.hpp"
 #include "backend/own_buffer.hpp"
 #include "backend/source_text.hpp"
+#include "backend/traits.hpp"
 
 namespace kiln::cuda {
 namespace {
 
+std::uint32_t number(const Driver& driver, int device, int attribute) {
+  return static_cast<std::uint32_t>(std::max(driver.attribute(device, attribute), 0));
+}
+
 DeviceLimits read_limits(const Driver& driver, int device) {
   const Attributes& attributes = driver.names().attributes;
-  const auto limit = [&](int attribute) {
-    return static_cast<std::uint32_t>(std::max(driver.attribute(device, attribute), 0));
-  };
+  const auto limit = [&](int attribute) { return number(driver, device, attribute); };
   DeviceLimits limits;
   for (std::size_t i = 0; i < 3; ++i) {
     limits.max_groups[i] = limit(attributes.max_groups_x + static_cast<int>(i));
@@ -26,6 +29,18 @@ DeviceLimits read_limits(const Driver& driver, int device) {
   limits.max_group_items = limit(attributes.max_group_items);
   limits.shared_bytes = limit(attributes.shared_bytes);
   return limits;
+}
+
+/// `architecture` is empty where unknown.
+DeviceTraits read_traits(const Dialect& dialect, const Driver& driver, int device, std::string architecture) {
+  const Attributes& attributes = driver.names().attributes;
+  DeviceTraits traits{.vendor = std::string(dialect.vendor),
+                      .architecture = std::move(architecture),
+                      .subgroup_width = number(driver, device, attributes.subgroup_width),
+                      .compute_units = number(driver, device, attributes.compute_units)};
+  traits.fp16 = backend::computes_f16(traits.architecture);
+  traits.matrix_units = backend::has_matrix_units(traits.architecture);
+  return traits;
 }
 
 std::string read_name(const Driver& driver, int device) {
@@ -94,6 +109,7 @@ DeviceInfo describe(const Dialect& dialect, const Driver& driver, int device, st
   const Rtc* compiler = rtc ? rtc->get() : nullptr;
   const auto target = dialect.target(driver, device, compiler);
   if (target) info.identity = identity_of(dialect, *target, compiler);
+  info.traits = read_traits(dialect, driver, device, target ? target->architecture : "");
   if (!target) info.problem = target.error().message();
   if (!rtc) info.problem = rtc.error().message();
   return info;

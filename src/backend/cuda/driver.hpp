@@ -118,6 +118,8 @@ struct Attributes {
   int max_group_size_x;
   int max_groups_x;
   int shared_bytes;
+  int subgroup_width;
+  int compute_units;
 };
 
 /// Where a driver is found, and what its parts are called.

@@ -58,7 +58,12 @@ constexpr cuda::DriverNames driver_names{
                 .parameter_info = nullptr,
                 .error_name = nullptr,
                 .error_name_of = "hipGetErrorName"},
-    .attributes = {.max_group_items = 56, .max_group_size_x = 26, .max_groups_x = 29, .shared_bytes = 74},
+    .attributes = {.max_group_items = 56,
+                   .max_group_size_x = 26,
+                   .max_groups_x = 29,
+                   .shared_bytes = 74,
+                   .subgroup_width = 87,
+                   .compute_units = 63},
 };
 
 constexpr cuda::RtcNames rtc_names{

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include <CL/cl_ext.h>
 #include <fmt/format.h>
 
 #include "backend/opencl/launch.hpp"
 #include "backend/opencl/memory.hpp"
 #include "backend/opencl/slot.hpp"
 #include "backend/own_buffer.hpp"
+#include "backend/traits.hpp"
 
 namespace kiln::opencl {
 namespace {
@@ -45,6 +47,32 @@ DeviceLimits read_limits(const Library& cl, cl_device_id device) {
       static_cast<std::uint32_t>(cl.number<std::size_t>(device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
   limits.shared_bytes = usable_local_bytes(cl, device);
   return limits;
+}
+
+/// As in "sm_90", or "gfx906", which AMD's driver has for a name, with features after a colon.
+std::string read_architecture(const Library& cl, cl_device_id device) {
+  if (cl.has_extension(device, "cl_nv_device_attribute_query")) {
+    const auto major = cl.number<cl_uint>(device, CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV);
+    const auto minor = cl.number<cl_uint>(device, CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV);
+    return major > 0 ? fmt::format("sm_{}{}", major, minor) : "";
+  }
+  const std::string name = cl.text(device, CL_DEVICE_NAME);
+  return name.starts_with("gfx") ? name.substr(0, name.find(':')) : "";
+}
+
+DeviceTraits read_traits(const Library& cl, cl_device_id device) {
+  DeviceTraits traits{.vendor = backend::vendor_by_id(cl.number<cl_uint>(device, CL_DEVICE_VENDOR_ID)),
+                      .architecture = read_architecture(cl, device),
+                      .compute_units = cl.number<cl_uint>(device, CL_DEVICE_MAX_COMPUTE_UNITS),
+                      .fp16 = cl.has_extension(device, "cl_khr_fp16")};
+  if (traits.vendor.empty())
+    traits.vendor = backend::vendor_by_name(cl.text(device, CL_DEVICE_VENDOR), cl.text(device, CL_DEVICE_NAME));
+  if (cl.has_extension(device, "cl_nv_device_attribute_query"))
+    traits.subgroup_width = cl.number<cl_uint>(device, CL_DEVICE_WARP_SIZE_NV);
+  else if (cl.has_extension(device, "cl_amd_device_attribute_query"))
+    traits.subgroup_width = cl.number<cl_uint>(device, CL_DEVICE_WAVEFRONT_WIDTH_AMD);
+  traits.matrix_units = backend::has_matrix_units(traits.architecture);
+  return traits;
 }
 
 bool on_cpu(const Library& cl, cl_device_id device) {
@@ -93,6 +121,7 @@ DeviceInfo read_info(const Library& cl, cl_device_id device, std::string name) {
           .identity = read_identity(cl, device),
           .language = Language::opencl,
           .limits = read_limits(cl, device),
+          .traits = read_traits(cl, device),
           .software = on_cpu(cl, device),
           .problem = problem_of(cl, device)};
 }

@@ -105,6 +105,11 @@ std::string Library::text(cl_device_id device, cl_device_info what) const {
   });
 }
 
+bool Library::has_extension(cl_device_id device, std::string_view name) const {
+  const std::string all = fmt::format(" {} ", text(device, CL_DEVICE_EXTENSIONS));
+  return all.find(fmt::format(" {} ", name)) != std::string::npos;
+}
+
 std::string Library::argument_type(cl_kernel kernel, cl_uint argument) const {
   return text_by([&](std::size_t size, void* text, std::size_t* needed) {
     return get_kernel_arg_info(kernel, argument, CL_KERNEL_ARG_TYPE_NAME, size, text, needed);

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #define CL_TARGET_OPENCL_VERSION 120
@@ -58,6 +59,7 @@ class Library {
   /// A platform's or device's text.
   std::string text(cl_platform_id platform, cl_platform_info what) const;
   std::string text(cl_device_id device, cl_device_info what) const;
+  bool has_extension(cl_device_id device, std::string_view name) const;
   /// The name of the type of a kernel's argument; empty where the driver does not tell.
   std::string argument_type(cl_kernel kernel, cl_uint argument) const;
   /// A device's number of any kind; T{} where it has none.

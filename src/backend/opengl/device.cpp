@@ -13,6 +13,7 @@
 #include "backend/opengl/launch.hpp"
 #include "backend/opengl/slot.hpp"
 #include "backend/own_buffer.hpp"
+#include "backend/traits.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -62,6 +63,24 @@ DeviceLimits read_limits() {
   return limits;
 }
 
+DeviceTraits read_traits() {
+  const auto has = [](const char* extension) { return epoxy_has_gl_extension(extension); };
+  const auto number = [](GLenum name) {
+    GLint value = 0;
+    glGetIntegerv(name, &value);
+    return static_cast<std::uint32_t>(std::max(value, 0));
+  };
+  DeviceTraits traits{.vendor = backend::vendor_by_name(text_of(GL_VENDOR), text_of(GL_RENDERER)),
+                      .fp16 = has("GL_NV_gpu_shader5") || has("GL_AMD_gpu_shader_half_float")};
+  const bool tells_warps = has("GL_NV_shader_thread_group");
+  if (has("GL_KHR_shader_subgroup"))
+    traits.subgroup_width = number(GL_SUBGROUP_SIZE_KHR);
+  else if (tells_warps)
+    traits.subgroup_width = number(GL_WARP_SIZE_NV);
+  if (tells_warps) traits.compute_units = number(GL_SM_COUNT_NV);
+  return traits;
+}
+
 /// How much memory there is, or the most that OpenGL's signed sizes hold where the driver does not tell.
 std::size_t read_memory() {
   constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
@@ -80,8 +99,11 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
   if (!epoxy_is_desktop_gl() || epoxy_gl_version() < 43)
     return Error(ErrorCode::unsupported, fmt::format("{} offers {}; compute shaders need OpenGL 4.3",
                                                      text_of(GL_RENDERER), text_of(GL_VERSION)));
-  DeviceInfo info{
-      .name = std::move(name), .identity = read_identity(), .limits = read_limits(), .software = software};
+  DeviceInfo info{.name = std::move(name),
+                  .identity = read_identity(),
+                  .limits = read_limits(),
+                  .traits = read_traits(),
+                  .software = software};
   // Adopted contexts do not come from a display whose kind is known.
   if (info.identity.device.starts_with("llvmpipe") || info.identity.device.starts_with("softpipe"))
     info.software = true;

@@ -19,6 +19,7 @@ DeviceInfo describe(const Physical& physical, std::string name, const std::strin
           .identity = physical.identity(compiler),
           .language = Language::vulkan,
           .limits = physical.limits(),
+          .traits = physical.traits,
           .software = physical.software(),
           .problem = physical.problem()};
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/traits.hpp"
 #include "backend/vulkan/module.hpp"
 
 namespace kiln::vulkan {
@@ -16,13 +17,63 @@ std::string version_text(std::uint32_t version) {
 }
 
 std::string vendor_name(std::uint32_t id) {
-  switch (id) {
-    case 0x10de: return "NVIDIA";
-    case 0x1002: return "AMD";
-    case 0x8086: return "Intel";
-    case 0x10005: return "Mesa";
-    default: return fmt::format("vendor {:#x}", id);
-  }
+  const std::string known = backend::vendor_by_id(id);
+  return known.empty() ? fmt::format("vendor {:#x}", id) : known;
+}
+
+/// The names of the extensions that a device has; none where the driver fails to list them.
+std::vector<std::string> extensions_of(const InstanceFunctions& vk, VkPhysicalDevice device) {
+  std::uint32_t count = 0;
+  if (vk.EnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr) != VK_SUCCESS) return {};
+  std::vector<VkExtensionProperties> extensions(count);
+  if (vk.EnumerateDeviceExtensionProperties(device, nullptr, &count, extensions.data()) < 0) return {};
+  extensions.resize(count);
+  std::vector<std::string> names;
+  for (const VkExtensionProperties& extension : extensions) names.emplace_back(extension.extensionName);
+  return names;
+}
+
+/// Whether programs may compute with f16 and keep it in buffers, on a device of Vulkan 1.2: Kiln asks for no
+/// extension.
+bool has_fp16(const InstanceFunctions& vk, VkPhysicalDevice device) {
+  VkPhysicalDeviceShaderFloat16Int8Features arithmetic{};
+  arithmetic.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
+  VkPhysicalDevice16BitStorageFeatures storage{};
+  storage.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
+  storage.pNext = &arithmetic;
+  VkPhysicalDeviceFeatures2 features{};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features.pNext = &storage;
+  vk.GetPhysicalDeviceFeatures2(device, &features);
+  return arithmetic.shaderFloat16 == VK_TRUE && storage.storageBuffer16BitAccess == VK_TRUE;
+}
+
+/// Of a device of Vulkan 1.1.
+DeviceTraits read_traits(const InstanceFunctions& vk, VkPhysicalDevice device) {
+  const auto extensions = extensions_of(vk, device);
+  const auto has = [&](std::string_view name) { return std::ranges::find(extensions, name) != extensions.end(); };
+  VkPhysicalDeviceSubgroupProperties subgroups{};
+  subgroups.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES;
+  VkPhysicalDeviceProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  properties.pNext = &subgroups;
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia{};
+  nvidia.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV;
+  VkPhysicalDeviceShaderCoreProperties2AMD amd{};
+  amd.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD;
+  if (has("VK_NV_shader_sm_builtins"))
+    subgroups.pNext = &nvidia;
+  else if (has("VK_AMD_shader_core_properties2"))
+    subgroups.pNext = &amd;
+  vk.GetPhysicalDeviceProperties2(device, &properties);
+  const VkPhysicalDeviceProperties& core = properties.properties;
+  const bool software = core.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+  return {.vendor = vendor_name(core.vendorID),
+          .subgroup_width = subgroups.subgroupSize,
+          .compute_units = nvidia.shaderSMCount + amd.activeComputeUnitCount,
+          .fp16 = core.apiVersion >= VK_API_VERSION_1_2 && has_fp16(vk, device),
+          // A driver for the CPU may offer the extension without any unit for it.
+          .matrix_units = !software && (has("VK_KHR_cooperative_matrix") || has("VK_NV_cooperative_matrix"))};
 }
 
 std::string hex(std::span<const std::uint8_t> bytes) {
@@ -155,6 +206,7 @@ Physical Instance::describe(VkPhysicalDevice device) const {
     properties.pNext = &sizes;
     vk.GetPhysicalDeviceProperties2(device, &properties);
     physical.max_allocation = sizes.maxMemoryAllocationSize;
+    physical.traits = read_traits(vk, device);
     if (driver.driverName[0] != '\0')
       physical.driver = fmt::format("{} {:#x} {}", driver.driverName, version, driver.driverInfo);
   }

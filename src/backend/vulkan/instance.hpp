@@ -19,6 +19,7 @@ struct Physical {
   VkPhysicalDeviceMemoryProperties memory = {};
   /// The most bytes one allocation may have.
   std::uint64_t max_allocation = 0;
+  DeviceTraits traits = {};
   /// The driver's name, version and build.
   std::string driver = {};
   struct Family {

@@ -69,6 +69,7 @@ Result<InstanceFunctions> instance_functions(PFN_vkGetInstanceProcAddr get, VkIn
   find(vk.GetPhysicalDeviceFeatures2, "vkGetPhysicalDeviceFeatures2");
   find(vk.GetPhysicalDeviceMemoryProperties, "vkGetPhysicalDeviceMemoryProperties");
   find(vk.GetPhysicalDeviceQueueFamilyProperties, "vkGetPhysicalDeviceQueueFamilyProperties");
+  find(vk.EnumerateDeviceExtensionProperties, "vkEnumerateDeviceExtensionProperties");
   find(vk.CreateDevice, "vkCreateDevice");
   find(vk.GetDeviceProcAddr, "vkGetDeviceProcAddr");
   if (find.missing() != nullptr) return lacks(find.missing());

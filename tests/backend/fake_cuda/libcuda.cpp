@@ -77,6 +77,9 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
     case 6:
     case 7: *value = 65535; return 0;
     case 8: *value = 49152; return 0;
+    case 10: *value = 32; return 0;
+    // The second does not tell.
+    case 16: *value = 132; return device == 0 ? 0 : 1;
     // The second is of a kind that no compiler knows yet.
     case 75: *value = device == 0 ? 9 : 99; return 0;
     case 76: *value = 0; return 0;
