@@ -8,7 +8,7 @@ _kiln_lines() {
 
 _kiln() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-  local commands="demo devices emit ls show stats why verify warm prune clear completions"
+  local commands="demo devices emit ls show stats why verify warm tune prune clear completions"
   local common="--dir --json --color --verbose --help"
   local command="" directory=() i
   for ((i = 1; i < COMP_CWORD; i++)); do
@@ -52,7 +52,16 @@ _kiln() {
       _kiln_lines < <(compgen -W "100MB 500MB 1GB" -- "$word")
       return
       ;;
-    --device-folder | --name | --define | -D | --option | --entry | --runs)
+    --budget)
+      _kiln_lines < <(compgen -W "60s 10m 1h" -- "$word")
+      return
+      ;;
+    --report)
+      compopt -o filenames
+      _kiln_lines < <(compgen -f -- "$word")
+      return
+      ;;
+    --shape | --seed | --device-folder | --name | --define | -D | --option | --entry | --runs)
       return
       ;;
   esac
@@ -88,6 +97,14 @@ _kiln() {
       ;;
     verify) options="--repair" ;;
     warm) options="--device" ;;
+    tune)
+      if [[ $previous == export || $previous == import ]]; then
+        compopt -o filenames
+        _kiln_lines < <(compgen -f -- "$word")
+        return
+      fi
+      options="--shape --budget --seed --report --from-profile --device ls export import gemm gemm_nt gemm_tn gemm_tt weighted_matmul conv2d softmax flash_attention flash_attention_causal"
+      ;;
     prune) options="--max-age --max-size --dry-run" ;;
     clear) options="--device --yes --all-devices" ;;
     completions) options="bash zsh fish" ;;

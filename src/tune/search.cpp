@@ -52,6 +52,12 @@ void Search::list_all() {
   for (std::size_t i = all_.size(); i > 1; --i) std::swap(all_[i - 1], all_[random_() % i]);
 }
 
+bool Search::is_special(const Variant& variant) const {
+  for (std::size_t i = 0; i < variant.size(); ++i)
+    if (tunable_.parameters[i].when_frequent && variant[i] != tunable_.parameters[i].values.front()) return true;
+  return false;
+}
+
 std::optional<Variant> Search::at_random() {
   for (int draw = 0; draw < draws; ++draw) {
     Variant variant;
@@ -108,11 +114,11 @@ std::vector<Variant> Search::next(std::size_t most) {
     }
     take(*variant);
   }
-  const std::size_t ranked = std::min(best, ranked_.size());
-  for (std::size_t i = 0; !few_ && i < ranked && batch.size() < most; ++i)
+  const std::size_t leading = std::min(best, ranked_.size());
+  for (std::size_t i = 0; !few_ && i < leading && batch.size() < most; ++i)
     for (const Variant& variant : neighbours(ranked_[i].variant)) take(variant);
   if (!frequent_ || !batch.empty()) return batch;
-  for (std::size_t i = 0; i < ranked; ++i)
+  for (std::size_t i = 0; i < leading; ++i)
     for (const Variant& variant : specialised(ranked_[i].variant)) take(variant);
   return batch;
 }
@@ -120,7 +126,7 @@ std::vector<Variant> Search::next(std::size_t most) {
 void Search::learn(const TuneTrial& trial) {
   known_.insert(trial.variant);
   std::erase_if(ranked_, [&](const TuneTrial& one) { return one.variant == trial.variant; });
-  if (!trial.problem.empty()) return;
+  if (!trial.problem.empty() || is_special(trial.variant)) return;
   const auto after =
       std::find_if(ranked_.begin(), ranked_.end(), [&](const TuneTrial& one) { return one.time > trial.time; });
   ranked_.insert(after, trial);

@@ -26,6 +26,8 @@ class Search {
 
  private:
   bool fits(const Variant& variant) const;
+  /// Whether it is for a frequent call alone.
+  bool is_special(const Variant& variant) const;
   /// All variants, as far as they fit and are few; nothing where they are many.
   void list_all();
   /// One at random that fits and was not tried; nothing where none was found.
@@ -46,7 +48,7 @@ class Search {
   std::size_t drawn_ = 0;
   /// What was given out or learnt of.
   std::set<Variant> known_;
-  /// The usable ones, the best first.
+  /// The usable ones for any call, the best first.
   std::vector<TuneTrial> ranked_;
 };
 
