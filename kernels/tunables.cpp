@@ -48,10 +48,11 @@ Result<Tunable> tunable(const Device& device, std::string_view kernel, const Sha
                         .b_batch = e[3] * e[4]};
     return kernels::gemm_tunable(info, kernel, size);
   }
-  if (kernel == "conv2d") {
+  if (kernel == "conv2d" || kernel == "conv2d_winograd") {
     if (e.size() != 7) return needs(kernel, "N C H W K R S", e);
     return kernels::conv2d_tunable(info, {e[0], e[1], e[2], e[3]}, {e[4], e[1], e[5], e[6]},
-                                   {.padding = {static_cast<int>(e[5] / 2), static_cast<int>(e[6] / 2)}});
+                                   {.padding = {static_cast<int>(e[5] / 2), static_cast<int>(e[6] / 2)},
+                                    .allow_winograd = kernel == "conv2d_winograd"});
   }
   if (kernel == "softmax") {
     if (e.size() != 2) return needs(kernel, "rows and their width", e);
@@ -65,8 +66,8 @@ Result<Tunable> tunable(const Device& device, std::string_view kernel, const Sha
                                             {.causal = kernel == "flash_attention_causal"});
   }
   return unfit(
-      "there is no kernel {} to tune; there are gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, softmax, "
-      "flash_attention and flash_attention_causal",
+      "there is no kernel {} to tune; there are gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, "
+      "conv2d_winograd, softmax, flash_attention and flash_attention_causal",
       kernel);
 }
 
