@@ -114,8 +114,9 @@ Variant Core::choose(std::string_view kernel, std::span<const std::int64_t> size
   bool known = false;
   {
     const base::MutexLock lock(mutex_);
-    const TuneRecord* record = records_.find(record_for(tunable));
-    known = record != nullptr && record->complete && !record->hint;
+    const TuneRecord like = record_for(tunable);
+    const TuneRecord* record = records_.find(like);
+    known = record != nullptr && record->complete && !record->hint && record->parameters == like.parameters;
   }
   if (options_.policy == TunePolicy::exhaustive && !known)
     if (const auto found = tune(tunable, options_.budget, {}); !found)
@@ -156,7 +157,10 @@ Result<TuneRecord> Core::tune(const Tunable& tunable, std::chrono::nanoseconds b
   TuneRecord record = record_for(tunable);
   {
     const base::MutexLock lock(mutex_);
-    if (const TuneRecord* before = records_.find(record); before != nullptr && !before->hint) record = *before;
+    // What another version of the kernel had as parameters says nothing about these.
+    if (const TuneRecord* before = records_.find(record);
+        before != nullptr && !before->hint && before->parameters == record.parameters)
+      record = *before;
   }
   for (const TuneTrial& trial : record.trials) search.learn(trial);
   const auto best = [&record]() -> const TuneTrial* {

@@ -155,6 +155,20 @@ TEST_P(Tuning, ATunerThatEndsInTheMiddleKeepsWhatItHas) {
   EXPECT_LE(tuner->records().size(), 1U);
 }
 
+TEST_P(Tuning, ARecordOfOtherParametersIsMeasuredAnew) {
+  Cache cache(device_, options());
+  open(cache)->tune(tunable(device_), std::chrono::minutes(1)).value();
+  Tunable later = tunable(device_);
+  later.parameters.push_back({"split", {1, 2}});
+  later.initial.push_back(1);
+  const auto tuner = open(cache, TunePolicy::exhaustive);
+  EXPECT_EQ(tuner->choose(later).size(), 4U);
+  const std::vector<TuneRecord> records = tuner->records();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].trials.size(), 12U);
+  for (const TuneTrial& trial : records[0].trials) EXPECT_EQ(trial.variant.size(), 4U);
+}
+
 TEST_P(Tuning, OffIsOff) {
   Cache cache(device_, options());
   open(cache)->tune(tunable(device_), std::chrono::minutes(1)).value();
