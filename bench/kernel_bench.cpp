@@ -38,6 +38,8 @@ struct Case {
   /// What a tuned one is to reach of that.
   double tuned = 0;
   bool tunable = true;
+  /// What the call comes to, where its steps do it with less.
+  std::optional<double> flops = {};
 };
 
 using Seconds = std::chrono::duration<double>;
@@ -108,8 +110,9 @@ double speed(Device& device, Cache& cache, const Case& one, Tuner* tuner) {
   const double first = median(repeated.run(2));
   const auto times = static_cast<std::size_t>(std::clamp(0.5 / first, device.info().software ? 3.0 : 20.0, 200.0));
   const double seconds = median(repeated.run(times));
-  double work = 0;
-  for (const Step& step : repeated.job().steps) work += one.moves ? step.bytes : step.flops;
+  double work = one.flops.value_or(0);
+  if (!one.flops)
+    for (const Step& step : repeated.job().steps) work += one.moves ? step.bytes : step.flops;
   return work / seconds / 1e9;
 }
 
@@ -131,6 +134,7 @@ class Cases {
       cases.push_back(copy(1 << 18));
       return cases;
     }
+    cases.push_back(gemm(128, 128, 16384, {}));
     cases.push_back(gemm(512, {}));
     cases.push_back(gemm(1024, 26e3));
     cases.push_back(gemm(2048, {}));
@@ -139,6 +143,9 @@ class Cases {
     cases.push_back(conv2d(32, 64, 56, 64, 3, 29.2e3));
     cases.push_back(conv2d(32, 256, 28, 256, 3, 70.1e3));
     cases.push_back(conv2d(8, 64, 112, 64, 5, 34.8e3));
+    cases.push_back(winograd(1, 64, 224, 64, 25.8e3));
+    cases.push_back(winograd(32, 64, 56, 64, 29.2e3));
+    cases.push_back(winograd(32, 256, 28, 256, 70.1e3));
     cases.push_back(attention(4, 16, 2048, 64, false, 33.7e3));
     cases.push_back(attention(4, 16, 2048, 64, true, 28.7e3));
     cases.push_back(attention(4, 16, 2048, 128, false, {}));
@@ -157,16 +164,26 @@ class Cases {
     for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i * 2654435761U % 1024) / 512 - 1;
     return Tensor::from(device_, std::move(shape), values).value();
   }
-  Case gemm(int n, std::optional<double> vendor) const {
-    return {fmt::format("gemm {}x{}x{}", n, n, n),
-            [a = of({n, n}), b = of({n, n})](Runner on) { return kiln::gemm(on, a, b); }, false, vendor, 0.9};
+  Case gemm(int n, std::optional<double> vendor) const { return gemm(n, n, n, vendor); }
+  Case gemm(int m, int n, int k, std::optional<double> vendor) const {
+    return {fmt::format("gemm {}x{}x{}", m, n, k),
+            [a = of({m, k}), b = of({k, n})](Runner on) { return kiln::gemm(on, a, b); }, false, vendor, 0.9};
   }
-  Case conv2d(int n, int c, int extent, int k, int filter, std::optional<double> vendor) const {
-    return {fmt::format("conv2d {}x{}, {} of {}x{}x{}, {} filters", filter, filter, n, c, extent, extent, k),
-            [x = of({n, c, extent, extent}), w = of({k, c, filter, filter}), filter](Runner on) {
-              return kiln::conv2d(on, x, w, {.padding = {filter / 2, filter / 2}});
-            },
-            false, vendor, 0.8};
+  Case conv2d(int n, int c, int extent, int k, int filter, std::optional<double> vendor,
+              bool allow_winograd = false) const {
+    return {
+        fmt::format("conv2d {}x{}, {} of {}x{}x{}, {} filters", filter, filter, n, c, extent, extent, k),
+        [x = of({n, c, extent, extent}), w = of({k, c, filter, filter}), filter, allow_winograd](Runner on) {
+          return kiln::conv2d(on, x, w, {.padding = {filter / 2, filter / 2}, .allow_winograd = allow_winograd});
+        },
+        false, vendor};
+  }
+  /// The same where Winograd's algorithm is allowed, by what the plain sum has to compute.
+  Case winograd(int n, int c, int extent, int k, std::optional<double> vendor) const {
+    Case one = conv2d(n, c, extent, k, 3, vendor, true);
+    one.name += ", Winograd";
+    one.flops = 2.0 * n * k * extent * extent * 9 * c;
+    return one;
   }
   Case attention(int batch, int heads, int length, int dimension, bool causal, std::optional<double> vendor) const {
     const Shape shape = {batch, heads, length, dimension};

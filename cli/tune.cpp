@@ -242,8 +242,8 @@ void add_tune(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("tune", "Find the best variant of a kernel on this device, and keep it");
   auto options = std::make_shared<Options>();
   command->add_option("kernel", options->kernel,
-                      "gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, softmax,\n"
-                      "flash_attention or flash_attention_causal");
+                      "gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d,\n"
+                      "conv2d_winograd, softmax, flash_attention or flash_attention_causal");
   command->add_option("--shape", options->shape, "Its sizes, as in 1024x1024x1024")->type_name("MxNxK…");
   command->add_option("--budget", options->budget, "How long to look for it [60s]")->type_name("TIME");
   command->add_option("--seed", options->seed, "Where chance begins [0]")->type_name("NUMBER");
@@ -268,7 +268,7 @@ void add_tune(CLI::App& app, Context& context) {
       "Shapes:\n"
       "  gemm, gemm_nt, gemm_tn, gemm_tt          MxNxK, or MxNxKxBATCH\n"
       "  weighted_matmul                          BxHxQxKxD\n"
-      "  conv2d                                   NxCxHxWxKxRxS, padded by R/2 and S/2\n"
+      "  conv2d, conv2d_winograd                  NxCxHxWxKxRxS, padded by R/2 and S/2\n"
       "  softmax                                  ROWSxWIDTH\n"
       "  flash_attention, flash_attention_causal  BxHxQxD, or BxHxQxKxD\n"
       "What is found is kept in the device's folder of the cache directory. A run that is stopped, or out of time, "

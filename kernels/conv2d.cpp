@@ -2,6 +2,7 @@
 
 #include "kernels/plan.hpp"
 #include "kernels/tuned.hpp"
+#include "kernels/winograd.hpp"
 
 namespace kiln::kernels {
 namespace {
@@ -118,16 +119,6 @@ KERNEL {
 }
 )";
 
-/// What the shapes of a call come to.
-struct Size {
-  std::int64_t images = 0, channels = 0, height = 0, width = 0;
-  std::int64_t filters = 0, filter_height = 0, filter_width = 0;
-  std::int64_t out_height = 0, out_width = 0;
-
-  std::int64_t taps() const { return channels * filter_height * filter_width; }
-  std::int64_t pixels() const { return images * out_height * out_width; }
-};
-
 Result<std::int64_t> out_extent(const char* what, std::size_t dimension, std::int64_t in, std::int64_t filter,
                                 const Conv2dOptions& options) {
   const std::size_t i = dimension - 2;
@@ -140,7 +131,7 @@ Result<std::int64_t> out_extent(const char* what, std::size_t dimension, std::in
   return (padded - span) / options.stride[i] + 1;
 }
 
-Result<Size> size_of(const Shape& x, const Shape& w, const Conv2dOptions& options) {
+Result<Conv2dSize> size_of(const Shape& x, const Shape& w, const Conv2dOptions& options) {
   for (const auto& [name, shape] : {std::pair("x", &x), std::pair("w", &w)})
     if (shape->size() != 4) return unfit("conv2d: {} has {} dimensions; it must have 4", name, shape->size());
   for (std::size_t i = 0; i < 2; ++i) {
@@ -168,28 +159,41 @@ Result<Size> size_of(const Shape& x, const Shape& w, const Conv2dOptions& option
   if (!height) return height.error();
   const auto width = out_extent("columns", 3, x[3], w[3], options);
   if (!width) return width.error();
-  return Size{.images = x[0],
-              .channels = w[1],
-              .height = x[2],
-              .width = x[3],
-              .filters = w[0],
-              .filter_height = w[2],
-              .filter_width = w[3],
-              .out_height = *height,
-              .out_width = *width};
+  return Conv2dSize{.images = x[0],
+                    .channels = w[1],
+                    .height = x[2],
+                    .width = x[3],
+                    .filters = w[0],
+                    .filter_height = w[2],
+                    .filter_width = w[3],
+                    .out_height = *height,
+                    .out_width = *width};
 }
 
 /// Whether a variant with vectors can be used.
-bool takes_vectors(const Size& size) { return size.taps() % 4 == 0 && size.out_height * size.out_width % 4 == 0; }
+bool takes_vectors(const Conv2dSize& size) {
+  return size.taps() % 4 == 0 && size.out_height * size.out_width % 4 == 0;
+}
 
-Conv2dVariant variant_for(const DeviceInfo& device, const Size& size, int groups) {
+/// Whether Winograd's algorithm makes up for its transforms.
+bool worth_winograd(const Conv2dSize& size) {
+  return size.channels >= 64 && size.filters >= 64 && winograd_slices(size).tiles >= 128;
+}
+
+Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, const Conv2dOptions& options) {
   Conv2dVariant variant;
   // Of square filters, these are common enough for a program of their own, in which divisions are by constants.
   if (size.filter_height == size.filter_width &&
       (size.filter_height == 1 || size.filter_height == 3 || size.filter_height == 5))
     variant.filter_height = variant.filter_width = static_cast<int>(size.filter_height);
   if (device.software) return variant;
+  if (takes_winograd(size, options) && worth_winograd(size)) {
+    variant.winograd = variant.vectors = true;
+    variant.tile = tile_for(device, size.filters, winograd_slices(size).columns, winograd_products);
+    return variant;
+  }
   variant.vectors = takes_vectors(size);
+  const std::int64_t groups = options.groups;
   const std::int64_t filters = size.filters / groups;
   constexpr Tile large = {.rows = 64, .columns = 128, .depth = 8, .item_rows = 8, .item_columns = 8};
   constexpr Tile medium = {.rows = 64, .columns = 64, .depth = 16, .item_rows = 4, .item_columns = 4};
@@ -207,18 +211,19 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Size& size, int groups
 Conv2dVariant variant_of(const Variant& numbers, Conv2dVariant like) {
   like.tile = Tile::of(numbers);
   like.vectors = numbers[5] != 0;
+  like.winograd = numbers[6] != 0;
   return like;
 }
 
-std::string tuned_name(const Size& size, const Conv2dOptions& options) {
-  return fmt::format("conv2d_{}x{}_s{}x{}_p{}x{}_d{}x{}", size.filter_height, size.filter_width, options.stride[0],
-                     options.stride[1], options.padding[0], options.padding[1], options.dilation[0],
-                     options.dilation[1]);
+std::string tuned_name(const Conv2dSize& size, const Conv2dOptions& options) {
+  return fmt::format("conv2d_{}x{}_s{}x{}_p{}x{}_d{}x{}{}", size.filter_height, size.filter_width,
+                     options.stride[0], options.stride[1], options.padding[0], options.padding[1],
+                     options.dilation[0], options.dilation[1], takes_winograd(size, options) ? "_winograd" : "");
 }
 
-Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, const Size& size,
+Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, const Conv2dSize& size,
                    const Conv2dOptions& options) {
-  const Conv2dVariant initial = variant_for(device, size, options.groups);
+  const Conv2dVariant initial = variant_for(device, size, options);
   Tunable tunable{.kernel = tuned_name(size, options),
                   .sizes = {{"n", size.images},
                             {"c", size.channels},
@@ -231,15 +236,23 @@ Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, con
                   .inputs = {x, w}};
   tunable.parameters.push_back({"v", {0, 1}});
   tunable.initial.push_back(initial.vectors ? 1 : 0);
-  tunable.fits = [limits = device.limits, vectors = takes_vectors(size)](const Variant& numbers) {
-    const Tile tile = Tile::of(numbers);
+  tunable.parameters.push_back(
+      {"winograd", takes_winograd(size, options) ? std::vector<int>{0, 1} : std::vector<int>{0}});
+  tunable.initial.push_back(initial.winograd ? 1 : 0);
+  tunable.fits = [limits = device.limits, vectors = takes_vectors(size), initial](const Variant& numbers) {
+    const Conv2dVariant variant = variant_of(numbers, initial);
+    const Tile& tile = variant.tile;
+    if (!tile.sound() || !tile.fits(limits)) return false;
+    if (variant.winograd) return true;
     // A work item loads one column, or a part of it.
     const int items = static_cast<int>(tile.items());
-    return tile.sound() && items % tile.columns == 0 && tile.depth % (items / tile.columns) == 0 &&
-           tile.fits(limits) && (numbers[5] == 0 || vectors);
+    return items % tile.columns == 0 && tile.depth % (items / tile.columns) == 0 && (!variant.vectors || vectors);
   };
-  const Conv2dOptions plain{
-      .stride = options.stride, .padding = options.padding, .dilation = options.dilation, .groups = options.groups};
+  const Conv2dOptions plain{.stride = options.stride,
+                            .padding = options.padding,
+                            .dilation = options.dilation,
+                            .groups = options.groups,
+                            .allow_winograd = options.allow_winograd};
   tunable.call = [plain, initial](const Variant& numbers, const std::vector<Tensor>& inputs) {
     const Conv2dVariant variant = variant_of(numbers, initial);
     return call_of(inputs, numbers, [&](Runner on) { return conv2d(on, inputs[0], inputs[1], plain, &variant); });
@@ -248,9 +261,10 @@ Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, con
 }
 
 /// The one that the plan's tuner chooses, if it has one.
-Conv2dVariant choose(Plan& plan, const Tensor& x, const Tensor& w, const Size& size, const Conv2dOptions& options) {
+Conv2dVariant choose(Plan& plan, const Tensor& x, const Tensor& w, const Conv2dSize& size,
+                     const Conv2dOptions& options) {
   const DeviceInfo& device = plan.device();
-  const Conv2dVariant initial = variant_for(device, size, options.groups);
+  const Conv2dVariant initial = variant_for(device, size, options);
   if (!plan.tuned()) return initial;
   const std::array<std::int64_t, 6> sizes = {size.images, size.channels, size.height,
                                              size.width,  size.filters,  options.groups};
@@ -263,7 +277,7 @@ Conv2dVariant choose(Plan& plan, const Tensor& x, const Tensor& w, const Size& s
 
 std::string Conv2dVariant::name() const {
   const std::string filters = filter_height == 0 ? "any" : fmt::format("{}x{}", filter_height, filter_width);
-  return fmt::format("conv2d_{}_{}{}", filters, tile.name(), vectors ? "_v4" : "");
+  return fmt::format("conv2d_{}_{}{}{}", filters, winograd ? "winograd4_" : "", tile.name(), vectors ? "_v4" : "");
 }
 
 Result<Tunable> conv2d_tunable(const DeviceInfo& device, const Shape& x, const Shape& w,
@@ -320,10 +334,20 @@ Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dO
     return Error(ErrorCode::unsupported,
                  fmt::format("conv2d: the output has {} pixels, more than {}", size->pixels(), Tensor::max_count));
   const Conv2dVariant variant = given != nullptr ? *given : choose(*plan, x, w, *size, options);
+  if (variant.winograd && !takes_winograd(*size, options))
+    return Error(
+        ErrorCode::unsupported,
+        "conv2d: Winograd's algorithm is for filters of 3 x 3 with stride 1, dilation 1 and one group, where "
+        "the options allow it");
   const auto x_place = plan->read(x);
   const auto w_place = plan->read(w);
   const auto bias = options.bias ? plan->read(*options.bias) : w_place;
   const auto result = plan->write({size->images, size->filters, size->out_height, size->out_width}, options.output);
+  if (variant.winograd) {
+    add_winograd(*plan, {.tile = variant.tile, .vectors = variant.vectors}, *size, options,
+                 {.x = x_place, .w = w_place, .bias = bias, .result = result});
+    return std::move(*plan).finish();
+  }
   const std::int64_t m = size->filters / options.groups;
   const std::int64_t tiles =
       quotient_up(m, variant.tile.rows) * quotient_up(size->pixels(), variant.tile.columns) * options.groups;

@@ -17,9 +17,29 @@ struct Conv2dVariant {
   /// The filters' extents where the kernel is for those alone; 0 for any.
   int filter_height = 0;
   int filter_width = 0;
+  /// Whether it computes by Winograd's algorithm. The tile is then how that multiplies its matrices, and vectors
+  /// can always be used.
+  bool winograd = false;
 
   /// As in "conv2d_3x3_tm64_tn128_tk8_rm8_rn8_v4".
   std::string name() const;
+};
+
+/// What the shapes of a call come to.
+struct Conv2dSize {
+  std::int64_t images = 0;
+  /// Those that a filter has.
+  std::int64_t channels = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t filters = 0;
+  std::int64_t filter_height = 0;
+  std::int64_t filter_width = 0;
+  std::int64_t out_height = 0;
+  std::int64_t out_width = 0;
+
+  std::int64_t taps() const { return channels * filter_height * filter_width; }
+  std::int64_t pixels() const { return images * out_height * out_width; }
 };
 
 /// The error is that of shapes that do not fit each other.

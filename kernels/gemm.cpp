@@ -5,11 +5,12 @@
 namespace kiln::kernels {
 namespace {
 
-// A group computes one tile of the result after the other. Four elements are taken along the dimension in which
-// they lie side by side: the depth (K) or the rows of A and columns of B.
+// A group computes one tile of the result after the other, or of a part of the sum: where the depth is divided,
+// there are `parts` results for each. Four elements are taken along the dimension in which they lie side by side:
+// the depth (K) or the rows of A and columns of B.
 constexpr std::string_view source = R"(
-#define AT_A(r, d) (top + (r) < m && (d) < k ? a[a_first + (top + (r)) * a_row + (d) * a_depth] : 0.0f)
-#define AT_B(d, c) (left + (c) < n && (d) < k ? b[b_first + (d) * b_depth + (left + (c)) * b_column] : 0.0f)
+#define AT_A(r, d) (top + (r) < m && (d) < depth ? a[a_first + (top + (r)) * a_row + (d) * a_depth] : 0.0f)
+#define AT_B(d, c) (left + (c) < n && (d) < depth ? b[b_first + (d) * b_depth + (left + (c)) * b_column] : 0.0f)
 
 #if A_ALONG_DEPTH
 #define A_DEPTH(q) ((q) % (TK / 4) * 4)
@@ -41,7 +42,7 @@ constexpr std::string_view source = R"(
     int r = top + A_ROW(q); \
     int d = (begin) + A_DEPTH(q); \
     next_a[i] = NOTHING; \
-    if (r < m && d < k) next_a[i] = a[(a_first + r * a_row + d * a_depth) >> 2]; \
+    if (r < m && d < depth) next_a[i] = a[(a_first + r * a_row + d * a_depth) >> 2]; \
   }
 #define FETCH_B(begin) \
   UNROLL for (int i = 0; i < LOADS_B; ++i) { \
@@ -49,7 +50,7 @@ constexpr std::string_view source = R"(
     int c = left + B_COLUMN(q); \
     int d = (begin) + B_DEPTH(q); \
     next_b[i] = NOTHING; \
-    if (c < n && d < k) next_b[i] = b[(b_first + d * b_depth + c * b_column) >> 2]; \
+    if (c < n && d < depth) next_b[i] = b[(b_first + d * b_depth + c * b_column) >> 2]; \
   }
 #else
 #define FETCH_A(begin) \
@@ -102,19 +103,22 @@ KERNEL {
   int tiles_across = (n + TN - 1) / TN;
   int tiles_down = (m + TM - 1) / TM;
   int tiles = tiles_across * tiles_down;
-  for (int tile = group_id_x; tile < tiles * batch; tile += group_count_x) {
-    int matrix = tile / tiles;
+  for (int tile = group_id_x; tile < tiles * parts * batch; tile += group_count_x) {
+    int product = tile / tiles;
+    int matrix = product / parts;
+    int first_depth = (product - matrix * parts) * part_depth;
+    int depth = min(k - first_depth, part_depth);
     int top = tile % tiles / tiles_across * TM;
     int left = tile % tiles % tiles_across * TN;
-    int a_first = matrix * a_batch;
-    int b_first = matrix * b_batch;
+    int a_first = matrix * a_batch + first_depth * a_depth;
+    int b_first = matrix * b_batch + first_depth * b_depth;
     int c_first = matrix * c_batch;
-    int result_first = matrix * (m * n);
+    int result_first = product * (m * n);
     float4 next_a[LOADS_A];
     float4 next_b[LOADS_B];
     float4 sum[RM][RN / 4];
     CLEAR_SUM
-    MULTIPLY_PANELS(k)
+    MULTIPLY_PANELS(depth)
     UNROLL for (int i = 0; i < RM; ++i) {
       int row = top + ITEM_ROW(i);
       int base = row * n;
@@ -125,6 +129,27 @@ KERNEL {
   }
 }
 )";
+
+constexpr std::string_view sum_source = R"(#if VECTORS
+#define VALUE float4
+#else
+#define VALUE float
+#endif
+
+KERNEL {
+  for (int at = global_id_x; at < elements * batch; at += GROUP_X * group_count_x) {
+    int matrix = at / elements;
+    int place = at - matrix * elements;
+    int first = matrix * parts * elements + place;
+    VALUE sum = products[first];
+    for (int part = 1; part < parts; ++part) sum += products[first + part * elements];
+    sum = alpha * sum;
+    if (beta != 0.0f) sum += beta * c[matrix * c_batch + place];
+    result[at] = sum;
+  }
+}
+)";
+constexpr std::uint32_t sum_items = 64;
 
 /// A matrix of a call, of two or three dimensions.
 struct Matrix {
@@ -180,20 +205,38 @@ std::string GemmVariant::name(std::string_view call) const {
   return fmt::format("{}_{}{}", call, tile.name(), vectors ? "_v4" : "");
 }
 
-GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size) {
-  return {.tile = tile_for(device, size.m, size.n, size.batch),
-          .vectors = !device.software && size.takes_vectors()};
-}
-
 namespace {
 
-GemmVariant variant_of(const Variant& numbers) { return {Tile::of(numbers), numbers[5] != 0}; }
+std::int64_t tiles_of(const GemmSize& size, const Tile& tile) {
+  return quotient_up(size.m, tile.rows) * quotient_up(size.n, tile.columns) * size.batch;
+}
+
+/// As many as give a large GPU a group for each of its processors, as long as each has enough to add up.
+int split_for(const GemmSize& size, const Tile& tile) {
+  constexpr std::int64_t groups = 128;
+  constexpr std::int64_t least_depth = 256;
+  constexpr int most = 16;
+  const std::int64_t tiles = tiles_of(size, tile);
+  int split = 1;
+  while (split < most && tiles * split < groups && size.k >= 2 * least_depth * split) split *= 2;
+  return split;
+}
+
+GemmVariant variant_of(const Variant& numbers) { return {Tile::of(numbers), numbers[5] != 0, numbers[6]}; }
 
 std::string tuned_name(std::string_view call, const GemmSize& size) {
   return fmt::format("{}_{}{}", call, size.transpose_a ? 't' : 'n', size.transpose_b ? 't' : 'n');
 }
 
 }  // namespace
+
+GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size) {
+  GemmVariant variant{.tile = tile_for(device, size.m, size.n, size.batch)};
+  if (device.software) return variant;
+  variant.vectors = size.takes_vectors();
+  variant.split = split_for(size, variant.tile);
+  return variant;
+}
 
 Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const GemmSize& size) {
   const GemmVariant initial = gemm_variant(device, size);
@@ -203,9 +246,14 @@ Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const Gemm
                   .initial = initial.tile.numbers()};
   tunable.parameters.push_back({"v", {0, 1}});
   tunable.initial.push_back(initial.vectors ? 1 : 0);
+  tunable.parameters.push_back({"split", {1, 2, 4, 8, 16}});
+  tunable.initial.push_back(initial.split);
   tunable.fits = [limits = device.limits, size](const Variant& numbers) {
     const GemmVariant variant = variant_of(numbers);
-    return variant.tile.sound() && variant.tile.fits(limits) && (!variant.vectors || size.takes_vectors());
+    // What has many tiles, or little to add up for each, gains nothing.
+    const bool split = variant.split == 1 || (tiles_of(size, variant.tile) * variant.split <= 1024 &&
+                                              size.k >= std::int64_t{64} * variant.split);
+    return variant.tile.sound() && variant.tile.fits(limits) && (!variant.vectors || size.takes_vectors()) && split;
   };
   const auto matrix = [&size](std::int64_t rows, std::int64_t columns, std::int64_t stride) {
     return stride == 0 ? Shape{rows, columns} : Shape{size.batch, rows, columns};
@@ -240,6 +288,8 @@ Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool trans
                       {"n"},
                       {"k"},
                       {"batch"},
+                      {"parts"},
+                      {"part_depth"},
                       {"a_row"},
                       {"a_depth"},
                       {"a_batch"},
@@ -255,22 +305,48 @@ Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool trans
           .source = std::string(tile_source) + std::string(source)};
 }
 
+Kernel gemm_sum_kernel(bool vectors) {
+  const Type type = vectors ? Type::f32x4 : Type::f32;
+  return {.name = vectors ? "gemm_sum_v4" : "gemm_sum",
+          .buffers = {{"products", type}, {"c", type}, {"result", type, Access::write}},
+          .scalars = {{"elements"}, {"batch"}, {"parts"}, {"c_batch"}, {"alpha", Type::f32}, {"beta", Type::f32}},
+          .group_size = {sum_items, 1, 1},
+          .parameters = {{"VECTORS", flag(vectors)}},
+          .source = std::string(sum_source)};
+}
+
 void add_gemm(Plan& plan, std::string_view call, const GemmVariant& variant, const GemmSize& size,
               const GemmMemory& memory, float alpha, float beta) {
   const Tile& tile = variant.tile;
-  const std::int64_t tiles = quotient_up(size.m, tile.rows) * quotient_up(size.n, tile.columns) * size.batch;
-  const auto elements =
-      static_cast<double>(size.batch) *
-      static_cast<double>(size.m * size.k + size.k * size.n + size.m * size.n * (beta != 0 ? 2 : 1));
+  const std::int64_t parts = variant.split;
+  // A multiple of four, for those that read so many at once.
+  const std::int64_t part_depth =
+      parts == 1 ? size.k : quotient_up(quotient_up(size.k, parts), tile.depth) * tile.depth;
+  const std::int64_t elements = size.m * size.n;
+  const bool divided = parts > 1;
+  const Plan::Place product = divided ? plan.scratch(size.batch * parts * elements) : memory.result;
+  const auto batch = static_cast<double>(size.batch);
+  const auto of_result = static_cast<double>(elements);
+  const double with_c = beta != 0 ? of_result : 0;
+  plan.step(gemm_kernel(call, variant, size.transpose_a, size.transpose_b),
+            groups_for(tiles_of(size, tile) * parts), {memory.a, memory.b, memory.c, product},
+            {number(size.m), number(size.n), number(size.k), number(size.batch), number(parts), number(part_depth),
+             number(size.transpose_a ? 1 : size.k), number(size.transpose_a ? size.m : 1), number(size.a_batch),
+             number(size.transpose_b ? 1 : size.n), number(size.transpose_b ? size.k : 1), number(size.b_batch),
+             number(size.c_batch), divided ? 1.0F : alpha, divided ? 0.0F : beta},
+            {.flops = 2 * batch * of_result * static_cast<double>(size.k),
+             .bytes = 4 * batch *
+                      (static_cast<double>(size.m * size.k + size.k * size.n) +
+                       (divided ? static_cast<double>(parts) * of_result : of_result + with_c))});
+  if (!divided) return;
+  const bool vectors = variant.vectors;
+  const int width = vectors ? 4 : 1;
   plan.step(
-      gemm_kernel(call, variant, size.transpose_a, size.transpose_b), groups_for(tiles),
-      {memory.a, memory.b, memory.c, memory.result},
-      {number(size.m), number(size.n), number(size.k), number(size.batch), number(size.transpose_a ? 1 : size.k),
-       number(size.transpose_a ? size.m : 1), number(size.a_batch), number(size.transpose_b ? 1 : size.n),
-       number(size.transpose_b ? size.k : 1), number(size.b_batch), number(size.c_batch), alpha, beta},
-      {.flops = 2.0 * static_cast<double>(size.batch * size.m) * static_cast<double>(size.n) *
-                static_cast<double>(size.k),
-       .bytes = 4 * elements});
+      gemm_sum_kernel(vectors), groups_for(quotient_up(size.batch * elements / width, sum_items)),
+      {product, memory.c, memory.result},
+      {number(elements / width), number(size.batch), number(parts), number(size.c_batch / width), alpha, beta},
+      {.flops = batch * of_result * static_cast<double>(parts),
+       .bytes = 4 * batch * (static_cast<double>(parts + 1) * of_result + with_c)});
 }
 
 Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptions& options,

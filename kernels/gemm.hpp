@@ -14,6 +14,9 @@ struct GemmVariant {
   Tile tile = {};
   /// Whether four elements are read and written at once: each matrix must be a multiple of four wide.
   bool vectors = false;
+  /// Among how many groups the depth of a tile is divided. With more than one, a second step adds up what they
+  /// have.
+  int split = 1;
 
   /// As in "gemm_tm128_tn128_tk8_rm8_rn8_v4".
   std::string name(std::string_view call) const;
@@ -43,6 +46,8 @@ Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const Gemm
 /// The one that the plan's tuner chooses, if it has one.
 GemmVariant gemm_variant(Plan& plan, std::string_view call, const GemmSize& size);
 Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool transpose_a, bool transpose_b);
+/// What adds up the products of a depth that was divided; with `vectors`, four elements at once.
+Kernel gemm_sum_kernel(bool vectors);
 
 struct GemmMemory {
   Plan::Place a = 0;
@@ -51,7 +56,7 @@ struct GemmMemory {
   Plan::Place c = 0;
   Plan::Place result = 0;
 };
-/// Adds the step alpha a b + beta c.
+/// Adds the steps of alpha a b + beta c.
 void add_gemm(Plan& plan, std::string_view call, const GemmVariant& variant, const GemmSize& size,
               const GemmMemory& memory, float alpha, float beta);
 

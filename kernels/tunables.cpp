@@ -45,7 +45,7 @@ std::optional<Shape> sizes_of(const TuneRecord& record, std::initializer_list<st
 Result<Tunable> conv2d_of(const DeviceInfo& device, const TuneRecord& record, const Shape& s) {
   int r = 0;
   int q = 0;
-  Conv2dOptions o{.groups = static_cast<int>(s[5])};
+  Conv2dOptions o{.groups = static_cast<int>(s[5]), .allow_winograd = record.kernel.ends_with("_winograd")};
   if (std::sscanf(record.kernel.c_str(), "conv2d_%dx%d_s%dx%d_p%dx%d_d%dx%d", &r, &q, &o.stride[0], &o.stride[1],
                   &o.padding[0], &o.padding[1], &o.dilation[0], &o.dilation[1]) != 8)
     return unfit("{} is no convolution", record.kernel);
@@ -66,10 +66,11 @@ Result<Tunable> tunable(const Device& device, std::string_view kernel, const Sha
         .batch = e[0] * e[1], .m = e[2], .n = e[4], .k = e[3], .a_batch = e[2] * e[3], .b_batch = e[3] * e[4]};
     return kernels::gemm_tunable(info, kernel, size);
   }
-  if (kernel == "conv2d") {
+  if (kernel == "conv2d" || kernel == "conv2d_winograd") {
     if (e.size() != 7) return needs(kernel, "N C H W K R S", e);
     return kernels::conv2d_tunable(info, {e[0], e[1], e[2], e[3]}, {e[4], e[1], e[5], e[6]},
-                                   {.padding = {static_cast<int>(e[5] / 2), static_cast<int>(e[6] / 2)}});
+                                   {.padding = {static_cast<int>(e[5] / 2), static_cast<int>(e[6] / 2)},
+                                    .allow_winograd = kernel == "conv2d_winograd"});
   }
   if (kernel == "softmax") {
     if (e.size() != 2) return needs(kernel, "rows and their width", e);
@@ -83,8 +84,8 @@ Result<Tunable> tunable(const Device& device, std::string_view kernel, const Sha
                                             {.causal = kernel == "flash_attention_causal"});
   }
   return unfit(
-      "there is no kernel {} to tune; there are gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, softmax, "
-      "flash_attention and flash_attention_causal",
+      "there is no kernel {} to tune; there are gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, "
+      "conv2d_winograd, softmax, flash_attention and flash_attention_causal",
       kernel);
 }
 

@@ -67,6 +67,9 @@ struct Conv2dOptions {
   std::array<int, 2> padding = {0, 0};
   std::array<int, 2> dilation = {1, 1};
   int groups = 1;
+  /// May compute 3x3 filters of stride 1 by sums that mix neighbouring pixels (Winograd's algorithm): a NaN or an
+  /// infinity may then make results up to 4 pixels away NaN, and errors are larger, yet within 1e-3.
+  bool allow_winograd = false;
   Type output = Type::f32;
 };
 /// x [N, C, H, W] with the filters w [K, C / groups, R, S]: [N, K, P, Q]. The filters are not turned around.
@@ -136,7 +139,7 @@ Result<Tensor> scan(Runner on, const Tensor& x, const ScanOptions& options = {})
 ///
 ///     gemm, gemm_nt, gemm_tn, gemm_tt      M N K, or M N K and a batch; the letters say what is transposed
 ///     weighted_matmul                      B H Q K D
-///     conv2d                               N C H W, and K R S of the filters; padded by R / 2 and S / 2
+///     conv2d, conv2d_winograd              N C H W, and K R S of the filters; padded by R / 2 and S / 2
 ///     softmax                              rows and their width
 ///     flash_attention, …_causal            B H Q D, or B H Q K D
 Result<Tunable> tunable(const Device& device, std::string_view kernel, const Shape& extents);

@@ -143,7 +143,8 @@ std::uint64_t Core::calls_of(const Use& use) const {
 
 bool Core::is_known(const Use& use, const Tunable& tunable) const {
   const TuneRecord* record = records_.find(use.like);
-  if (record == nullptr || !record->complete || record->hint) return false;
+  if (record == nullptr || !record->complete || record->hint || record->parameters != use.like.parameters)
+    return false;
   return calls_of(use) < options_.frequent || std::ranges::none_of(tunable.parameters, is_frequent_parameter) ||
          std::ranges::any_of(record->trials, [&](const TuneTrial& trial) {
            return trial.variant != for_any(trial.variant, tunable);
@@ -294,6 +295,7 @@ Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds
   TuneRecord record = record_for(tunable);
   {
     const base::MutexLock lock(mutex_);
+    // What another version of the kernel had as parameters says nothing about these.
     if (const TuneRecord* before = records_.find(record);
         before != nullptr && !before->hint && before->parameters == record.parameters)
       record = *before;

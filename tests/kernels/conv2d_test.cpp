@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "kernels/conv2d.hpp"
 #include "kernels/kernel_suite.hpp"
+#include "kernels/winograd.hpp"
 
 namespace kiln::tests {
 namespace {
@@ -65,6 +67,100 @@ TEST_P(Conv2d, EveryVariantComputesTheSame) {
     }
     if (!all) break;
   }
+}
+
+TEST_P(Conv2d, WinogradComputesWhatTheReferenceDoes) {
+  const kernels::Conv2dVariant plain{.filter_height = 3, .filter_width = 3, .winograd = true};
+  const kernels::Conv2dVariant vectors{.vectors = true, .filter_height = 3, .filter_width = 3, .winograd = true};
+  EXPECT_TRUE(convolves(noise({1, 1, 1, 1}), noise({1, 1, 3, 3}), {.padding = {1, 1}, .allow_winograd = true}, true,
+                        &plain))
+      << "one pixel";
+  EXPECT_TRUE(convolves(noise({3, 70, 12, 16}), noise({66, 70, 3, 3}), {.padding = {1, 1}, .allow_winograd = true},
+                        true, &vectors))
+      << "more than one tile of the product";
+  for (int i = 0; i < shapes_to_try(); ++i) {
+    const Conv2dOptions options{.padding = {between(0, 3), between(0, 3)}, .allow_winograd = true};
+    const Shape x = {between(1, 3), between(1, 9), between(3, 18), between(3, 18)};
+    const Shape w = {between(1, 14), x[1], 3, 3};
+    ASSERT_TRUE(convolves(noise(x), noise(w), options, coin(), coin() ? &vectors : &plain))
+        << to_string(x) << ", " << w[0] << " filters, padding " << options.padding[0] << " " << options.padding[1];
+  }
+}
+
+TEST_P(Conv2d, WinogradTakesManyTilesInSlices) {
+  if (device_->info().software && shapes_to_try() <= 100) GTEST_SKIP() << "takes seconds where a CPU does it";
+  const kernels::Conv2dVariant variant{.vectors = true, .filter_height = 3, .filter_width = 3, .winograd = true};
+  ASSERT_EQ(
+      kernels::winograd_slices({.images = 3, .channels = 3, .filters = 2, .out_height = 808, .out_width = 801})
+          .count,
+      2);
+  EXPECT_TRUE(convolves(noise({3, 3, 810, 803}), noise({2, 3, 3, 3}), {.allow_winograd = true}, true, &variant));
+}
+
+TEST_P(Conv2d, WinogradSpreadsANanNoFurtherThanItSays) {
+  const kernels::Conv2dVariant variant{.filter_height = 3, .filter_width = 3, .winograd = true};
+  const Array x = noise({1, 1, 24, 24});
+  const Array w = noise({1, 1, 3, 3});
+  const Array sound = reference::conv2d(x, w, {}, {.padding = {1, 1}});
+  const auto apart = [](std::size_t a, std::size_t b) { return a > b ? a - b : b - a; };
+  for (std::size_t i = 8; i < 12; ++i) {
+    Array spoilt = x;
+    spoilt.values[25 * i] = std::nanf("");
+    const auto got =
+        kernels::conv2d(*cache_, tensor(spoilt), tensor(w), {.padding = {1, 1}, .allow_winograd = true}, &variant)
+            .value()
+            .read()
+            .value();
+    for (std::size_t at = 0; at < got.size(); ++at) {
+      const std::size_t away = std::max(apart(at / 24, i), apart(at % 24, i));
+      if (away > 1 && away <= 4) continue;
+      ASSERT_TRUE(away <= 1 ? std::isnan(got[at]) : std::abs(got[at] - sound.values[at]) < 1e-3F)
+          << at / 24 << " " << at % 24 << " is " << got[at];
+    }
+  }
+}
+
+TEST_P(Conv2d, WinogradOfNothingIsTheBias) {
+  const kernels::Conv2dVariant variant{.filter_height = 3, .filter_width = 3, .winograd = true};
+  EXPECT_TRUE(convolves(noise({2, 0, 5, 5}), noise({4, 0, 3, 3}), {.allow_winograd = true}, true, &variant));
+  EXPECT_TRUE(convolves(noise({0, 3, 5, 5}), noise({4, 3, 3, 3}), {.allow_winograd = true}, true, &variant));
+}
+
+TEST_P(Conv2d, WinogradIsOnlyForWhatItCanDo) {
+  const kernels::Conv2dVariant variant{.filter_height = 3, .filter_width = 3, .winograd = true};
+  const auto is_taken = [&](int filter, const Conv2dOptions& options) {
+    const Shape x = {1, 4, 9, 9};
+    const Shape w = {4, 4 / options.groups, filter, filter};
+    const auto tunable = kernels::conv2d_tunable(device_->info(), x, w, options).value();
+    const bool tuned = tunable.parameters.back().name == "winograd";
+    const auto result = kernels::conv2d(*cache_, tensor(noise(x)), tensor(noise(w)), options, &variant);
+    EXPECT_EQ(result.ok(), tuned);
+    EXPECT_TRUE(tuned || result.error().code() == ErrorCode::unsupported);
+    return tuned;
+  };
+  EXPECT_TRUE(is_taken(3, {.allow_winograd = true}));
+  EXPECT_FALSE(is_taken(3, {}));
+  EXPECT_FALSE(is_taken(5, {.allow_winograd = true}));
+  EXPECT_FALSE(is_taken(3, {.stride = {1, 2}, .allow_winograd = true}));
+  EXPECT_FALSE(is_taken(3, {.dilation = {2, 1}, .allow_winograd = true}));
+  EXPECT_FALSE(is_taken(3, {.groups = 2, .allow_winograd = true}));
+}
+
+TEST_P(Conv2d, WinogradIsTheDefaultOfGpusWhereThereIsEnoughToDo) {
+  DeviceInfo gpu = device_->info();
+  gpu.software = false;
+  DeviceInfo cpu = gpu;
+  cpu.software = true;
+  const auto is_chosen = [](const DeviceInfo& device, const Shape& x, std::int64_t filters) {
+    return kernels::conv2d_tunable(device, x, {filters, x[1], 3, 3}, {.allow_winograd = true})
+        .value()
+        .initial.back();
+  };
+  EXPECT_EQ(is_chosen(gpu, {1, 64, 66, 66}, 64), 1);
+  EXPECT_EQ(is_chosen(cpu, {1, 64, 66, 66}, 64), 0);
+  EXPECT_EQ(is_chosen(gpu, {1, 32, 66, 66}, 64), 0);
+  EXPECT_EQ(is_chosen(gpu, {1, 64, 66, 66}, 32), 0);
+  EXPECT_EQ(is_chosen(gpu, {1, 64, 16, 16}, 64), 0);
 }
 
 TEST_P(Conv2d, OfNothingIsTheBias) {

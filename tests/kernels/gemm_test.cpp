@@ -79,6 +79,52 @@ TEST_P(Gemm, EveryVariantComputesTheSame) {
   }
 }
 
+TEST_P(Gemm, ADepthDividedAmongGroupsAddsUpToTheSame) {
+  const kernels::GemmVariant plain{.split = 16};
+  const kernels::GemmVariant vectors{.vectors = true, .split = 4};
+  EXPECT_TRUE(multiplies({7, 5000}, {5000, 9}, {}, {}, &plain));
+  EXPECT_TRUE(multiplies({64, 4096}, {4096, 64}, {}, {}, &vectors));
+  EXPECT_TRUE(multiplies({2, 4096, 12}, {2, 20, 4096}, {.transpose_a = true, .transpose_b = true, .beta = 0.5F},
+                         Shape{2, 12, 20}, &vectors))
+      << "a batch, transposed";
+  EXPECT_TRUE(multiplies({5, 3}, {3, 6}, {}, {}, &plain)) << "parts without any depth";
+  EXPECT_TRUE(multiplies({5, 0}, {0, 6}, {.beta = 2}, Shape{5, 6}, &plain)) << "no depth at all";
+  for (int i = 0; i < shapes_to_try(); ++i) {
+    const int m = between(1, 50);
+    const int n = between(1, 50);
+    const int k = between(1, 700);
+    const int batch = between(0, 3);
+    GemmOptions options{.transpose_a = coin(), .transpose_b = coin(), .alpha = -1.5F};
+    std::optional<Shape> c;
+    if (coin()) {
+      options.beta = 0.75F;
+      c = matrix(m, n, false, coin() ? batch : 0);
+    }
+    const kernels::GemmVariant variant{.split = 1 << between(1, 4)};
+    ASSERT_TRUE(multiplies(matrix(m, k, options.transpose_a, coin() ? batch : 0),
+                           matrix(k, n, options.transpose_b, batch), options, c, &variant))
+        << m << " x " << n << " x " << k << ", batch " << batch << ", " << options.transpose_a
+        << options.transpose_b << ", " << variant.split << " parts";
+  }
+}
+
+TEST_P(Gemm, GpusDivideTheDepthWhereThereAreFewTiles) {
+  DeviceInfo device = device_->info();
+  const auto split = [&device](kernels::GemmSize size) {
+    const Tunable tunable = kernels::gemm_tunable(device, "gemm", size);
+    EXPECT_TRUE(tunable.fits(tunable.initial));
+    return tunable.initial.back();
+  };
+  device.software = false;
+  EXPECT_EQ(split({.m = 64, .n = 64, .k = 4096}), 16);
+  EXPECT_EQ(split({.m = 7, .n = 9, .k = 1100}), 4);
+  EXPECT_EQ(split({.batch = 64, .m = 64, .n = 64, .k = 4096}), 2);
+  EXPECT_EQ(split({.m = 2048, .n = 2048, .k = 2048}), 1);
+  EXPECT_EQ(split({.m = 64, .n = 64, .k = 64}), 1);
+  device.software = true;
+  EXPECT_EQ(split({.m = 64, .n = 64, .k = 4096}), 1);
+}
+
 TEST_P(Gemm, WithoutDepthIsWhatItIsAddedTo) {
   EXPECT_TRUE(multiplies({5, 0}, {0, 6}, {}, {}));
   EXPECT_TRUE(multiplies({5, 0}, {0, 6}, {.beta = 2}, Shape{5, 6}));
