@@ -124,7 +124,8 @@ std::vector<Variant> Search::next(std::size_t most) {
 }
 
 void Search::learn(const TuneTrial& trial) {
-  known_.insert(trial.variant);
+  // What an earlier search tried need not be drawn again.
+  if (known_.insert(trial.variant).second) ++drawn_;
   std::erase_if(ranked_, [&](const TuneTrial& one) { return one.variant == trial.variant; });
   if (!trial.problem.empty() || is_special(trial.variant)) return;
   const auto after =
