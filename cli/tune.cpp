@@ -253,17 +253,18 @@ void add_tune(CLI::App& app, Context& context) {
       ->type_name("FILE");
   context.add_device_option(*command);
   auto* ls = command->add_subcommand("ls", "List what is known of this device");
-  context.add_device_option(*ls);
   ls->callback([&context] { list(context); });
   auto* out = command->add_subcommand("export", "Write what is known to a file");
-  context.add_device_option(*out);
   auto file = std::make_shared<std::string>();
   out->add_option("file", *file)->required();
   out->callback([&context, file] { export_to(context, *file); });
   auto* in = command->add_subcommand("import", "Add what such a file holds");
-  context.add_device_option(*in);
   in->add_option("file", *file)->required();
   in->callback([&context, file] { import_from(context, *file); });
+  for (auto* part : {ls, out, in}) {
+    context.add_device_option(*part);
+    context.add_common_options(*part);
+  }
   command->footer(
       "Shapes:\n"
       "  gemm, gemm_nt, gemm_tn, gemm_tt          MxNxK, or MxNxKxBATCH\n"

@@ -17,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 
 /// Sizes that are further apart than by this factor have nothing to tell each other.
 constexpr double near_enough = 4;
-/// How many variants are compiled at once, while one is measured.
-constexpr std::size_t compiled_at_once = 8;
+/// How many variants are compiled at once, at most.
+constexpr unsigned most_at_once = 8;
 /// Those so close to the best are measured again together with it.
 constexpr double close_to_best = 1.1;
 constexpr std::size_t most_compared = 4;
@@ -304,11 +304,12 @@ Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds
   const auto best = [&record]() -> const TuneTrial* {
     return !record.trials.empty() && record.trials.front().problem.empty() ? &record.trials.front() : nullptr;
   };
+  const std::size_t at_once = std::clamp(std::thread::hardware_concurrency(), 1U, most_at_once);
   auto kept = Clock::now();
   Clock::duration spent = {};
   bool goes_on = true;
   while (goes_on) {
-    const std::vector<Variant> batch = search.next(how.alone && !record.trials.empty() ? compiled_at_once : 1);
+    const std::vector<Variant> batch = search.next(how.alone && !record.trials.empty() ? at_once : 1);
     if (batch.empty()) {
       record.complete = true;
       break;
