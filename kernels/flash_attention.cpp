@@ -10,33 +10,38 @@ namespace kiln::kernels {
 namespace {
 
 // Keys and values take turns in one shared array; the weights go through another, from who computed them to who
-// needs them. Quads are stored at a place that depends on their row (an exclusive or), so that neighbours read from
-// different banks without padding. Which keys come first does not matter to the sum: its weights are relative to
-// the largest score so far, and what was summed up before is scaled down when a larger one turns up. The total of
-// the weights is kept by each work item for its own keys until the end.
+// needs them, those of four queries and a key in a quad. Quads are stored at a place that depends on their row (an
+// exclusive or), so that neighbours read from different banks without padding. Which keys come first does not
+// matter to the sum: its weights are relative to the largest score so far, and what was summed up before is scaled
+// down when a larger one turns up. The total of the weights is kept by each work item for its own keys until the
+// end.
 constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #define KEYS_EACH (BK / ACROSS)
 #define QUADS_EACH (QUADS / ACROSS)
 #define ITEMS (BQ / RQ * ACROSS)
 #define NOTHING make_float4(0.0f, 0.0f, 0.0f, 0.0f)
+#define FOURS (RQ / 4)
 #define TWIST(quads) (((quads) < 16 ? (quads) : 16) - 1)
-#define ROW(i) (item_y + (i) * (BQ / RQ))
+#define ROW(i) (item_y * RQ + (i))
+#define QUERY_PLACE(row, quad) ((row) * QUADS + ((quad) ^ ((row) / RQ & TWIST(QUADS))))
 #define PLACE(row, quad) ((row) * QUADS + ((quad) ^ ((row) & TWIST(QUADS))))
-#define WEIGHT_PLACE(row, quad) ((row) * (BK / 4) + ((quad) ^ ((row) & TWIST(BK / 4))))
+#define WEIGHT_PLACE(key, i) ((key) * (BQ / 4) + ((item_y * FOURS + (i)) ^ ((key) & TWIST(BQ / 4))))
 #if KILN_CUDA || KILN_HIP
-#define ELEMENT(tile, i) ((float*)tile)[i]
-#define PARTLY_UNROLL _Pragma("unroll 4")
 #define UNROLL_LOADS _Pragma("unroll 4")
 #define ADD_DOT(sum, a, b) sum = fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))))
 #else
-#if KILN_OPENCL
-#define ELEMENT(tile, i) ((local float*)tile)[i]
-#else
-#define ELEMENT(tile, i) tile[(i) >> 2][(i) & 3]
-#endif
-#define PARTLY_UNROLL
 #define UNROLL_LOADS
 #define ADD_DOT(sum, a, b) sum += dot(a, b)
+#endif
+#if UNROLLED
+#define PARTLY_UNROLL UNROLL
+#if KILN_OPENGL
+#pragma optionNV(unroll all)
+#endif
+#elif KILN_CUDA || KILN_HIP
+#define PARTLY_UNROLL _Pragma("unroll 4")
+#else
+#define PARTLY_UNROLL
 #endif
 #if KILN_CUDA
 #define EXP __expf
@@ -57,11 +62,21 @@ FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0
 #else
 #define FOLD(value, of_two) \
   group_barrier(); \
-  for (int i = 0; i < RQ; ++i) ELEMENT(weights, ROW(i) * BK + item_x) = value[i]; \
+  UNROLL for (int i = 0; i < FOURS; ++i) \
+    weights[WEIGHT_PLACE(item_x, i)] = \
+        make_float4(value[4 * i], value[4 * i + 1], value[4 * i + 2], value[4 * i + 3]); \
   group_barrier(); \
-  for (int i = 0; i < RQ; ++i) { \
-    value[i] = ELEMENT(weights, ROW(i) * BK); \
-    for (int other = 1; other < ACROSS; ++other) value[i] = of_two(value[i], ELEMENT(weights, ROW(i) * BK + other)); \
+  UNROLL for (int i = 0; i < FOURS; ++i) { \
+    float4 of_all = weights[WEIGHT_PLACE(0, i)]; \
+    for (int other = 1; other < ACROSS; ++other) { \
+      float4 one = weights[WEIGHT_PLACE(other, i)]; \
+      of_all = make_float4(of_two(of_all.x, one.x), of_two(of_all.y, one.y), of_two(of_all.z, one.z), \
+                           of_two(of_all.w, one.w)); \
+    } \
+    value[4 * i] = of_all.x; \
+    value[4 * i + 1] = of_all.y; \
+    value[4 * i + 2] = of_all.z; \
+    value[4 * i + 3] = of_all.w; \
   } \
   group_barrier();
 #endif
@@ -75,13 +90,13 @@ FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0
               ONE_OF(array, row, (d) + 3))
 #endif
 // Rows first .. first + count of an array, and zeros for the others up to `height`.
-#define LOAD(tile, height, array, first, count, factor) \
+#define LOAD(tile, place, height, array, first, count, factor) \
   UNROLL_LOADS for (int n = 0; n < (height) * QUADS / ITEMS; ++n) { \
     int row = (local_index + n * ITEMS) / QUADS; \
     int quad = (local_index + n * ITEMS) % QUADS; \
     float4 value = NOTHING; \
     if (row < (count) && 4 * quad < dimension) value = QUAD_OF(array, (first) + row, 4 * quad); \
-    tile[PLACE(row, quad)] = value * (factor); \
+    tile[place(row, quad)] = value * (factor); \
   }
 
 KERNEL {
@@ -95,7 +110,7 @@ KERNEL {
     int ahead = causal != 0 ? keys - queries : keys;
     int seen = causal != 0 ? min(keys, first_query + BQ + ahead) : keys;
 
-    LOAD(query, BQ, q, head * queries + first_query, queries - first_query, scale)
+    LOAD(query, QUERY_PLACE, BQ, q, head * queries + first_query, queries - first_query, scale)
     float4 sum[RQ][QUADS_EACH];
     float most[RQ];
     float total[RQ];
@@ -106,7 +121,7 @@ KERNEL {
     }
 
     for (int first_key = 0; first_key < seen; first_key += BK) {
-      LOAD(block, BK, k, head * keys + first_key, keys - first_key, 1.0f)
+      LOAD(block, PLACE, BK, k, head * keys + first_key, keys - first_key, 1.0f)
       group_barrier();
       float score[RQ][KEYS_EACH];
       UNROLL for (int i = 0; i < RQ; ++i) {
@@ -116,7 +131,7 @@ KERNEL {
         float4 key[KEYS_EACH];
         UNROLL for (int j = 0; j < KEYS_EACH; ++j) key[j] = block[PLACE(item_x + j * ACROSS, d)];
         UNROLL for (int i = 0; i < RQ; ++i) {
-          float4 of_query = query[PLACE(ROW(i), d)];
+          float4 of_query = query[QUERY_PLACE(ROW(i), d)];
           UNROLL for (int j = 0; j < KEYS_EACH; ++j) ADD_DOT(score[i][j], of_query, key[j]);
         }
       }
@@ -137,27 +152,28 @@ KERNEL {
         total[i] *= keep;
         UNROLL for (int j = 0; j < QUADS_EACH; ++j) sum[i][j] *= keep;
         UNROLL for (int j = 0; j < KEYS_EACH; ++j) {
-          int column = item_x + j * ACROSS;
-          float of_key = weight(score[i][j], finite);
-          total[i] += of_key;
-          ELEMENT(weights, 4 * WEIGHT_PLACE(ROW(i), column / 4) + column % 4) = of_key;
+          score[i][j] = weight(score[i][j], finite);
+          total[i] += score[i][j];
         }
       }
+      UNROLL for (int j = 0; j < KEYS_EACH; ++j) {
+        UNROLL for (int i = 0; i < FOURS; ++i)
+          weights[WEIGHT_PLACE(item_x + j * ACROSS, i)] =
+              make_float4(score[4 * i][j], score[4 * i + 1][j], score[4 * i + 2][j], score[4 * i + 3][j]);
+      }
       group_barrier();
-      LOAD(block, BK, v, head * keys + first_key, keys - first_key, 1.0f)
+      LOAD(block, PLACE, BK, v, head * keys + first_key, keys - first_key, 1.0f)
       group_barrier();
-      PARTLY_UNROLL for (int quad = 0; quad < BK / 4; ++quad) {
-        UNROLL for (int j = 0; j < QUADS_EACH; ++j) {
-          float4 first = block[PLACE(4 * quad, item_x + j * ACROSS)];
-          float4 second = block[PLACE(4 * quad + 1, item_x + j * ACROSS)];
-          float4 third = block[PLACE(4 * quad + 2, item_x + j * ACROSS)];
-          float4 fourth = block[PLACE(4 * quad + 3, item_x + j * ACROSS)];
-          UNROLL for (int i = 0; i < RQ; ++i) {
-            float4 by = weights[WEIGHT_PLACE(ROW(i), quad)];
-            sum[i][j] += by.x * first;
-            sum[i][j] += by.y * second;
-            sum[i][j] += by.z * third;
-            sum[i][j] += by.w * fourth;
+      PARTLY_UNROLL for (int key = 0; key < BK; ++key) {
+        float4 value[QUADS_EACH];
+        UNROLL for (int j = 0; j < QUADS_EACH; ++j) value[j] = block[PLACE(key, item_x + j * ACROSS)];
+        UNROLL for (int i = 0; i < FOURS; ++i) {
+          float4 by = weights[WEIGHT_PLACE(key, i)];
+          UNROLL for (int j = 0; j < QUADS_EACH; ++j) {
+            sum[4 * i][j] += by.x * value[j];
+            sum[4 * i + 1][j] += by.y * value[j];
+            sum[4 * i + 2][j] += by.z * value[j];
+            sum[4 * i + 3][j] += by.w * value[j];
           }
         }
       }
@@ -219,8 +235,9 @@ std::uint64_t FlashAttentionVariant::shared_bytes() const {
 }
 
 std::string FlashAttentionVariant::name() const {
-  return fmt::format("flash_attention_d{}_q{}_k{}_r{}_x{}{}", head, queries, keys, item_queries, across,
-                     vectors ? "_v4" : "");
+  return fmt::format("flash_attention_d{}_q{}_k{}_r{}_x{}{}{}{}", head, queries, keys, item_queries, across,
+                     vectors ? "_v4" : "", unroll ? "_u" : "",
+                     min_groups > 0 ? fmt::format("_b{}", min_groups) : "");
 }
 
 FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int64_t dimension) {
@@ -232,7 +249,7 @@ FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int
         {.head = 64, .queries = 32, .keys = 32, .item_queries = 4, .across = 16}}},
       {{{.head = 128, .queries = 32, .keys = 32, .item_queries = 4, .across = 16},
         {.head = 128, .queries = 16, .keys = 32, .item_queries = 4, .across = 16}}},
-      {{{.head = 256, .queries = 16, .keys = 16, .item_queries = 2, .across = 16},
+      {{{.head = 256, .queries = 16, .keys = 16, .item_queries = 4, .across = 16},
         {.head = 256, .queries = 8, .keys = 16, .item_queries = 4, .across = 16}}},
   }};
   for (const auto& [large, small] : classes) {
@@ -249,15 +266,15 @@ bool FlashAttentionVariant::fits(const DeviceLimits& limits) const {
   const int quads = head / 4;
   const int all = static_cast<int>(items());
   // Work items share queries, keys and the loading of both evenly.
-  return queries % item_queries == 0 && keys % across == 0 && quads % across == 0 && queries * quads % all == 0 &&
-         keys * quads % all == 0 && shared_bytes() <= limits.shared_bytes && items() <= limits.max_group_items &&
-         items() <= limits.max_group_size[0];
+  return item_queries % 4 == 0 && queries % item_queries == 0 && keys % across == 0 && quads % across == 0 &&
+         queries * quads % all == 0 && keys * quads % all == 0 && shared_bytes() <= limits.shared_bytes &&
+         items() <= limits.max_group_items && items() <= limits.max_group_size[0];
 }
 
 namespace {
 
 FlashAttentionVariant variant_of(const Variant& numbers, int head) {
-  return {head, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] != 0};
+  return {head, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] != 0, numbers[5] != 0, numbers[6]};
 }
 
 std::string tuned_name(const FlashAttentionOptions& options) {
@@ -274,10 +291,13 @@ Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const 
       .sizes = {{"heads", q[0] * q[1]}, {"queries", q[2]}, {"keys", k[2]}, {"d", q[3]}},
       .parameters = {{"q", {8, 16, 32, 64, 128}},
                      {"k", {8, 16, 32, 64, 128}},
-                     {"r", {1, 2, 4, 8, 16}},
+                     {"r", {4, 8, 16}},
                      {"x", {4, 8, 16, 32}},
-                     {"v", {0, 1}}},
-      .initial = {initial.queries, initial.keys, initial.item_queries, initial.across, initial.vectors ? 1 : 0},
+                     {"v", {0, 1}},
+                     {"u", {0, 1}},
+                     {"b", device.language == Language::cuda ? std::vector<int>{0, 2, 3, 4} : std::vector<int>{0}}},
+      .initial = {initial.queries, initial.keys, initial.item_queries, initial.across, initial.vectors ? 1 : 0,
+                  initial.unroll ? 1 : 0, initial.min_groups},
       .inputs = {q, k, k}};
   tunable.fits = [limits = device.limits, dimension = q[3], head = initial.head](const Variant& numbers) {
     const FlashAttentionVariant variant = variant_of(numbers, head);
@@ -318,12 +338,14 @@ Kernel flash_attention_kernel(const FlashAttentionVariant& variant) {
                      {"block", Type::f32x4, {"(BK * HEAD / 4)"}},
                      {"weights", Type::f32x4, {"(BQ * BK / 4)"}}},
           .group_size = {variant.items(), 1, 1},
+          .min_groups = static_cast<std::uint32_t>(variant.min_groups),
           .parameters = {{"HEAD", std::to_string(variant.head)},
                          {"BQ", std::to_string(variant.queries)},
                          {"BK", std::to_string(variant.keys)},
                          {"RQ", std::to_string(variant.item_queries)},
                          {"ACROSS", std::to_string(variant.across)},
-                         {"VECTORS", flag(variant.vectors)}},
+                         {"VECTORS", flag(variant.vectors)},
+                         {"UNROLLED", flag(variant.unroll)}},
           .source = std::string(source)};
 }
 

@@ -7,7 +7,8 @@
 namespace kiln::kernels {
 
 /// One of the forms of the attention kernel: a group takes `queries` queries and goes through the keys `keys` at a
-/// time, a work item has `item_queries` of its queries and shares each of them with `across` - 1 others.
+/// time, a work item has `item_queries` of its queries, a multiple of four, and shares each of them with `across` -
+/// 1 others.
 struct FlashAttentionVariant {
   /// The largest head dimension it takes: 32, 64, 128 or 256.
   int head = 64;
@@ -17,6 +18,10 @@ struct FlashAttentionVariant {
   int across = 16;
   /// Whether four elements are read and written at once: the head dimension is a multiple of four.
   bool vectors = false;
+  /// Whether the loops over keys and dimensions are unrolled whole.
+  bool unroll = false;
+  /// As Kernel::min_groups.
+  int min_groups = 0;
 
   std::uint32_t items() const { return static_cast<std::uint32_t>(queries / item_queries * across); }
   std::uint64_t shared_bytes() const;

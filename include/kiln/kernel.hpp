@@ -66,6 +66,9 @@ struct Kernel {
   std::vector<SharedArray> shared = {};
   /// Work items in a group; GROUP_X, GROUP_Y and GROUP_Z in the source.
   std::array<std::uint32_t, 3> group_size = {64, 1, 1};
+  /// How many groups a multiprocessor is to hold at once: no work item gets more registers than that leaves. CUDA
+  /// alone takes it; 0 leaves it to the compiler.
+  std::uint32_t min_groups = 0;
   /// Constants of the source, by name: what tells the variants of a kernel apart.
   std::map<std::string, std::string> parameters = {};
   std::string source = {};

@@ -130,8 +130,12 @@ std::string scalar_struct(const Kernel& kernel, Language language) {
 /// The function's head in C, and what its body begins with: a line for each thing that is declared.
 std::string c_head(const Kernel& kernel, Language language) {
   const bool opencl = language == Language::opencl;
-  std::string text = opencl ? "kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z))) void "
-                            : "extern \"C\" __global__ void __launch_bounds__(GROUP_X * GROUP_Y * GROUP_Z) ";
+  const std::string groups =
+      language == Language::cuda && kernel.min_groups > 0 ? fmt::format(", {}", kernel.min_groups) : "";
+  std::string text =
+      opencl
+          ? "kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z))) void "
+          : fmt::format("extern \"C\" __global__ void __launch_bounds__(GROUP_X * GROUP_Y * GROUP_Z{}) ", groups);
   text += entry_of(kernel, language) + "(";
   std::string_view comma = "\n";
   for (const KernelBuffer& buffer : kernel.buffers) {
@@ -364,7 +368,8 @@ Result<Kernel> Kernel::specialised(const std::vector<Scalar>& scalars_given) con
     if (const float* real = std::get_if<float>(&scalars_given[i]); real != nullptr && !std::isfinite(*real))
       return Error(ErrorCode::invalid_request,
                    fmt::format("{}: the scalar {} is {}, which no constant can be", name, scalars[i].name, *real));
-    special.parameters[scalars[i].name] = std::visit([](auto value) { return constant_text(value); }, scalars_given[i]);
+    special.parameters[scalars[i].name] =
+        std::visit([](auto value) { return constant_text(value); }, scalars_given[i]);
   }
   return special;
 }

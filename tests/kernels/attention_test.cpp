@@ -79,9 +79,12 @@ TEST_P(FlashAttention, EveryVariantComputesTheSame) {
     gpu.software = false;
     const bool all = !device_->info().software || shapes_to_try() > 100;
     if (!all && head != 64) continue;
-    const auto variant = kernels::flash_attention_variant(gpu, head);
+    auto variant = kernels::flash_attention_variant(gpu, head);
     const Shape shape = {1, 2, 131, head};
-    EXPECT_TRUE(attends(noise(shape), noise(shape), noise(shape), {.causal = true}, &variant)) << variant.name();
+    for (const bool unroll : {false, true}) {
+      variant.unroll = unroll;
+      EXPECT_TRUE(attends(noise(shape), noise(shape), noise(shape), {.causal = true}, &variant)) << variant.name();
+    }
   }
 }
 
