@@ -113,7 +113,7 @@ TEST_P(Gemm, GpusDivideTheDepthWhereThereAreFewTiles) {
   const auto split = [&device](kernels::GemmSize size) {
     const Tunable tunable = kernels::gemm_tunable(device, "gemm", size);
     EXPECT_TRUE(tunable.fits(tunable.initial));
-    return tunable.initial.back();
+    return initial(tunable, "split");
   };
   device.software = false;
   EXPECT_EQ(split({.m = 64, .n = 64, .k = 4096}), 16);
