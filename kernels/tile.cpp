@@ -155,4 +155,8 @@ Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns,
   return small;
 }
 
+bool is_slow_to_scatter(const DeviceInfo& device) {
+  return !device.software && (device.language == Language::glsl || device.language == Language::vulkan);
+}
+
 }  // namespace kiln::kernels

@@ -45,6 +45,10 @@ struct Tile {
 /// times.
 Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns, std::int64_t batch);
 
+/// Whether it takes a device long to put single elements into a panel of vectors: compilers of GLSL for GPUs make
+/// branches of it.
+bool is_slow_to_scatter(const DeviceInfo& device);
+
 /// Macros that multiply panels. The kernel defines FETCH_A(start) and FETCH_B(start), which load what is of the
 /// panels that begin at `start` into registers, and STAGE_A(stage), STAGE_B(stage), which put it into panel_a and
 /// panel_b.
