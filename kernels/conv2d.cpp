@@ -231,7 +231,7 @@ bool worth_winograd(const Conv2dSize& size) {
 }
 
 Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, const Conv2dOptions& options) {
-  Conv2dVariant variant;
+  Conv2dVariant variant{.tile = Tile{}.on(device)};
   // Of square filters, these are common enough for a program of their own, in which divisions are by constants.
   if (size.filter_height == size.filter_width &&
       (size.filter_height == 1 || size.filter_height == 3 || size.filter_height == 5))
@@ -253,18 +253,18 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, cons
     return quotient_up(filters, tile.rows) * quotient_up(size.pixels(), tile.columns) * groups;
   };
   if (filters > 32 && tiles(large) >= 200 && large.fits(device.limits))
-    variant.tile = large;
+    variant.tile = large.on(device);
   else if (filters > 32 && tiles(medium) >= 64 && medium.fits(device.limits))
-    variant.tile = medium;
+    variant.tile = medium.on(device);
   return variant;
 }
 
 /// The variant of a tuner's numbers, for filters as in `like`.
 Conv2dVariant variant_of(const Variant& numbers, Conv2dVariant like) {
   like.tile = Tile::of(numbers);
-  like.vectors = numbers[5] != 0;
-  like.winograd = numbers[6] != 0;
-  like.turned = numbers[7] != 0;
+  like.vectors = numbers[6] != 0;
+  like.winograd = numbers[7] != 0;
+  like.turned = numbers[8] != 0;
   return like;
 }
 

@@ -238,7 +238,7 @@ int split_for(const GemmSize& size, const Tile& tile) {
 }
 
 GemmVariant variant_of(const Variant& numbers) {
-  return {Tile::of(numbers), numbers[5] != 0, numbers[6], numbers[7] != 0};
+  return {Tile::of(numbers), numbers[6] != 0, numbers[7], numbers[8] != 0};
 }
 
 std::string tuned_name(std::string_view call, const GemmSize& size) {

@@ -72,6 +72,10 @@ TEST_P(Conv2d, EveryVariantComputesTheSame) {
       }
       variant.rows_of_quads = true;
       EXPECT_TRUE(is_right(16)) << variant.name();
+      variant.tile.unroll = true;
+      if (all) {
+        EXPECT_TRUE(is_right(16)) << variant.name();
+      }
     }
     if (!all) break;
   }

@@ -88,6 +88,8 @@ TEST_P(Gemm, EveryVariantComputesTheSame) {
   }
   const kernels::GemmVariant plain{.turned = true};
   EXPECT_TRUE(multiplies({2, 35, 43}, {2, 33, 43}, {.transpose_b = true}, {}, &plain)) << plain.name("gemm");
+  const kernels::GemmVariant unrolled{.tile = {.unroll = true}};
+  EXPECT_TRUE(multiplies({2, 35, 43}, {43, 33}, {}, {}, &unrolled)) << unrolled.name("gemm");
 }
 
 TEST_P(Gemm, ADepthDividedAmongGroupsAddsUpToTheSame) {
@@ -152,6 +154,18 @@ TEST_P(Gemm, IsTurnedWhereGpusAreSlowToScatter) {
   EXPECT_EQ(turned(Language::cuda, false), 0);
   EXPECT_EQ(turned(Language::opencl, false), 0);
   EXPECT_EQ(turned(Language::glsl, false, true), 0) << "nothing lies along the depth";
+}
+
+TEST_P(Gemm, IsUnrolledByCudaAndHip) {
+  DeviceInfo device = device_->info();
+  const auto unrolled = [&device](Language language) {
+    device.language = language;
+    return initial(kernels::gemm_tunable(device, "gemm", {.m = 512, .n = 512, .k = 512}), "u");
+  };
+  EXPECT_EQ(unrolled(Language::cuda), 1);
+  EXPECT_EQ(unrolled(Language::hip), 1);
+  EXPECT_EQ(unrolled(Language::opencl), 0);
+  EXPECT_EQ(unrolled(Language::glsl), 0);
 }
 
 TEST_P(Gemm, WithoutDepthIsWhatItIsAddedTo) {
