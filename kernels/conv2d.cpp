@@ -9,17 +9,33 @@ namespace {
 
 // The convolution as a product of matrices: the filters, a row each, by a matrix with a column for each pixel of
 // the output and a row for each tap, a pixel of the input in one channel. It is never stored: a work item loads one
-// of the panel's columns, whose pixel it has worked out once. A group's filters come first, so that those that
-// follow find the input in the cache.
+// of the panel's columns, or four, whose pixels it has worked out once. A group's filters come first, so that those
+// that follow find the input in the cache.
+//
+// Where the variant is turned, what goes into the panels is taken across the depth, four elements one by one, so
+// that they can be put there at once: of four filters, and of four pixels of the output. Where these are always of
+// one row, only the first is worked out.
 constexpr std::string_view source = R"(
 #define TAPS (FILTER_H * FILTER_W)
-#define PIXEL_STEP (ITEMS / TN)
-#define PIXEL_LOADS (TK / PIXEL_STEP)
+#if TURNED
+#define PIXELS 4
+#define W_DEPTH(q) ((q) % TK)
+#define W_ROW(q) ((q) / TK * 4)
+#define PUT_W PUT_ALONG_ROWS
+#define QUAD_OF_W(r, d) make_float4(AT_W(r, d), AT_W((r) + 1, d), AT_W((r) + 2, d), AT_W((r) + 3, d))
+#else
+#define PIXELS 1
 #define W_DEPTH(q) ((q) % (TK / 4) * 4)
 #define W_ROW(q) ((q) / (TK / 4))
+#define PUT_W PUT_ALONG_DEPTH
+#define QUAD_OF_W(r, d) make_float4(AT_W(r, d), AT_W(r, (d) + 1), AT_W(r, (d) + 2), AT_W(r, (d) + 3))
+#endif
+#define PANEL_COLUMN (local_index % (TN / PIXELS) * PIXELS)
+#define TAP_STEP (ITEMS / (TN / PIXELS))
+#define TAP_LOADS (TK / TAP_STEP)
 #define AT_W(r, d) (top + (r) < m && (d) < k ? w[w_first + (top + (r)) * k + (d)] : 0.0f)
 
-#if VECTORS
+#if VECTORS && !TURNED
 #define FETCH_A(begin) \
   UNROLL for (int i = 0; i < LOADS_A; ++i) { \
     int q = local_index + i * ITEMS; \
@@ -32,39 +48,66 @@ constexpr std::string_view source = R"(
 #define FETCH_A(begin) \
   UNROLL for (int i = 0; i < LOADS_A; ++i) { \
     int q = local_index + i * ITEMS; \
-    int r = W_ROW(q); \
     int d = (begin) + W_DEPTH(q); \
-    next_a[i] = make_float4(AT_W(r, d), AT_W(r, d + 1), AT_W(r, d + 2), AT_W(r, d + 3)); \
+    next_a[i] = QUAD_OF_W(W_ROW(q), d); \
   }
 #endif
 #define STAGE_A(stage) \
   UNROLL for (int i = 0; i < LOADS_A; ++i) { \
     int q = local_index + i * ITEMS; \
-    PUT_ALONG_DEPTH(panel_a, STRIDE_A, stage, W_DEPTH(q), W_ROW(q), next_a[i]) \
+    PUT_W(panel_a, STRIDE_A, stage, W_DEPTH(q), W_ROW(q), next_a[i]) \
   }
+
+#if ROWS_OF_QUADS
+#define PLACES 1
+#define PLACE(e) 0
+#define BESIDE(e) ((e) * stride_w)
+#else
+#define PLACES PIXELS
+#define PLACE(e) e
+#define BESIDE(e) 0
+#endif
+#define LOAD_PIXEL(e, into) \
+  if (tap < k && to_uint(first_row[PLACE(e)] + down) < to_uint(rows_inside) && \
+      to_uint(first_column[PLACE(e)] + BESIDE(e) + right) < to_uint(width)) \
+    into = x[first_place[PLACE(e)] + BESIDE(e) + offset];
+#if TURNED
+#define LOADED float4
+#define LOAD_PIXELS(into) \
+  into = NOTHING; \
+  LOAD_PIXEL(0, into.x) \
+  LOAD_PIXEL(1, into.y) \
+  LOAD_PIXEL(2, into.z) \
+  LOAD_PIXEL(3, into.w)
+#define PUT_X PUT_ALONG_ROWS
+#else
+#define LOADED float
+#define LOAD_PIXELS(into) \
+  into = 0.0f; \
+  LOAD_PIXEL(0, into)
+#define PUT_X(panel, stride, stage, d, c, value) ELEMENT(panel, ((stage) * TK + (d)) * stride + (c)) = value;
+#endif
 #define FETCH_B(begin) \
-  UNROLL for (int i = 0; i < PIXEL_LOADS; ++i) { \
-    int tap = (begin) + first_tap + i * PIXEL_STEP; \
+  UNROLL for (int i = 0; i < TAP_LOADS; ++i) { \
+    int tap = (begin) + first_tap + i * TAP_STEP; \
     int channel = tap / TAPS; \
     int in_filter = tap - channel * TAPS; \
     int filter_row = in_filter / FILTER_W; \
     int down = filter_row * dilation_h; \
     int right = (in_filter - filter_row * FILTER_W) * dilation_w; \
     int offset = (channel * height + down) * width + right; \
-    next_b[i] = 0.0f; \
-    if (tap < k && to_uint(first_row + down) < to_uint(rows_inside) && \
-        to_uint(first_column + right) < to_uint(width)) \
-      next_b[i] = x[first_place + offset]; \
+    LOAD_PIXELS(next_b[i]) \
   }
 #define STAGE_B(stage) \
-  UNROLL for (int i = 0; i < PIXEL_LOADS; ++i) \
-    ELEMENT(panel_b, ((stage) * TK + first_tap + i * PIXEL_STEP) * STRIDE_B + local_index % TN) = next_b[i];
+  UNROLL for (int i = 0; i < TAP_LOADS; ++i) { \
+    PUT_X(panel_b, STRIDE_B, stage, first_tap + i * TAP_STEP, PANEL_COLUMN, next_b[i]) \
+  }
 
 KERNEL {
   int item_x = ITEM_X;
   int item_y = ITEM_Y;
   // Where each work item has a column of its own, all work on the same tap, and the compiler knows it.
-  int first_tap = PIXEL_STEP == 1 ? 0 : local_index / TN;
+  int first_tap = TAP_STEP == 1 ? 0 : local_index / (TN / PIXELS);
   int tiles_across = (pixels + TN - 1) / TN;
   int tiles_down = (m + TM - 1) / TM;
   int tiles = tiles_across * tiles_down;
@@ -74,18 +117,25 @@ KERNEL {
     int left = tile % tiles / tiles_down * TN;
     int w_first = channel_group * m * k;
 
-    int pixel = left + local_index % TN;
-    int image = pixel / out_plane;
-    int in_plane = pixel - image * out_plane;
-    int out_row = in_plane / out_width;
-    int first_row = out_row * stride_h - pad_h;
-    int first_column = (in_plane - out_row * out_width) * stride_w - pad_w;
-    // A pixel past the last has all its taps outside the image.
-    int rows_inside = pixel < pixels ? height : 0;
-    int first_place = ((image * channel_groups + channel_group) * channels * height + first_row) * width + first_column;
+    int first_pixel = left + PANEL_COLUMN;
+    int first_row[PLACES];
+    int first_column[PLACES];
+    int first_place[PLACES];
+    UNROLL for (int e = 0; e < PLACES; ++e) {
+      int pixel = e == 0 ? first_pixel : min(first_pixel + e, pixels - 1);
+      int image = pixel / out_plane;
+      int in_plane = pixel - image * out_plane;
+      int out_row = in_plane / out_width;
+      first_row[e] = out_row * stride_h - pad_h;
+      first_column[e] = (in_plane - out_row * out_width) * stride_w - pad_w;
+      first_place[e] =
+          ((image * channel_groups + channel_group) * channels * height + first_row[e]) * width + first_column[e];
+    }
+    // A pixel past the last has all its taps outside the image; one that only fills up four is the last again.
+    int rows_inside = first_pixel < pixels ? height : 0;
 
     float4 next_a[LOADS_A];
-    float next_b[PIXEL_LOADS];
+    LOADED next_b[TAP_LOADS];
     float4 sum[RM][RN / 4];
     CLEAR_SUM
     MULTIPLY_PANELS(k)
@@ -181,12 +231,14 @@ bool worth_winograd(const Conv2dSize& size) {
 }
 
 Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, const Conv2dOptions& options) {
-  Conv2dVariant variant;
+  Conv2dVariant variant{.tile = Tile{}.on(device)};
   // Of square filters, these are common enough for a program of their own, in which divisions are by constants.
   if (size.filter_height == size.filter_width &&
       (size.filter_height == 1 || size.filter_height == 3 || size.filter_height == 5))
     variant.filter_height = variant.filter_width = static_cast<int>(size.filter_height);
+  variant.rows_of_quads = size.out_width % 4 == 0;
   if (device.software) return variant;
+  variant.turned = is_slow_to_scatter(device);
   if (takes_winograd(size, options) && worth_winograd(size)) {
     variant.winograd = variant.vectors = true;
     variant.tile = tile_for(device, size.filters, winograd_slices(size).columns, winograd_products);
@@ -201,17 +253,18 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, cons
     return quotient_up(filters, tile.rows) * quotient_up(size.pixels(), tile.columns) * groups;
   };
   if (filters > 32 && tiles(large) >= 200 && large.fits(device.limits))
-    variant.tile = large;
+    variant.tile = large.on(device);
   else if (filters > 32 && tiles(medium) >= 64 && medium.fits(device.limits))
-    variant.tile = medium;
+    variant.tile = medium.on(device);
   return variant;
 }
 
 /// The variant of a tuner's numbers, for filters as in `like`.
 Conv2dVariant variant_of(const Variant& numbers, Conv2dVariant like) {
   like.tile = Tile::of(numbers);
-  like.vectors = numbers[5] != 0;
-  like.winograd = numbers[6] != 0;
+  like.vectors = numbers[6] != 0;
+  like.winograd = numbers[7] != 0;
+  like.turned = numbers[8] != 0;
   return like;
 }
 
@@ -239,14 +292,17 @@ Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, con
   tunable.parameters.push_back(
       {"winograd", takes_winograd(size, options) ? std::vector<int>{0, 1} : std::vector<int>{0}});
   tunable.initial.push_back(initial.winograd ? 1 : 0);
+  tunable.parameters.push_back({"turned", {0, 1}});
+  tunable.initial.push_back(initial.turned ? 1 : 0);
   tunable.fits = [limits = device.limits, vectors = takes_vectors(size), initial](const Variant& numbers) {
     const Conv2dVariant variant = variant_of(numbers, initial);
     const Tile& tile = variant.tile;
     if (!tile.sound() || !tile.fits(limits)) return false;
     if (variant.winograd) return true;
-    // A work item loads one column, or a part of it.
+    if (variant.vectors && !vectors) return false;
+    // A work item loads one column, or a part of it; of a sound tile, it can always be four columns.
     const int items = static_cast<int>(tile.items());
-    return items % tile.columns == 0 && tile.depth % (items / tile.columns) == 0 && (!variant.vectors || vectors);
+    return variant.turned || (items % tile.columns == 0 && tile.depth % (items / tile.columns) == 0);
   };
   const Conv2dOptions plain{.stride = options.stride,
                             .padding = options.padding,
@@ -277,7 +333,10 @@ Conv2dVariant choose(Plan& plan, const Tensor& x, const Tensor& w, const Conv2dS
 
 std::string Conv2dVariant::name() const {
   const std::string filters = filter_height == 0 ? "any" : fmt::format("{}x{}", filter_height, filter_width);
-  return fmt::format("conv2d_{}_{}{}{}", filters, winograd ? "winograd4_" : "", tile.name(), vectors ? "_v4" : "");
+  return fmt::format("conv2d_{}_{}{}{}{}", filters, winograd ? "winograd4_" : "", tile.name(), vectors ? "_v4" : "",
+                     !turned         ? ""
+                     : rows_of_quads ? "_turned4"
+                                     : "_turned");
 }
 
 Result<Tunable> conv2d_tunable(const DeviceInfo& device, const Shape& x, const Shape& w,
@@ -288,16 +347,21 @@ Result<Tunable> conv2d_tunable(const DeviceInfo& device, const Shape& x, const S
 }
 
 Kernel conv2d_kernel(const Conv2dVariant& variant) {
-  const Type type = variant.vectors ? Type::f32x4 : Type::f32;
+  const auto type = [](bool vectors) { return vectors ? Type::f32x4 : Type::f32; };
   auto parameters = variant.tile.parameters();
   parameters["VECTORS"] = flag(variant.vectors);
+  parameters["TURNED"] = flag(variant.turned);
+  parameters["ROWS_OF_QUADS"] = flag(variant.turned && variant.rows_of_quads);
   // Where the extents are no constants, the scalars stand in for them.
   parameters["FILTER_H"] =
       variant.filter_height == 0 ? std::string("filter_h") : std::to_string(variant.filter_height);
   parameters["FILTER_W"] =
       variant.filter_width == 0 ? std::string("filter_w") : std::to_string(variant.filter_width);
   return {.name = variant.name(),
-          .buffers = {{"x"}, {"w", type}, {"bias"}, {"result", type, Access::write}},
+          .buffers = {{"x"},
+                      {"w", type(variant.vectors && !variant.turned)},
+                      {"bias"},
+                      {"result", type(variant.vectors), Access::write}},
           .scalars = {{"m"},
                       {"k"},
                       {"pixels"},
@@ -344,8 +408,8 @@ Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dO
   const auto bias = options.bias ? plan->read(*options.bias) : w_place;
   const auto result = plan->write({size->images, size->filters, size->out_height, size->out_width}, options.output);
   if (variant.winograd) {
-    add_winograd(*plan, {.tile = variant.tile, .vectors = variant.vectors}, *size, options,
-                 {.x = x_place, .w = w_place, .bias = bias, .result = result});
+    add_winograd(*plan, {.tile = variant.tile, .vectors = variant.vectors, .turned = variant.turned}, *size,
+                 options, {.x = x_place, .w = w_place, .bias = bias, .result = result});
     return std::move(*plan).finish();
   }
   const std::int64_t m = size->filters / options.groups;

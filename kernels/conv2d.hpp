@@ -20,8 +20,13 @@ struct Conv2dVariant {
   /// Whether it computes by Winograd's algorithm. The tile is then how that multiplies its matrices, and vectors
   /// can always be used.
   bool winograd = false;
+  /// Whether filters, and pixels of the output, are read one by one, four at the same depth, and put into the
+  /// panels four at once. Of Winograd's algorithm, it is how matrices are multiplied.
+  bool turned = false;
+  /// Whether a kernel that is turned is for outputs alone whose rows are a multiple of four wide.
+  bool rows_of_quads = false;
 
-  /// As in "conv2d_3x3_tm64_tn128_tk8_rm8_rn8_v4".
+  /// As in "conv2d_3x3_tm64_tn128_tk8_rm8_rn8_v4_turned4".
   std::string name() const;
 };
 

@@ -7,35 +7,47 @@ namespace {
 
 // A group computes one tile of the result after the other, or of a part of the sum: where the depth is divided,
 // there are `parts` results for each. Four elements are taken along the dimension in which they lie side by side:
-// the depth (K) or the rows of A and columns of B.
+// the depth (K) or the rows of A and columns of B. A matrix that is turned lies along the depth, and four elements
+// are taken across it, one by one, so that they can be put into the panel at once; work items side by side take
+// those that lie side by side.
 constexpr std::string_view source = R"(
 #define AT_A(r, d) (top + (r) < m && (d) < depth ? a[a_first + (top + (r)) * a_row + (d) * a_depth] : 0.0f)
 #define AT_B(d, c) (left + (c) < n && (d) < depth ? b[b_first + (d) * b_depth + (left + (c)) * b_column] : 0.0f)
 
-#if A_ALONG_DEPTH
+#if A_ALONG_DEPTH && !A_TURNED
 #define A_DEPTH(q) ((q) % (TK / 4) * 4)
 #define A_ROW(q) ((q) / (TK / 4))
 #define PUT_A PUT_ALONG_DEPTH
 #define QUAD_OF_A(r, d) make_float4(AT_A(r, d), AT_A(r, (d) + 1), AT_A(r, (d) + 2), AT_A(r, (d) + 3))
 #else
+#if A_TURNED
+#define A_DEPTH(q) ((q) % TK)
+#define A_ROW(q) ((q) / TK * 4)
+#else
 #define A_DEPTH(q) ((q) / (TM / 4))
 #define A_ROW(q) ((q) % (TM / 4) * 4)
+#endif
 #define PUT_A PUT_ALONG_ROWS
 #define QUAD_OF_A(r, d) make_float4(AT_A(r, d), AT_A((r) + 1, d), AT_A((r) + 2, d), AT_A((r) + 3, d))
 #endif
-#if B_ALONG_DEPTH
+#if B_ALONG_DEPTH && !B_TURNED
 #define B_DEPTH(q) ((q) % (TK / 4) * 4)
 #define B_COLUMN(q) ((q) / (TK / 4))
 #define PUT_B PUT_ALONG_DEPTH
 #define QUAD_OF_B(d, c) make_float4(AT_B(d, c), AT_B((d) + 1, c), AT_B((d) + 2, c), AT_B((d) + 3, c))
 #else
+#if B_TURNED
+#define B_DEPTH(q) ((q) % TK)
+#define B_COLUMN(q) ((q) / TK * 4)
+#else
 #define B_DEPTH(q) ((q) / (TN / 4))
 #define B_COLUMN(q) ((q) % (TN / 4) * 4)
+#endif
 #define PUT_B PUT_ALONG_ROWS
 #define QUAD_OF_B(d, c) make_float4(AT_B(d, c), AT_B(d, (c) + 1), AT_B(d, (c) + 2), AT_B(d, (c) + 3))
 #endif
 
-#if VECTORS
+#if VECTORS && !A_TURNED
 #define FETCH_A(begin) \
   UNROLL for (int i = 0; i < LOADS_A; ++i) { \
     int q = local_index + i * ITEMS; \
@@ -44,6 +56,15 @@ constexpr std::string_view source = R"(
     next_a[i] = NOTHING; \
     if (r < m && d < depth) next_a[i] = a[(a_first + r * a_row + d * a_depth) >> 2]; \
   }
+#else
+#define FETCH_A(begin) \
+  UNROLL for (int i = 0; i < LOADS_A; ++i) { \
+    int q = local_index + i * ITEMS; \
+    int d = (begin) + A_DEPTH(q); \
+    next_a[i] = QUAD_OF_A(A_ROW(q), d); \
+  }
+#endif
+#if VECTORS && !B_TURNED
 #define FETCH_B(begin) \
   UNROLL for (int i = 0; i < LOADS_B; ++i) { \
     int q = local_index + i * ITEMS; \
@@ -53,12 +74,6 @@ constexpr std::string_view source = R"(
     if (c < n && d < depth) next_b[i] = b[(b_first + d * b_depth + c * b_column) >> 2]; \
   }
 #else
-#define FETCH_A(begin) \
-  UNROLL for (int i = 0; i < LOADS_A; ++i) { \
-    int q = local_index + i * ITEMS; \
-    int d = (begin) + A_DEPTH(q); \
-    next_a[i] = QUAD_OF_A(A_ROW(q), d); \
-  }
 #define FETCH_B(begin) \
   UNROLL for (int i = 0; i < LOADS_B; ++i) { \
     int q = local_index + i * ITEMS; \
@@ -202,7 +217,7 @@ Result<GemmSize> size_of(const Matrix& a, const Matrix& b, const std::optional<M
 }  // namespace
 
 std::string GemmVariant::name(std::string_view call) const {
-  return fmt::format("{}_{}{}", call, tile.name(), vectors ? "_v4" : "");
+  return fmt::format("{}_{}{}{}", call, tile.name(), vectors ? "_v4" : "", turned ? "_turned" : "");
 }
 
 namespace {
@@ -222,7 +237,9 @@ int split_for(const GemmSize& size, const Tile& tile) {
   return split;
 }
 
-GemmVariant variant_of(const Variant& numbers) { return {Tile::of(numbers), numbers[5] != 0, numbers[6]}; }
+GemmVariant variant_of(const Variant& numbers) {
+  return {Tile::of(numbers), numbers[6] != 0, numbers[7], numbers[8] != 0};
+}
 
 std::string tuned_name(std::string_view call, const GemmSize& size) {
   return fmt::format("{}_{}{}", call, size.transpose_a ? 't' : 'n', size.transpose_b ? 't' : 'n');
@@ -235,6 +252,7 @@ GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size) {
   if (device.software) return variant;
   variant.vectors = size.takes_vectors();
   variant.split = split_for(size, variant.tile);
+  variant.turned = size.takes_turned() && is_slow_to_scatter(device);
   return variant;
 }
 
@@ -248,12 +266,15 @@ Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const Gemm
   tunable.initial.push_back(initial.vectors ? 1 : 0);
   tunable.parameters.push_back({"split", {1, 2, 4, 8, 16}});
   tunable.initial.push_back(initial.split);
+  tunable.parameters.push_back({"turned", {0, 1}});
+  tunable.initial.push_back(initial.turned ? 1 : 0);
   tunable.fits = [limits = device.limits, size](const Variant& numbers) {
     const GemmVariant variant = variant_of(numbers);
     // What has many tiles, or little to add up for each, gains nothing.
     const bool split = variant.split == 1 || (tiles_of(size, variant.tile) * variant.split <= 1024 &&
                                               size.k >= std::int64_t{64} * variant.split);
-    return variant.tile.sound() && variant.tile.fits(limits) && (!variant.vectors || size.takes_vectors()) && split;
+    return variant.tile.sound() && variant.tile.fits(limits) && (!variant.vectors || size.takes_vectors()) &&
+           (!variant.turned || size.takes_turned()) && split;
   };
   const auto matrix = [&size](std::int64_t rows, std::int64_t columns, std::int64_t stride) {
     return stride == 0 ? Shape{rows, columns} : Shape{size.batch, rows, columns};
@@ -277,13 +298,20 @@ GemmVariant gemm_variant(Plan& plan, std::string_view call, const GemmSize& size
 }
 
 Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool transpose_a, bool transpose_b) {
-  const Type type = variant.vectors ? Type::f32x4 : Type::f32;
+  const bool turned_a = variant.turned && !transpose_a;
+  const bool turned_b = variant.turned && transpose_b;
+  const auto type = [&variant](bool turned) { return variant.vectors && !turned ? Type::f32x4 : Type::f32; };
   auto parameters = variant.tile.parameters();
   parameters["VECTORS"] = flag(variant.vectors);
   parameters["A_ALONG_DEPTH"] = flag(!transpose_a);
   parameters["B_ALONG_DEPTH"] = flag(transpose_b);
+  parameters["A_TURNED"] = flag(turned_a);
+  parameters["B_TURNED"] = flag(turned_b);
   return {.name = fmt::format("{}_{}{}", variant.name(call), transpose_a ? 't' : 'n', transpose_b ? 't' : 'n'),
-          .buffers = {{"a", type}, {"b", type}, {"c", type}, {"result", type, Access::write}},
+          .buffers = {{"a", type(turned_a)},
+                      {"b", type(turned_b)},
+                      {"c", type(false)},
+                      {"result", type(false), Access::write}},
           .scalars = {{"m"},
                       {"n"},
                       {"k"},

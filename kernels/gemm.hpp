@@ -17,6 +17,9 @@ struct GemmVariant {
   /// Among how many groups the depth of a tile is divided. With more than one, a second step adds up what they
   /// have.
   int split = 1;
+  /// Whether matrices that lie along the depth are read element by element, four rows or columns at the same
+  /// depth, and put into the panels four at once. Otherwise it is the reading that takes four at once.
+  bool turned = false;
 
   /// As in "gemm_tm128_tn128_tk8_rm8_rn8_v4".
   std::string name(std::string_view call) const;
@@ -39,6 +42,8 @@ struct GemmSize {
   bool takes_vectors() const {
     return (transpose_a ? m : k) % 4 == 0 && (transpose_b ? k : n) % 4 == 0 && n % 4 == 0;
   }
+  /// Whether there is a matrix that lies along the depth.
+  bool takes_turned() const { return !transpose_a || transpose_b; }
 };
 
 GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size);

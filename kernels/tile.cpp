@@ -13,7 +13,12 @@ namespace kiln::kernels {
 // multiplied, the next one is loaded into registers and then put into the other half of the shared arrays.
 //
 // Of a tile 8 or 16 work items wide, 8 x 4 neighbours are a warp: fewer different numbers are read at once so.
-const std::string_view tile_source = R"(#define STRIDE_A (TM + 4)
+//
+// The pragma is NVIDIA's; OpenGL has no other way to ask for loops to be unrolled.
+const std::string_view tile_source = R"(#if UNROLL_PANELS && KILN_OPENGL
+#pragma optionNV(unroll all)
+#endif
+#define STRIDE_A (TM + 4)
 #define STRIDE_B (TN + 4)
 #define ITEMS ((TM / RM) * (TN / RN))
 #define LOADS_A (TM * TK / 4 / ITEMS)
@@ -24,7 +29,7 @@ const std::string_view tile_source = R"(#define STRIDE_A (TM + 4)
 #define ITEM_Y (local_index / 32 / WARPS_ACROSS * 4 + local_index % 32 / 8)
 #define ITEM_ROW(i) ((i) / 4 * (4 * TM / RM) + item_y * 4 + (i) % 4)
 #define ITEM_COLUMN(j) ((j) * (4 * TN / RN) + item_x * 4)
-#if KILN_CUDA || KILN_HIP
+#if UNROLL_PANELS
 #define UNROLL_DEPTH UNROLL
 #else
 #define UNROLL_DEPTH
@@ -93,7 +98,8 @@ std::uint64_t Tile::shared_bytes() const {
 }
 
 std::string Tile::name() const {
-  return fmt::format("tm{}_tn{}_tk{}_rm{}_rn{}", rows, columns, depth, item_rows, item_columns);
+  return fmt::format("tm{}_tn{}_tk{}_rm{}_rn{}{}", rows, columns, depth, item_rows, item_columns,
+                     unroll ? "_u" : "");
 }
 
 bool Tile::fits(const DeviceLimits& limits) const {
@@ -110,20 +116,20 @@ bool Tile::sound() const {
   return across % 8 == 0 && down % 4 == 0 && rows * depth % (4 * all) == 0 && columns * depth % (4 * all) == 0;
 }
 
+Tile Tile::on(const DeviceInfo& device) const {
+  Tile tile = *this;
+  tile.unroll = device.language == Language::cuda || device.language == Language::hip;
+  return tile;
+}
+
 std::vector<TuneParameter> Tile::tunable() {
-  return {{"tm", {32, 64, 128, 256}},
-          {"tn", {32, 64, 128, 256}},
-          {"tk", {4, 8, 16, 32}},
-          {"rm", {4, 8, 16}},
-          {"rn", {4, 8, 16}}};
+  return {{"tm", {32, 64, 128, 256}}, {"tn", {32, 64, 128, 256}}, {"tk", {4, 8, 16, 32}},
+          {"rm", {4, 8, 16}},         {"rn", {4, 8, 16}},         {"u", {0, 1}}};
 }
 
 std::map<std::string, std::string> Tile::parameters() const {
-  return {{"TM", std::to_string(rows)},
-          {"TN", std::to_string(columns)},
-          {"TK", std::to_string(depth)},
-          {"RM", std::to_string(item_rows)},
-          {"RN", std::to_string(item_columns)}};
+  return {{"TM", std::to_string(rows)},      {"TN", std::to_string(columns)},      {"TK", std::to_string(depth)},
+          {"RM", std::to_string(item_rows)}, {"RN", std::to_string(item_columns)}, {"UNROLL_PANELS", flag(unroll)}};
 }
 
 std::vector<SharedArray> Tile::shared() const {
@@ -132,7 +138,7 @@ std::vector<SharedArray> Tile::shared() const {
 }
 
 Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns, std::int64_t batch) {
-  constexpr Tile small = {};
+  const Tile small = Tile{}.on(device);
   if (device.software) return small;
   struct Choice {
     Tile tile;
@@ -150,9 +156,13 @@ Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns,
     if (tile.fits(device.limits) &&
         quotient_up(rows, tile.rows) * quotient_up(columns, tile.columns) * batch >= groups &&
         2 * rows > tile.rows && 2 * columns > tile.columns)
-      return tile;
+      return tile.on(device);
   }
   return small;
+}
+
+bool is_slow_to_scatter(const DeviceInfo& device) {
+  return !device.software && (device.language == Language::glsl || device.language == Language::vulkan);
 }
 
 }  // namespace kiln::kernels

@@ -20,20 +20,24 @@ struct Tile {
   int depth = 8;
   int item_rows = 4;
   int item_columns = 4;
+  /// Whether the loop over the depth of a panel is to be unrolled.
+  bool unroll = false;
 
   std::uint32_t items() const { return static_cast<std::uint32_t>(rows / item_rows * (columns / item_columns)); }
   /// Both panels, twice.
   std::uint64_t shared_bytes() const;
-  /// As in "tm128_tn128_tk8_rm8_rn8".
+  /// As in "tm128_tn128_tk8_rm8_rn8_u".
   std::string name() const;
   bool fits(const DeviceLimits& limits) const;
   /// Whether its numbers go together: work items in rows of 8 or 16 that share the loading of panels evenly.
   bool sound() const;
+  /// The same, unrolled where that is known to be better: by CUDA and HIP.
+  Tile on(const DeviceInfo& device) const;
   /// The numbers that tell it from others, as a tuner has them, and the tile that they are of.
   static std::vector<TuneParameter> tunable();
-  std::vector<int> numbers() const { return {rows, columns, depth, item_rows, item_columns}; }
+  std::vector<int> numbers() const { return {rows, columns, depth, item_rows, item_columns, unroll ? 1 : 0}; }
   static Tile of(const std::vector<int>& numbers) {
-    return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
+    return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5] != 0};
   }
 
   /// What a kernel that uses tile_source declares.
@@ -44,6 +48,10 @@ struct Tile {
 /// One that is as large as leaves enough groups to fill the device, for a matrix of `rows` x `columns`, `batch`
 /// times.
 Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns, std::int64_t batch);
+
+/// Whether it takes a device long to put single elements into a panel of vectors: compilers of GLSL for GPUs make
+/// branches of it.
+bool is_slow_to_scatter(const DeviceInfo& device);
 
 /// Macros that multiply panels. The kernel defines FETCH_A(start) and FETCH_B(start), which load what is of the
 /// panels that begin at `start` into registers, and STAGE_A(stage), STAGE_B(stage), which put it into panel_a and

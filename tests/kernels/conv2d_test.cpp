@@ -57,27 +57,66 @@ TEST_P(Conv2d, EveryVariantComputesTheSame) {
     for (const int filter : {3, 1, 5, 0}) {
       if (!all && filter != 3) continue;
       const int extent = filter == 0 ? 2 : filter;
-      const kernels::Conv2dVariant variant{
-          .tile = tile, .vectors = true, .filter_height = filter, .filter_width = filter};
       const int padding = extent / 2;
       const int beyond = extent - 1 - 2 * padding;
-      EXPECT_TRUE(convolves(noise({2, 8, 12 + beyond, 11 + beyond}), noise({70, 8, extent, extent}),
-                            {.padding = {padding, padding}}, true, &variant))
-          << variant.name();
+      kernels::Conv2dVariant variant{
+          .tile = tile, .vectors = true, .filter_height = filter, .filter_width = filter};
+      const auto is_right = [&](int width) {
+        return convolves(noise({2, 8, 12 + beyond, width + beyond}), noise({70, 8, extent, extent}),
+                         {.padding = {padding, padding}}, true, &variant);
+      };
+      EXPECT_TRUE(is_right(11)) << variant.name();
+      variant.turned = true;
+      if (all) {
+        EXPECT_TRUE(is_right(11)) << variant.name();
+      }
+      variant.rows_of_quads = true;
+      EXPECT_TRUE(is_right(16)) << variant.name();
+      variant.tile.unroll = true;
+      if (all) {
+        EXPECT_TRUE(is_right(16)) << variant.name();
+      }
     }
     if (!all) break;
+  }
+}
+
+TEST_P(Conv2d, TurnedComputesWhatTheReferenceDoes) {
+  for (int i = 0; i < shapes_to_try(); ++i) {
+    const Shape filter = {between(1, 4), between(1, 5)};
+    Conv2dOptions options{.stride = {between(1, 3), between(1, 3)},
+                          .padding = {between(0, 3), between(0, 3)},
+                          .dilation = {between(1, 2), between(1, 2)},
+                          .groups = between(1, 3)};
+    const bool quads = coin();
+    const int out_width = quads ? 4 * between(1, 5) : between(1, 20);
+    const std::int64_t span = options.dilation[1] * (filter[1] - 1) + 1;
+    const std::int64_t width = (out_width - 1) * options.stride[1] + span - 2 * options.padding[1];
+    if (width < 1) continue;
+    const int channels = between(1, 5);
+    const Shape x = {between(1, 3), options.groups * channels,
+                     options.dilation[0] * (filter[0] - 1) + between(1, 16), width};
+    const kernels::Conv2dVariant variant{.turned = true, .rows_of_quads = quads};
+    ASSERT_TRUE(convolves(noise(x), noise({options.groups * between(1, 14), channels, filter[0], filter[1]}),
+                          options, coin(), &variant))
+        << to_string(x) << ", filters of " << to_string(filter) << ", groups " << options.groups << ", "
+        << variant.name();
   }
 }
 
 TEST_P(Conv2d, WinogradComputesWhatTheReferenceDoes) {
   const kernels::Conv2dVariant plain{.filter_height = 3, .filter_width = 3, .winograd = true};
   const kernels::Conv2dVariant vectors{.vectors = true, .filter_height = 3, .filter_width = 3, .winograd = true};
+  const kernels::Conv2dVariant turned{
+      .vectors = true, .filter_height = 3, .filter_width = 3, .winograd = true, .turned = true};
   EXPECT_TRUE(convolves(noise({1, 1, 1, 1}), noise({1, 1, 3, 3}), {.padding = {1, 1}, .allow_winograd = true}, true,
                         &plain))
       << "one pixel";
   EXPECT_TRUE(convolves(noise({3, 70, 12, 16}), noise({66, 70, 3, 3}), {.padding = {1, 1}, .allow_winograd = true},
                         true, &vectors))
       << "more than one tile of the product";
+  EXPECT_TRUE(convolves(noise({1, 6, 9, 8}), noise({7, 6, 3, 3}), {.allow_winograd = true}, true, &turned))
+      << "turned";
   for (int i = 0; i < shapes_to_try(); ++i) {
     const Conv2dOptions options{.padding = {between(0, 3), between(0, 3)}, .allow_winograd = true};
     const Shape x = {between(1, 3), between(1, 9), between(3, 18), between(3, 18)};
@@ -132,8 +171,9 @@ TEST_P(Conv2d, WinogradIsOnlyForWhatItCanDo) {
     const Shape x = {1, 4, 9, 9};
     const Shape w = {4, 4 / options.groups, filter, filter};
     const auto tunable = kernels::conv2d_tunable(device_->info(), x, w, options).value();
-    const auto parameter = std::ranges::find(tunable.parameters, "winograd", &TuneParameter::name);
-    const bool tuned = parameter->values.size() == 2;
+    const bool tuned = std::any_of(tunable.parameters.begin(), tunable.parameters.end(), [](const auto& parameter) {
+      return parameter.name == "winograd" && parameter.values.size() > 1;
+    });
     const auto result = kernels::conv2d(*cache_, tensor(noise(x)), tensor(noise(w)), options, &variant);
     EXPECT_EQ(result.ok(), tuned);
     EXPECT_TRUE(tuned || result.error().code() == ErrorCode::unsupported);
@@ -153,13 +193,29 @@ TEST_P(Conv2d, WinogradIsTheDefaultOfGpusWhereThereIsEnoughToDo) {
   DeviceInfo cpu = gpu;
   cpu.software = true;
   const auto is_chosen = [](const DeviceInfo& device, const Shape& x, std::int64_t filters) {
-    return kernels::conv2d_tunable(device, x, {filters, x[1], 3, 3}, {.allow_winograd = true}).value().initial[6];
+    return initial(kernels::conv2d_tunable(device, x, {filters, x[1], 3, 3}, {.allow_winograd = true}).value(),
+                   "winograd");
   };
   EXPECT_EQ(is_chosen(gpu, {1, 64, 66, 66}, 64), 1);
   EXPECT_EQ(is_chosen(cpu, {1, 64, 66, 66}, 64), 0);
   EXPECT_EQ(is_chosen(gpu, {1, 32, 66, 66}, 64), 0);
   EXPECT_EQ(is_chosen(gpu, {1, 64, 66, 66}, 32), 0);
   EXPECT_EQ(is_chosen(gpu, {1, 64, 16, 16}, 64), 0);
+}
+
+TEST_P(Conv2d, IsTurnedWhereGpusAreSlowToScatter) {
+  DeviceInfo device = device_->info();
+  const auto turned = [&device](Language language, bool software) {
+    device.language = language;
+    device.software = software;
+    const auto tunable = kernels::conv2d_tunable(device, {1, 64, 66, 66}, {64, 64, 3, 3}, {}).value();
+    EXPECT_TRUE(tunable.fits(tunable.initial));
+    return initial(tunable, "turned");
+  };
+  EXPECT_EQ(turned(Language::glsl, false), 1);
+  EXPECT_EQ(turned(Language::vulkan, false), 1);
+  EXPECT_EQ(turned(Language::vulkan, true), 0);
+  EXPECT_EQ(turned(Language::cuda, false), 0);
 }
 
 TEST_P(Conv2d, OfNothingIsTheBias) {

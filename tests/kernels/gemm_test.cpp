@@ -65,18 +65,31 @@ TEST_P(Gemm, EveryVariantComputesTheSame) {
   using kernels::Tile;
   // Large tiles take long to compile where a CPU does it.
   const bool all = !device_->info().software || shapes_to_try() > 100;
+  struct Form {
+    bool transpose_a;
+    bool transpose_b;
+    bool turned;
+  };
+  std::vector<Form> forms = {{false, false, false}, {true, true, false}, {false, true, true}};
+  if (all)
+    forms.insert(forms.end(),
+                 {{false, true, false}, {true, false, false}, {false, false, true}, {true, true, true}});
   for (const Tile& tile : {Tile{}, Tile{64, 128, 8, 8, 8}, Tile{64, 64, 16, 4, 4}, Tile{128, 128, 8, 8, 8}}) {
     if (!tile.fits(device_->info().limits) || (!all && tile.items() > 128)) continue;
-    for (const bool transpose_a : {false, true})
-      for (const bool transpose_b : {false, true}) {
-        if (!all && (transpose_a != transpose_b || (transpose_a && tile.items() > 64))) continue;
-        const kernels::GemmVariant variant{.tile = tile, .vectors = true};
-        EXPECT_TRUE(multiplies(matrix(132, 44, transpose_a, 2), matrix(44, 140, transpose_b, 0),
-                               {.transpose_a = transpose_a, .transpose_b = transpose_b, .beta = 0.5F},
-                               Shape{132, 140}, &variant))
-            << variant.name("gemm") << transpose_a << transpose_b;
-      }
+    for (const auto& [transpose_a, transpose_b, turned] : forms) {
+      if (!all && tile.items() > 64 && (transpose_a || turned)) continue;
+      const kernels::GemmVariant variant{.tile = tile, .vectors = true, .turned = turned};
+      const std::int64_t rows = transpose_a ? 132 : 131;
+      EXPECT_TRUE(multiplies(matrix(rows, 44, transpose_a, 2), matrix(44, 140, transpose_b, 0),
+                             {.transpose_a = transpose_a, .transpose_b = transpose_b, .beta = 0.5F},
+                             Shape{rows, 140}, &variant))
+          << variant.name("gemm") << transpose_a << transpose_b;
+    }
   }
+  const kernels::GemmVariant plain{.turned = true};
+  EXPECT_TRUE(multiplies({2, 35, 43}, {2, 33, 43}, {.transpose_b = true}, {}, &plain)) << plain.name("gemm");
+  const kernels::GemmVariant unrolled{.tile = {.unroll = true}};
+  EXPECT_TRUE(multiplies({2, 35, 43}, {43, 33}, {}, {}, &unrolled)) << unrolled.name("gemm");
 }
 
 TEST_P(Gemm, ADepthDividedAmongGroupsAddsUpToTheSame) {
@@ -113,7 +126,7 @@ TEST_P(Gemm, GpusDivideTheDepthWhereThereAreFewTiles) {
   const auto split = [&device](kernels::GemmSize size) {
     const Tunable tunable = kernels::gemm_tunable(device, "gemm", size);
     EXPECT_TRUE(tunable.fits(tunable.initial));
-    return tunable.initial[6];
+    return initial(tunable, "split");
   };
   device.software = false;
   EXPECT_EQ(split({.m = 64, .n = 64, .k = 4096}), 16);
@@ -123,6 +136,36 @@ TEST_P(Gemm, GpusDivideTheDepthWhereThereAreFewTiles) {
   EXPECT_EQ(split({.m = 64, .n = 64, .k = 64}), 1);
   device.software = true;
   EXPECT_EQ(split({.m = 64, .n = 64, .k = 4096}), 1);
+}
+
+TEST_P(Gemm, IsTurnedWhereGpusAreSlowToScatter) {
+  DeviceInfo device = device_->info();
+  const auto turned = [&device](Language language, bool software, bool transpose_a = false) {
+    device.language = language;
+    device.software = software;
+    const kernels::GemmSize size{.m = 512, .n = 512, .k = 512, .transpose_a = transpose_a};
+    const Tunable tunable = kernels::gemm_tunable(device, "gemm", size);
+    EXPECT_TRUE(tunable.fits(tunable.initial));
+    return initial(tunable, "turned");
+  };
+  EXPECT_EQ(turned(Language::glsl, false), 1);
+  EXPECT_EQ(turned(Language::vulkan, false), 1);
+  EXPECT_EQ(turned(Language::glsl, true), 0);
+  EXPECT_EQ(turned(Language::cuda, false), 0);
+  EXPECT_EQ(turned(Language::opencl, false), 0);
+  EXPECT_EQ(turned(Language::glsl, false, true), 0) << "nothing lies along the depth";
+}
+
+TEST_P(Gemm, IsUnrolledByCudaAndHip) {
+  DeviceInfo device = device_->info();
+  const auto unrolled = [&device](Language language) {
+    device.language = language;
+    return initial(kernels::gemm_tunable(device, "gemm", {.m = 512, .n = 512, .k = 512}), "u");
+  };
+  EXPECT_EQ(unrolled(Language::cuda), 1);
+  EXPECT_EQ(unrolled(Language::hip), 1);
+  EXPECT_EQ(unrolled(Language::opencl), 0);
+  EXPECT_EQ(unrolled(Language::glsl), 0);
 }
 
 TEST_P(Gemm, WithoutDepthIsWhatItIsAddedTo) {

@@ -34,6 +34,12 @@ Array KernelSuite::halved(Array array) {
   return array;
 }
 
+int KernelSuite::initial(const Tunable& tunable, std::string_view parameter) {
+  const auto found = std::find_if(tunable.parameters.begin(), tunable.parameters.end(),
+                                  [parameter](const TuneParameter& known) { return known.name == parameter; });
+  return tunable.initial.at(static_cast<std::size_t>(found - tunable.parameters.begin()));
+}
+
 testing::AssertionResult KernelSuite::matches(const Result<Tensor>& got, const Array& expected, double tolerance) {
   if (!got) return testing::AssertionFailure() << got.error().describe();
   if (got->shape() != expected.shape)

@@ -3,11 +3,13 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
 #include <kiln/cache.hpp>
 #include <kiln/kernels.hpp>
+#include <kiln/tune.hpp>
 
 #include "contract/contract.hpp"
 #include "kernels/reference.hpp"
@@ -39,6 +41,8 @@ class KernelSuite : public contract::Contract {
   /// Within 1e-3 of `expected`, or 1e-3 of its size where that is larger; infinities and NaN where it has them.
   static testing::AssertionResult matches(const Result<Tensor>& got, const Array& expected,
                                           double tolerance = 1e-3);
+  /// What a parameter is as long as nothing is known.
+  static int initial(const Tunable& tunable, std::string_view parameter);
   static std::string message(const Result<Tensor>& result) {
     return result ? "no error" : result.error().message();
   }
