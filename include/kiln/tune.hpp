@@ -88,8 +88,9 @@ struct TuneOptions {
   double duty = 0.05;
   /// From so many calls on, of all processes, one is frequent.
   std::uint64_t frequent = 1000;
-  /// How long one run of a variant may take before it counts as one that never ends.
-  std::chrono::nanoseconds time_limit = std::chrono::seconds(2);
+  /// How long one run of a variant may take before it counts as one that never ends. There are drivers that compile at
+  /// the first run.
+  std::chrono::nanoseconds time_limit = std::chrono::seconds(10);
   /// The same seed tries the same variants in the same order, as long as they measure the same.
   std::uint64_t seed = 0;
   /// The share of the calls that run a variant that was nearly as good as the best, to see whether it still is.
