@@ -48,6 +48,7 @@ struct Conv2dSize {
 };
 
 /// The error is that of shapes that do not fit each other.
+Result<Conv2dSize> conv2d_size(const Shape& x, const Shape& w, const Conv2dOptions& options);
 Result<Tunable> conv2d_tunable(const DeviceInfo& device, const Shape& x, const Shape& w,
                                const Conv2dOptions& options);
 Kernel conv2d_kernel(const Conv2dVariant& variant);

@@ -166,54 +166,6 @@ KERNEL {
 )";
 constexpr std::uint32_t sum_items = 64;
 
-/// A matrix of a call, of two or three dimensions.
-struct Matrix {
-  const char* name;
-  const Tensor& tensor;
-  bool transposed;
-
-  std::size_t dimension(bool second) const { return tensor.shape().size() - (second != transposed ? 1 : 2); }
-  std::int64_t rows() const { return tensor.shape()[dimension(false)]; }
-  std::int64_t columns() const { return tensor.shape()[dimension(true)]; }
-  std::int64_t batch() const { return tensor.shape().size() == 3 ? tensor.shape()[0] : 1; }
-  std::int64_t stride() const { return batch() == 1 ? 0 : rows() * columns(); }
-};
-
-Result<GemmSize> size_of(const Matrix& a, const Matrix& b, const std::optional<Matrix>& c) {
-  std::vector<const Matrix*> all = {&a, &b};
-  if (c) all.push_back(&*c);
-  for (const Matrix* matrix : all)
-    if (const auto dimensions = matrix->tensor.shape().size(); dimensions != 2 && dimensions != 3)
-      return unfit("gemm: {} has {} dimensions; a matrix has 2, a batch of them 3", matrix->name, dimensions);
-  if (b.rows() != a.columns())
-    return unfit("gemm: b has {} rows (dimension {}{}); a has {} columns (dimension {}{}), so it must have as many",
-                 b.rows(), b.dimension(false), b.transposed ? ", transposed" : "", a.columns(), a.dimension(true),
-                 a.transposed ? ", transposed" : "");
-  GemmSize size{.m = a.rows(),
-                .n = b.columns(),
-                .k = a.columns(),
-                .transpose_a = a.transposed,
-                .transpose_b = b.transposed,
-                .a_batch = a.stride(),
-                .b_batch = b.stride(),
-                .c_batch = c ? c->stride() : 0};
-  const char* whose = "a";
-  for (const Matrix* matrix : all) {
-    if (matrix->batch() == 1) continue;
-    if (size.batch != 1 && matrix->batch() != size.batch)
-      return unfit("gemm: {} has a batch of {} (dimension 0); {} has one of {}, so it must have 1 or as many",
-                   matrix->name, matrix->batch(), whose, size.batch);
-    whose = matrix->name;
-    size.batch = matrix->batch();
-  }
-  if (c && c->rows() != size.m)
-    return unfit("gemm: c has {} rows (dimension {}); the product has {}", c->rows(), c->dimension(false), size.m);
-  if (c && c->columns() != size.n)
-    return unfit("gemm: c has {} columns (dimension {}); the product has {}", c->columns(), c->dimension(true),
-                 size.n);
-  return size;
-}
-
 }  // namespace
 
 std::string GemmVariant::name(std::string_view call) const {
@@ -380,18 +332,17 @@ void add_gemm(Plan& plan, std::string_view call, const GemmVariant& variant, con
 Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptions& options,
                     const GemmVariant* variant, std::string_view call) {
   std::vector<std::pair<const char*, const Tensor*>> tensors = {{"a", &a}, {"b", &b}};
-  std::optional<Matrix> c;
   if (options.c) {
-    c.emplace(Matrix{"c", *options.c, false});
     tensors.emplace_back("c", &*options.c);
   } else if (options.beta != 0) {
     return unfit("gemm: beta is {} and there is no c", options.beta);
   }
   auto plan = Plan::of("gemm", on, tensors);
   if (!plan) return std::move(plan).error();
-  const auto size = size_of({"a", a, options.transpose_a}, {"b", b, options.transpose_b}, c);
+  const auto size = gemm_size(a, b, options);
   if (!size) return size.error();
-  const bool batched = a.shape().size() == 3 || b.shape().size() == 3 || (c && c->tensor.shape().size() == 3);
+  const bool batched =
+      a.shape().size() == 3 || b.shape().size() == 3 || (options.c && options.c->shape().size() == 3);
   GemmMemory memory{.a = plan->read(a), .b = plan->read(b)};
   memory.c = options.c && options.beta != 0 ? plan->read(*options.c) : memory.a;
   memory.result =

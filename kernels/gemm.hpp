@@ -46,6 +46,8 @@ struct GemmSize {
   bool takes_turned() const { return !transpose_a || transpose_b; }
 };
 
+/// The error is that of shapes that do not fit each other.
+Result<GemmSize> gemm_size(const Tensor& a, const Tensor& b, const GemmOptions& options);
 GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size);
 Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const GemmSize& size);
 /// The one that the plan's tuner chooses, if it has one.

@@ -1,13 +1,13 @@
 #include "tune/core.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "tune/bench.hpp"
+#include "tune/choice.hpp"
 #include "tune/search.hpp"
 
 namespace kiln::tune {
@@ -15,8 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Sizes that are further apart than by this factor have nothing to tell each other.
-constexpr double near_enough = 4;
 /// How many variants are compiled at once, at most.
 constexpr unsigned most_at_once = 8;
 /// Those so close to the best are measured again together with it.
@@ -29,41 +27,7 @@ constexpr std::size_t most_uses = 4096;
 /// How often what was found is written down meanwhile.
 constexpr auto kept_every = std::chrono::milliseconds(500);
 
-TuneRecord record_for(const Tunable& tunable) {
-  TuneRecord record{.kernel = tunable.kernel, .types = tunable.types, .sizes = tunable.sizes};
-  for (const TuneParameter& parameter : tunable.parameters) record.parameters.push_back(parameter.name);
-  return record;
-}
-
-/// How far apart the sizes of two calls are: 0 for the same, nothing where they are not to be compared.
-std::optional<double> distance(const std::vector<TuneSize>& a, const std::vector<TuneSize>& b) {
-  if (a.size() != b.size()) return std::nullopt;
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i].name != b[i].name) return std::nullopt;
-    const double apart = std::log2((static_cast<double>(a[i].value) + 1) / (static_cast<double>(b[i].value) + 1));
-    if (std::abs(apart) > std::log2(near_enough)) return std::nullopt;
-    sum += apart * apart;
-  }
-  return sum;
-}
-
-/// The best of a record that this call can run.
-std::optional<Variant> usable(const TuneRecord& record, const Tunable& tunable) {
-  if (record.parameters != record_for(tunable).parameters) return std::nullopt;
-  for (const TuneTrial& trial : record.trials)
-    if (trial.problem.empty() && (!tunable.fits || tunable.fits(trial.variant))) return trial.variant;
-  return std::nullopt;
-}
-
 bool is_frequent_parameter(const TuneParameter& parameter) { return parameter.when_frequent; }
-
-/// The same variant as one for any sizes.
-Variant for_any(Variant variant, const Tunable& tunable) {
-  for (std::size_t i = 0; i < variant.size(); ++i)
-    if (tunable.parameters[i].when_frequent) variant[i] = tunable.parameters[i].values.front();
-  return variant;
-}
 
 }  // namespace
 
@@ -115,27 +79,6 @@ void Core::end() {
   if (!called.empty()) write(called);
 }
 
-std::optional<Variant> Core::best_known(const Tunable& tunable) const {
-  const TuneRecord like = record_for(tunable);
-  if (const TuneRecord* exact = records_.find(like))
-    if (auto variant = usable(*exact, tunable)) return variant;
-  for (const Records* records : {&records_, &relatives_}) {
-    std::optional<Variant> nearest;
-    double least = 0;
-    for (const TuneRecord& record : records->all()) {
-      if (record.kernel != like.kernel || record.types != like.types) continue;
-      const auto apart = distance(record.sizes, like.sizes);
-      if (!apart || (nearest && *apart >= least)) continue;
-      if (const auto variant = usable(record, tunable)) {
-        nearest = for_any(*variant, tunable);
-        least = *apart;
-      }
-    }
-    if (nearest) return nearest;
-  }
-  return std::nullopt;
-}
-
 std::uint64_t Core::calls_of(const Use& use) const {
   const TuneRecord* record = records_.find(use.like);
   return use.calls + (record != nullptr ? record->calls : 0);
@@ -152,7 +95,7 @@ bool Core::is_known(const Use& use, const Tunable& tunable) const {
 }
 
 Variant Core::choose_anew(Use& use, const Tunable& tunable) {
-  use.best = best_known(tunable).value_or(tunable.initial);
+  use.best = best_known(tunable, records_, relatives_).value_or(tunable.initial);
   use.took.clear();
   use.rivals.clear();
   use.look_again = Use::never;

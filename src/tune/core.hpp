@@ -63,8 +63,6 @@ class Core : public std::enable_shared_from_this<Core> {
   /// Whether all is known of a call that there is to know.
   bool is_known(const Use& use, const Tunable& tunable) const KILN_REQUIRES(mutex_);
   std::uint64_t calls_of(const Use& use) const KILN_REQUIRES(mutex_);
-  /// The best that is known for a call; nothing where it is the initial one.
-  std::optional<Variant> best_known(const Tunable& tunable) const KILN_REQUIRES(mutex_);
   void observe(const Call& call, const Variant& variant, std::chrono::nanoseconds took) KILN_EXCLUDES(mutex_);
   /// Adds to what is known, in memory and on disk, and has calls choose anew.
   void keep(TuneRecord record) KILN_EXCLUDES(mutex_);
