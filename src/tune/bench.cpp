@@ -26,6 +26,12 @@ std::chrono::nanoseconds median(std::vector<std::chrono::nanoseconds> times) {
   return std::max(*middle, std::chrono::nanoseconds(1));
 }
 
+/// Fills a tensor with NaN: memory may come back with the right result of another variant in it.
+Result<void> spoil(const Tensor& tensor) {
+  const std::vector<std::byte> nothing(tensor.buffer()->size(), std::byte{0xff});
+  return tensor.device()->write(*tensor.buffer(), nothing);
+}
+
 /// Whether it is the variant that failed, and not the device or the host.
 bool of_the_variant(ErrorCode code) {
   return code == ErrorCode::compile_failed || code == ErrorCode::unsupported ||
@@ -123,6 +129,7 @@ Result<TuneTrial> Bench::measure(const Variant& variant, std::optional<std::chro
   };
   const auto made = call(variant);
   if (!made) return failed(made.error());
+  if (auto spoilt = spoil(made->result); !spoilt) return std::move(spoilt).error();
   const auto first = run(*made, 1);
   if (!first) return failed(first.error());
   const auto result = made->result.read();
