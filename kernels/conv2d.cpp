@@ -188,6 +188,11 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, cons
   variant.rows_of_quads = size.out_width % 4 == 0;
   if (device.software) return variant;
   variant.turned = is_slow_to_scatter(device);
+  if (const Precision precision = precision_on(device, options.precision); precision != Precision::f32) {
+    variant.vectors = takes_vectors(size);
+    variant.tile = tile_for(device, size.filters / options.groups, size.pixels(), options.groups, precision);
+    return variant;
+  }
   if (takes_winograd(size, options) && worth_winograd(size)) {
     variant.winograd = variant.vectors = true;
     variant.tile = tile_for(device, size.filters, winograd_slices(size).columns, winograd_products);
@@ -210,23 +215,24 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, cons
 
 /// The variant of a tuner's numbers, for filters as in `like`.
 Conv2dVariant variant_of(const Variant& numbers, Conv2dVariant like) {
-  like.tile = Tile::of(numbers);
+  like.tile = Tile::of(numbers, like.tile.precision);
   like.vectors = numbers[6] != 0;
   like.winograd = numbers[7] != 0;
   like.turned = numbers[8] != 0;
   return like;
 }
 
-std::string tuned_name(const Conv2dSize& size, const Conv2dOptions& options) {
-  return fmt::format("conv2d_{}x{}_s{}x{}_p{}x{}_d{}x{}{}", size.filter_height, size.filter_width,
+std::string tuned_name(const Conv2dSize& size, const Conv2dOptions& options, Precision precision) {
+  return fmt::format("conv2d_{}x{}_s{}x{}_p{}x{}_d{}x{}{}{}", size.filter_height, size.filter_width,
                      options.stride[0], options.stride[1], options.padding[0], options.padding[1],
-                     options.dilation[0], options.dilation[1], takes_winograd(size, options) ? "_winograd" : "");
+                     options.dilation[0], options.dilation[1], takes_winograd(size, options) ? "_winograd" : "",
+                     suffix_of(precision));
 }
 
 Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, const Conv2dSize& size,
                    const Conv2dOptions& options) {
   const Conv2dVariant initial = variant_for(device, size, options);
-  Tunable tunable{.kernel = tuned_name(size, options),
+  Tunable tunable{.kernel = tuned_name(size, options, initial.tile.precision),
                   .sizes = {{"n", size.images},
                             {"c", size.channels},
                             {"h", size.height},
@@ -247,7 +253,7 @@ Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, con
     const Conv2dVariant variant = variant_of(numbers, initial);
     const Tile& tile = variant.tile;
     if (!tile.sound() || !tile.fits(limits)) return false;
-    if (variant.winograd) return true;
+    if (variant.winograd) return tile.precision == Precision::f32;
     if (variant.vectors && !vectors) return false;
     // A work item loads one column, or a part of it; of a sound tile, it can always be four columns.
     const int items = static_cast<int>(tile.items());
@@ -257,7 +263,8 @@ Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, con
                             .padding = options.padding,
                             .dilation = options.dilation,
                             .groups = options.groups,
-                            .allow_winograd = options.allow_winograd};
+                            .allow_winograd = options.allow_winograd,
+                            .precision = options.precision};
   tunable.call = [plain, initial](const Variant& numbers, const std::vector<Tensor>& inputs) {
     const Conv2dVariant variant = variant_of(numbers, initial);
     return call_of(inputs, numbers, [&](Runner on) { return conv2d(on, inputs[0], inputs[1], plain, &variant); });
@@ -273,7 +280,7 @@ Conv2dVariant choose(Plan& plan, const Tensor& x, const Tensor& w, const Conv2dS
   if (!plan.tuned()) return initial;
   const std::array<std::int64_t, 6> sizes = {size.images, size.channels, size.height,
                                              size.width,  size.filters,  options.groups};
-  return variant_of(plan.choose(tuned_name(size, options), sizes,
+  return variant_of(plan.choose(tuned_name(size, options, initial.tile.precision), sizes,
                                 [&] { return tunable_of(device, x.shape(), w.shape(), size, options); }),
                     initial);
 }

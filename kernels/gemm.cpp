@@ -189,18 +189,19 @@ int split_for(const GemmSize& size, const Tile& tile) {
   return split;
 }
 
-GemmVariant variant_of(const Variant& numbers) {
-  return {Tile::of(numbers), numbers[6] != 0, numbers[7], numbers[8] != 0};
+GemmVariant variant_of(const Variant& numbers, Precision precision) {
+  return {Tile::of(numbers, precision), numbers[6] != 0, numbers[7], numbers[8] != 0};
 }
 
 std::string tuned_name(std::string_view call, const GemmSize& size) {
-  return fmt::format("{}_{}{}", call, size.transpose_a ? 't' : 'n', size.transpose_b ? 't' : 'n');
+  return fmt::format("{}_{}{}{}", call, size.transpose_a ? 't' : 'n', size.transpose_b ? 't' : 'n',
+                     suffix_of(size.precision));
 }
 
 }  // namespace
 
 GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size) {
-  GemmVariant variant{.tile = tile_for(device, size.m, size.n, size.batch)};
+  GemmVariant variant{.tile = tile_for(device, size.m, size.n, size.batch, size.precision)};
   if (device.software) return variant;
   variant.vectors = size.takes_vectors();
   variant.split = split_for(size, variant.tile);
@@ -221,7 +222,7 @@ Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const Gemm
   tunable.parameters.push_back({"turned", {0, 1}});
   tunable.initial.push_back(initial.turned ? 1 : 0);
   tunable.fits = [limits = device.limits, size](const Variant& numbers) {
-    const GemmVariant variant = variant_of(numbers);
+    const GemmVariant variant = variant_of(numbers, size.precision);
     // What has many tiles, or little to add up for each, gains nothing.
     const bool split = variant.split == 1 || (tiles_of(size, variant.tile) * variant.split <= 1024 &&
                                               size.k >= std::int64_t{64} * variant.split);
@@ -233,9 +234,10 @@ Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const Gemm
   };
   tunable.inputs = {size.transpose_a ? matrix(size.k, size.m, size.a_batch) : matrix(size.m, size.k, size.a_batch),
                     size.transpose_b ? matrix(size.n, size.k, size.b_batch) : matrix(size.k, size.n, size.b_batch)};
-  const GemmOptions options{.transpose_a = size.transpose_a, .transpose_b = size.transpose_b};
+  const GemmOptions options{
+      .transpose_a = size.transpose_a, .transpose_b = size.transpose_b, .precision = size.precision};
   tunable.call = [options, named = std::string(call)](const Variant& numbers, const std::vector<Tensor>& inputs) {
-    const GemmVariant variant = variant_of(numbers);
+    const GemmVariant variant = variant_of(numbers, options.precision);
     return call_of(inputs, numbers,
                    [&](Runner on) { return gemm(on, inputs[0], inputs[1], options, &variant, named); });
   };
@@ -246,7 +248,8 @@ GemmVariant gemm_variant(Plan& plan, std::string_view call, const GemmSize& size
   const DeviceInfo& device = plan.device();
   if (!plan.tuned()) return gemm_variant(device, size);
   const std::array<std::int64_t, 4> sizes = {size.m, size.n, size.k, size.batch};
-  return variant_of(plan.choose(tuned_name(call, size), sizes, [&] { return gemm_tunable(device, call, size); }));
+  return variant_of(plan.choose(tuned_name(call, size), sizes, [&] { return gemm_tunable(device, call, size); }),
+                    size.precision);
 }
 
 Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool transpose_a, bool transpose_b) {
@@ -339,8 +342,9 @@ Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptio
   }
   auto plan = Plan::of("gemm", on, tensors);
   if (!plan) return std::move(plan).error();
-  const auto size = gemm_size(a, b, options);
+  auto size = gemm_size(a, b, options);
   if (!size) return size.error();
+  size->precision = precision_on(plan->device(), options.precision);
   const bool batched =
       a.shape().size() == 3 || b.shape().size() == 3 || (options.c && options.c->shape().size() == 3);
   GemmMemory memory{.a = plan->read(a), .b = plan->read(b)};

@@ -37,6 +37,8 @@ struct GemmSize {
   std::int64_t a_batch = 0;
   std::int64_t b_batch = 0;
   std::int64_t c_batch = 0;
+  /// What the device has units for.
+  Precision precision = Precision::f32;
 
   /// Whether a variant with vectors can be used.
   bool takes_vectors() const {

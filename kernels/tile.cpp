@@ -1,6 +1,7 @@
 #include "kernels/tile.hpp"
 
 #include <array>
+#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -14,21 +15,34 @@ namespace kiln::kernels {
 //
 // Of a tile 8 or 16 work items wide, 8 x 4 neighbours are a warp: fewer different numbers are read at once so.
 //
+// A warp's tensor cores multiply 16 rows by 8 columns, of which each of 32 work items has two pairs of columns.
+// Pairs are taken from the panel such that those of two products lie side by side, and a work item has quads again:
+// of a block of 64 x 32 for each warp, 8 rows and 2 quads.
+//
 // The pragma is NVIDIA's; OpenGL has no other way to ask for loops to be unrolled.
 const std::string_view tile_source = R"(#if UNROLL_PANELS && KILN_OPENGL
 #pragma optionNV(unroll all)
 #endif
-#define STRIDE_A (TM + 4)
-#define STRIDE_B (TN + 4)
+#define STRIDE_A (TM + PAD)
+#define STRIDE_B (TN + PAD)
 #define ITEMS ((TM / RM) * (TN / RN))
 #define LOADS_A (TM * TK / 4 / ITEMS)
 #define LOADS_B (TN * TK / 4 / ITEMS)
 #define WARPS_ACROSS (TN / RN / 8)
 #define NOTHING make_float4(0.0f, 0.0f, 0.0f, 0.0f)
+#if PRODUCTS
+#define LANE (local_index % 32)
+#define WARP_COLUMN (local_index / 32 % (TN / 32) * 32)
+#define ITEM_X (WARP_COLUMN + LANE % 4 * 4)
+#define ITEM_Y (local_index / 32 / (TN / 32) * 64 + LANE / 4)
+#define ITEM_ROW(i) (item_y + (i) / 2 * 16 + (i) % 2 * 8)
+#define ITEM_COLUMN(j) (item_x + (j) * 16)
+#else
 #define ITEM_X (local_index / 32 % WARPS_ACROSS * 8 + local_index % 8)
 #define ITEM_Y (local_index / 32 / WARPS_ACROSS * 4 + local_index % 32 / 8)
 #define ITEM_ROW(i) ((i) / 4 * (4 * TM / RM) + item_y * 4 + (i) % 4)
 #define ITEM_COLUMN(j) ((j) * (4 * TN / RN) + item_x * 4)
+#endif
 #if UNROLL_PANELS
 #define UNROLL_DEPTH UNROLL
 #else
@@ -54,6 +68,80 @@ const std::string_view tile_source = R"(#if UNROLL_PANELS && KILN_OPENGL
     UNROLL for (int j = 0; j < RN / 4; ++j) sum[i][j] = NOTHING; \
   }
 
+#if PRODUCTS == 1
+#define PRODUCT_DEPTH 8
+#define PRODUCT "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+#define FACTOR_DEPTH (LANE % 4)
+FUNCTION uint as_tf32(float x) {
+  uint bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+}
+#define FACTOR(panel, stride, d, at) as_tf32(ELEMENT(panel, (d) * stride + (at)))
+#elif PRODUCTS == 2
+#define PRODUCT_DEPTH 16
+#define PRODUCT "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+#define FACTOR_DEPTH (LANE % 4 * 2)
+FUNCTION uint as_halves(float low, float high) {
+  uint bits;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+#define FACTOR(panel, stride, d, at) \
+  as_halves(ELEMENT(panel, (d) * stride + (at)), ELEMENT(panel, ((d) + 1) * stride + (at)))
+#endif
+#if PRODUCTS
+FUNCTION void add_product(float& a, float& b, float& c, float& d, const uint down[4], const uint across[2]) {
+  asm volatile(PRODUCT " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(a), "+f"(b), "+f"(c), "+f"(d)
+               : "r"(down[0]), "r"(down[1]), "r"(down[2]), "r"(down[3]), "r"(across[0]), "r"(across[1]));
+}
+#define MULTIPLY_STAGE \
+  UNROLL for (int d = 0; d < TK; d += PRODUCT_DEPTH) { \
+    uint down[4][4]; \
+    uint across[4][2]; \
+    int first = stage * TK + d + FACTOR_DEPTH; \
+    int second = first + PRODUCT_DEPTH / 2; \
+    UNROLL for (int i = 0; i < 4; ++i) { \
+      down[i][0] = FACTOR(panel_a, STRIDE_A, first, item_y + i * 16); \
+      down[i][1] = FACTOR(panel_a, STRIDE_A, first, item_y + i * 16 + 8); \
+      down[i][2] = FACTOR(panel_a, STRIDE_A, second, item_y + i * 16); \
+      down[i][3] = FACTOR(panel_a, STRIDE_A, second, item_y + i * 16 + 8); \
+    } \
+    UNROLL for (int j = 0; j < 4; ++j) { \
+      int column = WARP_COLUMN + j / 2 * 16 + j % 2 * 2 + LANE / 8 * 4 + LANE / 4 % 2; \
+      across[j][0] = FACTOR(panel_b, STRIDE_B, first, column); \
+      across[j][1] = FACTOR(panel_b, STRIDE_B, second, column); \
+    } \
+    UNROLL for (int i = 0; i < 4; ++i) { \
+      UNROLL for (int j = 0; j < 2; ++j) { \
+        float4& above = sum[2 * i][j]; \
+        float4& below = sum[2 * i + 1][j]; \
+        add_product(above.x, above.y, below.x, below.y, down[i], across[2 * j]); \
+        add_product(above.z, above.w, below.z, below.w, down[i], across[2 * j + 1]); \
+      } \
+    } \
+  }
+#else
+#define MULTIPLY_STAGE \
+  UNROLL_DEPTH for (int d = 0; d < TK; ++d) { \
+    float4 down[RM / 4]; \
+    float4 across[RN / 4]; \
+    UNROLL for (int i = 0; i < RM / 4; ++i) \
+      down[i] = panel_a[(stage * TK + d) * (STRIDE_A / 4) + i * (TM / RM) + item_y]; \
+    UNROLL for (int j = 0; j < RN / 4; ++j) \
+      across[j] = panel_b[(stage * TK + d) * (STRIDE_B / 4) + j * (TN / RN) + item_x]; \
+    UNROLL for (int i = 0; i < RM / 4; ++i) { \
+      UNROLL for (int j = 0; j < RN / 4; ++j) { \
+        sum[4 * i][j] += down[i].x * across[j]; \
+        sum[4 * i + 1][j] += down[i].y * across[j]; \
+        sum[4 * i + 2][j] += down[i].z * across[j]; \
+        sum[4 * i + 3][j] += down[i].w * across[j]; \
+      } \
+    } \
+  }
+#endif
+
 #define MULTIPLY_PANELS(k) { \
   int stage = 0; \
   FETCH_A(0) \
@@ -67,22 +155,7 @@ const std::string_view tile_source = R"(#if UNROLL_PANELS && KILN_OPENGL
       FETCH_A(start + TK) \
       FETCH_B(start + TK) \
     } \
-    UNROLL_DEPTH for (int d = 0; d < TK; ++d) { \
-      float4 down[RM / 4]; \
-      float4 across[RN / 4]; \
-      UNROLL for (int i = 0; i < RM / 4; ++i) \
-        down[i] = panel_a[(stage * TK + d) * (STRIDE_A / 4) + i * (TM / RM) + item_y]; \
-      UNROLL for (int j = 0; j < RN / 4; ++j) \
-        across[j] = panel_b[(stage * TK + d) * (STRIDE_B / 4) + j * (TN / RN) + item_x]; \
-      UNROLL for (int i = 0; i < RM / 4; ++i) { \
-        UNROLL for (int j = 0; j < RN / 4; ++j) { \
-          sum[4 * i][j] += down[i].x * across[j]; \
-          sum[4 * i + 1][j] += down[i].y * across[j]; \
-          sum[4 * i + 2][j] += down[i].z * across[j]; \
-          sum[4 * i + 3][j] += down[i].w * across[j]; \
-        } \
-      } \
-    } \
+    MULTIPLY_STAGE \
     stage = 1 - stage; \
     if (more) { \
       STAGE_A(stage) \
@@ -93,11 +166,20 @@ const std::string_view tile_source = R"(#if UNROLL_PANELS && KILN_OPENGL
 }
 )";
 
+namespace {
+
+/// What keeps rows of a panel out of each other's banks.
+int pad(const Tile& tile) { return tile.precision == Precision::f32 ? 4 : 8; }
+
+}  // namespace
+
 std::uint64_t Tile::shared_bytes() const {
-  return std::uint64_t{2} * static_cast<std::uint64_t>(depth * (rows + 4 + columns + 4)) * sizeof(float);
+  return std::uint64_t{2} * static_cast<std::uint64_t>(depth * (rows + columns + 2 * pad(*this))) * sizeof(float);
 }
 
 std::string Tile::name() const {
+  if (precision != Precision::f32)
+    return fmt::format("tm{}_tn{}_tk{}{}", rows, columns, depth, suffix_of(precision));
   return fmt::format("tm{}_tn{}_tk{}_rm{}_rn{}{}", rows, columns, depth, item_rows, item_columns,
                      unroll ? "_u" : "");
 }
@@ -108,6 +190,10 @@ bool Tile::fits(const DeviceLimits& limits) const {
 }
 
 bool Tile::sound() const {
+  // Blocks of 64 x 32 for a warp, whose products are 8 or 16 deep; they are unrolled anyway.
+  if (precision != Precision::f32 && (rows % 64 != 0 || columns % 32 != 0 || item_rows != 8 || item_columns != 8 ||
+                                      depth % (precision == Precision::tf32 ? 8 : 16) != 0 || !unroll))
+    return false;
   if (rows % item_rows != 0 || columns % item_columns != 0 || item_rows % 4 != 0 || item_columns % 4 != 0)
     return false;
   const int across = columns / item_columns;
@@ -128,18 +214,43 @@ std::vector<TuneParameter> Tile::tunable() {
 }
 
 std::map<std::string, std::string> Tile::parameters() const {
-  return {{"TM", std::to_string(rows)},      {"TN", std::to_string(columns)},      {"TK", std::to_string(depth)},
-          {"RM", std::to_string(item_rows)}, {"RN", std::to_string(item_columns)}, {"UNROLL_PANELS", flag(unroll)}};
+  return {{"TM", std::to_string(rows)},         {"TN", std::to_string(columns)},
+          {"TK", std::to_string(depth)},        {"RM", std::to_string(item_rows)},
+          {"RN", std::to_string(item_columns)}, {"UNROLL_PANELS", flag(unroll)},
+          {"PAD", std::to_string(pad(*this))},  {"PRODUCTS", std::to_string(static_cast<int>(precision))}};
 }
 
 std::vector<SharedArray> Tile::shared() const {
-  return {{"panel_a", Type::f32x4, {"(2 * TK * (TM + 4) / 4)"}},
-          {"panel_b", Type::f32x4, {"(2 * TK * (TN + 4) / 4)"}}};
+  return {{"panel_a", Type::f32x4, {"(2 * TK * (TM + PAD) / 4)"}},
+          {"panel_b", Type::f32x4, {"(2 * TK * (TN + PAD) / 4)"}}};
 }
 
-Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns, std::int64_t batch) {
+std::string_view suffix_of(Precision precision) {
+  return precision == Precision::tf32 ? "_tf32" : precision == Precision::f16 ? "_f16" : "";
+}
+
+Precision precision_on(const DeviceInfo& device, Precision asked) {
+  constexpr std::string_view start = "sm_";
+  const std::string& architecture = device.traits.architecture;
+  const bool has = device.language == Language::cuda && architecture.starts_with(start) &&
+                   std::atoi(architecture.c_str() + start.size()) >= 80;
+  return has ? asked : Precision::f32;
+}
+
+Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns, std::int64_t batch,
+              Precision precision) {
   const Tile small = Tile{}.on(device);
   if (device.software) return small;
+  if (precision != Precision::f32) {
+    const int extent = quotient_up(rows, 128) * quotient_up(columns, 128) * batch >= 64 ? 128 : 64;
+    return {.rows = extent,
+            .columns = extent,
+            .depth = 16,
+            .item_rows = 8,
+            .item_columns = 8,
+            .unroll = true,
+            .precision = precision};
+  }
   struct Choice {
     Tile tile;
     /// How many groups there must be.

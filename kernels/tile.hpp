@@ -8,6 +8,7 @@
 
 #include <kiln/device.hpp>
 #include <kiln/kernel.hpp>
+#include <kiln/kernels.hpp>
 #include <kiln/tune.hpp>
 
 namespace kiln::kernels {
@@ -22,11 +23,13 @@ struct Tile {
   int item_columns = 4;
   /// Whether the loop over the depth of a panel is to be unrolled.
   bool unroll = false;
+  /// What units that multiply matrices take; f32 is for none.
+  Precision precision = Precision::f32;
 
   std::uint32_t items() const { return static_cast<std::uint32_t>(rows / item_rows * (columns / item_columns)); }
   /// Both panels, twice.
   std::uint64_t shared_bytes() const;
-  /// As in "tm128_tn128_tk8_rm8_rn8_u".
+  /// As in "tm128_tn128_tk8_rm8_rn8_u", or "tm128_tn128_tk16_tf32".
   std::string name() const;
   bool fits(const DeviceLimits& limits) const;
   /// Whether its numbers go together: work items in rows of 8 or 16 that share the loading of panels evenly.
@@ -36,8 +39,8 @@ struct Tile {
   /// The numbers that tell it from others, as a tuner has them, and the tile that they are of.
   static std::vector<TuneParameter> tunable();
   std::vector<int> numbers() const { return {rows, columns, depth, item_rows, item_columns, unroll ? 1 : 0}; }
-  static Tile of(const std::vector<int>& numbers) {
-    return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5] != 0};
+  static Tile of(const std::vector<int>& numbers, Precision precision) {
+    return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5] != 0, precision};
   }
 
   /// What a kernel that uses tile_source declares.
@@ -47,7 +50,13 @@ struct Tile {
 
 /// One that is as large as leaves enough groups to fill the device, for a matrix of `rows` x `columns`, `batch`
 /// times.
-Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns, std::int64_t batch);
+Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns, std::int64_t batch,
+              Precision precision = Precision::f32);
+
+/// What a device has units for, of what a call asks for.
+Precision precision_on(const DeviceInfo& device, Precision asked);
+/// "", "_tf32" or "_f16".
+std::string_view suffix_of(Precision precision);
 
 /// Whether it takes a device long to put single elements into a panel of vectors: compilers of GLSL for GPUs make
 /// branches of it.

@@ -17,9 +17,18 @@ Error needs(std::string_view kernel, std::string_view extents, const Shape& give
   return unfit("{} takes {}, and was given {}", kernel, extents, to_string(given));
 }
 
+/// What a kernel's name ends in.
+Precision precision_of(std::string_view kernel) {
+  for (const Precision precision : {Precision::tf32, Precision::f16})
+    if (kernel.ends_with(kernels::suffix_of(precision))) return precision;
+  return Precision::f32;
+}
+
 Result<Tunable> gemm_tunable(const DeviceInfo& device, std::string_view kernel, const Shape& extents) {
   if (extents.size() != 3 && extents.size() != 4) return needs(kernel, "M N K, or M N K and a batch", extents);
   GemmSize size{.batch = extents.size() == 4 ? extents[3] : 1, .m = extents[0], .n = extents[1], .k = extents[2]};
+  size.precision = kernels::precision_on(device, precision_of(kernel));
+  kernel.remove_suffix(kernels::suffix_of(precision_of(kernel)).size());
   if (kernel.size() > 4) {
     size.transpose_a = kernel[5] == 't';
     size.transpose_b = kernel[6] == 't';
@@ -45,7 +54,9 @@ std::optional<Shape> sizes_of(const TuneRecord& record, std::initializer_list<st
 Result<Tunable> conv2d_of(const DeviceInfo& device, const TuneRecord& record, const Shape& s) {
   int r = 0;
   int q = 0;
-  Conv2dOptions o{.groups = static_cast<int>(s[5]), .allow_winograd = record.kernel.ends_with("_winograd")};
+  Conv2dOptions o{.groups = static_cast<int>(s[5]),
+                  .allow_winograd = record.kernel.find("_winograd") != std::string::npos,
+                  .precision = precision_of(record.kernel)};
   if (std::sscanf(record.kernel.c_str(), "conv2d_%dx%d_s%dx%d_p%dx%d_d%dx%d", &r, &q, &o.stride[0], &o.stride[1],
                   &o.padding[0], &o.padding[1], &o.dilation[0], &o.dilation[1]) != 8)
     return unfit("{} is no convolution", record.kernel);
@@ -58,7 +69,8 @@ Result<Tunable> tunable(const Device& device, std::string_view kernel, const Sha
   const DeviceInfo& info = device.info();
   if (std::any_of(e.begin(), e.end(), [](std::int64_t extent) { return extent < 1; }))
     return unfit("{}: {} has an extent of less than 1", kernel, to_string(e));
-  if (kernel == "gemm" || kernel == "gemm_nn" || kernel == "gemm_nt" || kernel == "gemm_tn" || kernel == "gemm_tt")
+  const std::string_view plain = kernel.substr(0, kernel.size() - kernels::suffix_of(precision_of(kernel)).size());
+  if (plain == "gemm" || plain == "gemm_nn" || plain == "gemm_nt" || plain == "gemm_tn" || plain == "gemm_tt")
     return gemm_tunable(info, kernel, e);
   if (kernel == "weighted_matmul") {
     if (e.size() != 5) return needs(kernel, "B H Q K D", e);

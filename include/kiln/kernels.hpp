@@ -59,6 +59,16 @@ class Runner {
 // Tensor::max_count are `unsupported`. What is a sum of nothing is 0; NaN and infinities take the course they have
 // in IEEE arithmetic. docs/library.md says more.
 
+/// How exact products must be at least; sums are of f32 always. What a device has no units for that multiply
+/// matrices so is computed in f32: of less than that, only CUDA from sm_80 on makes use today.
+enum class Precision {
+  f32,
+  /// Ten bits of the factors' mantissas.
+  tf32,
+  /// Factors as f16: ten bits of their mantissas, and what is larger than 65,504 is infinite.
+  f16,
+};
+
 struct Conv2dOptions {
   /// Added to each output channel: [K].
   std::optional<Tensor> bias = {};
@@ -70,6 +80,7 @@ struct Conv2dOptions {
   /// May compute 3x3 filters of stride 1 by sums that mix neighbouring pixels (Winograd's algorithm): a NaN or an
   /// infinity may then make results up to 4 pixels away NaN, and errors are larger, yet within 1e-3.
   bool allow_winograd = false;
+  Precision precision = Precision::f32;
   Type output = Type::f32;
 };
 /// x [N, C, H, W] with the filters w [K, C / groups, R, S]: [N, K, P, Q]. The filters are not turned around.
@@ -82,6 +93,7 @@ struct GemmOptions {
   /// With beta 0, c is not read.
   float beta = 0;
   std::optional<Tensor> c = {};
+  Precision precision = Precision::f32;
   Type output = Type::f32;
 };
 /// alpha a b + beta c, with a [M, K], b [K, N] and c [M, N] before they are transposed; or a batch of each, [B, …],

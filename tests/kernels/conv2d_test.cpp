@@ -241,6 +241,16 @@ TEST_P(Conv2d, TakesAndGivesHalves) {
   EXPECT_TRUE(matches(got, reference::conv2d(x, w, {}, {}), 2e-3)) << "f16 itself is as far off as 1e-3";
 }
 
+TEST_P(Conv2d, LessPrecisionIsWithinItsBounds) {
+  const Array x = noise({2, 12, 13, 20});
+  const Array w = noise({70, 12, 3, 3});
+  for (const Precision precision : {Precision::tf32, Precision::f16}) {
+    const bool units = kernels::precision_on(device_->info(), precision) != Precision::f32;
+    EXPECT_TRUE(matches(conv2d(*cache_, tensor(x), tensor(w), {.padding = {1, 1}, .precision = precision}),
+                        reference::conv2d(x, w, std::nullopt, {.padding = {1, 1}}), units ? 2e-2 : 1e-3));
+  }
+}
+
 TEST_P(Conv2d, ShapesThatDoNotFitAreNamed) {
   const auto of = [&](Shape shape) { return tensor(noise(std::move(shape))); };
   const auto said = [&](Shape x, Shape w, const Conv2dOptions& options = {}) {

@@ -215,6 +215,20 @@ TEST_P(Gemm, TakesAndGivesHalves) {
   EXPECT_EQ(got.value().type(), Type::f16);
 }
 
+TEST_P(Gemm, LessPrecisionIsWithinItsBounds) {
+  const Array a = noise({150, 100});
+  const Array b = noise({100, 72});
+  const Array expected = reference::gemm(a, b, std::nullopt, {});
+  for (const Precision precision : {Precision::tf32, Precision::f16}) {
+    const bool units = kernels::precision_on(device_->info(), precision) != Precision::f32;
+    EXPECT_TRUE(
+        matches(gemm(*cache_, tensor(a), tensor(b), {.precision = precision}), expected, units ? 2e-2 : 1e-3));
+    EXPECT_TRUE(matches(
+        gemm(*cache_, tensor(b), tensor(a), {.transpose_a = true, .transpose_b = true, .precision = precision}),
+        reference::gemm(b, a, std::nullopt, {.transpose_a = true, .transpose_b = true}), units ? 2e-2 : 1e-3));
+  }
+}
+
 TEST_P(Gemm, ShapesThatDoNotFitAreNamed) {
   const auto of = [&](Shape shape) { return tensor(noise(std::move(shape))); };
   EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({4, 5}))),
