@@ -113,17 +113,15 @@ std::chrono::nanoseconds budget_of(const Options& options) {
 }
 
 /// Tunes with a progress bar; also the trials in the order in which they were made.
-TuneRecord tune_with_bar(Context& context, Tuner& tuner, const Tunable& call, std::chrono::nanoseconds budget,
-                         const std::string& title, std::vector<TuneTrial>& trials) {
+Result<TuneRecord> tune_with_bar(Context& context, Tuner& tuner, const Tunable& call,
+                                 std::chrono::nanoseconds budget, const std::string& title,
+                                 std::vector<TuneTrial>& trials) {
   ProgressBar bar(context.terminal(), title);
-  return tuner
-      .tune(call, budget,
-            [&](const TuneProgress& progress) {
-              trials.push_back(progress.last);
-              bar.update(progress.tried, progress.of, fmt::format("best {}", human_duration(progress.best.time)));
-              return true;
-            })
-      .value();
+  return tuner.tune(call, budget, [&](const TuneProgress& progress) {
+    trials.push_back(progress.last);
+    bar.update(progress.tried, progress.of, fmt::format("best {}", human_duration(progress.best.time)));
+    return true;
+  });
 }
 
 TuneOptions tune_options(const Context& context, std::uint64_t seed = 0) {
@@ -143,7 +141,7 @@ void tune_call(Context& context, const Options& options) {
   Cache cache(device, cache_options(context));
   const auto tuner = Tuner::create(device, cache, tune_options(context, options.seed)).value();
   std::vector<TuneTrial> trials;
-  const TuneRecord record = tune_with_bar(context, *tuner, call, budget, "Tuning", trials);
+  const TuneRecord record = tune_with_bar(context, *tuner, call, budget, "Tuning", trials).value();
   if (!options.report.empty()) write_tune_report(options.report, *device, record, trials);
   if (context.json) return print_json(json_of(record));
   if (!trials.empty()) print(plot_of(trials, context.terminal()));
@@ -184,11 +182,15 @@ void tune_profile(Context& context, const Options& options) {
     if (share <= share.zero()) break;
     std::vector<TuneTrial> trials;
     const std::string title = fmt::format("{} of {}: {}", i + 1, calls.size(), call.kernel);
-    const TuneRecord record = tune_with_bar(context, *tuner, call, share, title, trials);
-    if (context.json)
-      done.push_back(json_of(record));
-    else
-      print_result(context, call, record);
+    const auto record = tune_with_bar(context, *tuner, call, share, title, trials);
+    if (!record) {
+      complain(fmt::format("{}: {}", call.kernel, record.error().message()));
+      context.status = exit_status::failed;
+    } else if (context.json) {
+      done.push_back(json_of(*record));
+    } else {
+      print_result(context, call, *record);
+    }
   }
   if (context.json) print_json(done);
 }

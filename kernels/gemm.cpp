@@ -349,6 +349,7 @@ Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptio
       a.shape().size() == 3 || b.shape().size() == 3 || (options.c && options.c->shape().size() == 3);
   GemmMemory memory{.a = plan->read(a), .b = plan->read(b)};
   memory.c = options.c && options.beta != 0 ? plan->read(*options.c) : memory.a;
+  if (options.beta != 0) plan->do_not_tell();
   memory.result =
       plan->write(batched ? Shape{size->batch, size->m, size->n} : Shape{size->m, size->n}, options.output);
   add_gemm(*plan, call, variant != nullptr ? *variant : gemm_variant(*plan, call, *size), *size, memory,

@@ -35,7 +35,7 @@ Plan::Place Plan::read_as_it_is(const Tensor& tensor) {
 Plan::Place Plan::read(const Tensor& tensor) {
   const Place place = read_as_it_is(tensor);
   if (tensor.type() == Type::f32) return place;
-  converts_ = true;
+  tells_ = false;
   const Place converted = scratch(tensor.count());
   add_conversion(*this, {place, Type::f16}, {converted, Type::f32}, tensor.count());
   return converted;
@@ -61,7 +61,7 @@ Plan::Place Plan::write_as_it_is(Shape shape, Type type) {
 Plan::Place Plan::write(Shape shape, Type type) {
   const Place place = write_as_it_is(std::move(shape), type);
   if (error_ || type == Type::f32) return place;
-  converts_ = true;
+  tells_ = false;
   converted_ = place;
   unconverted_ = scratch(result_->count());
   return *unconverted_;
@@ -80,7 +80,10 @@ void Plan::step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> m
     return;
   }
   auto request = known_request(*special, on_.device()->info().language);
-  auto parameters = on_.constants() ? special->pack({}) : kernel.pack(scalars);
+  std::vector<Scalar> others = scalars;
+  if (on_.constants())
+    std::erase_if(others, [](const Scalar& scalar) { return std::holds_alternative<std::int32_t>(scalar); });
+  auto parameters = special->pack(others);
   if (!request || !parameters) {
     error_ = !request ? request.error() : parameters.error();
     return;
@@ -107,7 +110,7 @@ Result<Tensor> Plan::finish() && {
   if (!error_ && unconverted_)
     add_conversion(*this, {*unconverted_, Type::f32}, {converted_, Type::f16}, result_->count());
   if (error_) return std::move(*error_);
-  if (converts_) job_.report = {};
+  if (!tells_) job_.report = {};
   auto pending = on_.run(std::move(job_));
   if (!pending) return std::move(pending).error();
   return result_->with(std::move(*pending));

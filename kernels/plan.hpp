@@ -54,6 +54,8 @@ class Plan {
 
   const DeviceInfo& device() const { return on_.device()->info(); }
   bool tuned() const { return on_.tuner() != nullptr; }
+  /// For calls that do more than what is measured: nobody is told what they took.
+  void do_not_tell() { tells_ = false; }
   /// The variant that the runner's tuner chooses for this call; it is told what that took.
   Variant choose(std::string_view kernel, std::span<const std::int64_t> sizes,
                  const std::function<Tunable()>& describe);
@@ -86,8 +88,8 @@ class Plan {
   std::optional<Place> unconverted_;
   Place converted_ = 0;
   std::optional<Error> error_;
-  /// Whether tensors are converted, which no tuner reckons with.
-  bool converts_ = false;
+  /// Whether a tuner is told what it took; not where tensors are converted.
+  bool tells_ = true;
 };
 
 }  // namespace kiln::kernels

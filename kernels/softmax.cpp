@@ -202,6 +202,7 @@ Result<Tensor> softmax(Runner on, const Tensor& x, const SoftmaxOptions& options
   const SoftmaxVariant variant = given != nullptr ? *given : choose(*plan, x.shape());
   const auto values = plan->read(x);
   const auto mask = options.mask ? plan->read(*options.mask) : values;
+  if (options.mask) plan->do_not_tell();
   const auto result = plan->write(x.shape(), options.output);
   const auto count = static_cast<double>(x.count());
   plan->step(softmax_kernel(variant), groups_for(quotient_up(rows.count, variant.group.rows)),

@@ -58,7 +58,7 @@ KERNEL {
   int plane = depth * columns;
   for (int at = global_id_x; at < plane; at += GROUP_X * group_count_x) {
     int channel = at / columns;
-    int tile = first_tile + (at - channel * columns);
+    int tile = to_int(first_tile) + (at - channel * columns);
     int image = tile / tiles_in_image;
     int in_image = tile - image * tiles_in_image;
     int tile_row = in_image / tiles_across;
@@ -97,7 +97,7 @@ KERNEL {
   int plane = count * columns;
   for (int at = global_id_x; at < plane; at += GROUP_X * group_count_x) {
     int row = at / columns;
-    int tile = first_tile + (at - row * columns);
+    int tile = to_int(first_tile) + (at - row * columns);
     if (tile < tiles) {
       int image = tile / tiles_in_image;
       int in_image = tile - image * tiles_in_image;
@@ -191,7 +191,7 @@ Kernel winograd_input_kernel() {
                     {"pad_w"},
                     {"tiles_across"},
                     {"tiles_in_image"},
-                    {"first_tile"},
+                    {"first_tile", Type::u32},
                     {"tiles"},
                     {"columns"}},
                    input_source);
@@ -205,7 +205,7 @@ Kernel winograd_output_kernel(bool vectors) {
                              {"out_width"},
                              {"tiles_across"},
                              {"tiles_in_image"},
-                             {"first_tile"},
+                             {"first_tile", Type::u32},
                              {"tiles"},
                              {"columns"},
                              {"has_bias"}},
@@ -238,15 +238,15 @@ void add_winograd(Plan& plan, const GemmVariant& variant, const Conv2dSize& size
     plan.step(winograd_input_kernel(), groups(of_input), {memory.x, input},
               {number(size.channels), number(depth), number(size.height), number(size.width),
                number(options.padding[0]), number(options.padding[1]), number(tiles_across(size)),
-               number(tiles_in_image(size)), number(first), number(tiles), number(columns)},
+               number(tiles_in_image(size)), static_cast<std::uint32_t>(first), number(tiles), number(columns)},
               work(of_input, 12 * 16, 16));
     add_gemm(plan, "gemm", variant, product, {.a = filters, .b = input, .c = filters, .result = output}, 1, 0);
-    plan.step(
-        winograd_output_kernel(variant.vectors && size.out_width % 4 == 0), groups(of_output),
-        {output, memory.bias, memory.result},
-        {number(size.filters), number(size.out_height), number(size.out_width), number(tiles_across(size)),
-         number(tiles_in_image(size)), number(first), number(tiles), number(columns), number(options.bias ? 1 : 0)},
-        work(of_output, 10 * 13, 16));
+    plan.step(winograd_output_kernel(variant.vectors && size.out_width % 4 == 0), groups(of_output),
+              {output, memory.bias, memory.result},
+              {number(size.filters), number(size.out_height), number(size.out_width), number(tiles_across(size)),
+               number(tiles_in_image(size)), static_cast<std::uint32_t>(first), number(tiles), number(columns),
+               number(options.bias ? 1 : 0)},
+              work(of_output, 10 * 13, 16));
   }
 }
 

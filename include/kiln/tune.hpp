@@ -61,8 +61,8 @@ struct Tunable {
     Tensor result;
   };
   std::function<Result<Call>(const Variant&, const std::vector<Tensor>&)> call = {};
-  /// How far an element of the result may be from that of another variant: so much, or so much of itself where
-  /// that is more.
+  /// How far an element of the result may be from that of another variant, as a share of itself, or of the root
+  /// mean square of all where that is more.
   double tolerance = 1e-3;
 };
 
@@ -88,8 +88,8 @@ struct TuneOptions {
   double duty = 0.05;
   /// From so many calls on, of all processes, one is frequent.
   std::uint64_t frequent = 1000;
-  /// How long one run of a variant may take before it counts as one that never ends. There are drivers that compile at
-  /// the first run.
+  /// How long one run of a variant may take before it counts as one that never ends. There are drivers that compile
+  /// at the first run.
   std::chrono::nanoseconds time_limit = std::chrono::seconds(10);
   /// The same seed tries the same variants in the same order, as long as they measure the same.
   std::uint64_t seed = 0;
@@ -152,12 +152,12 @@ class Tuner {
   Variant choose(const Tunable& tunable);
   /// The same for a call of which all but the kernel's name and its sizes are told only where that is needed.
   Variant choose(std::string_view kernel, std::span<const std::int64_t> sizes,
-                 const std::function<Tunable()>& describe);
+                 const std::function<Tunable()>& describe, std::string_view types = "f32");
 
   /// What to tell how long a job took that is a call by this variant: its Job::report. One that has become slow is
   /// looked at again. Empty where nobody wants to know.
   std::function<void(const JobReport&)> watch(std::string_view kernel, std::span<const std::int64_t> sizes,
-                                              const Variant& variant);
+                                              const Variant& variant, std::string_view types = "f32");
 
   /// Looks for the best variant here and now, until all were tried or `budget` is spent, beginning with what is
   /// known of an earlier search. `progress` is called after each trial, at nobody's expense; where it returns

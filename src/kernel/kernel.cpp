@@ -1,7 +1,6 @@
 #include <kiln/kernel.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <set>
@@ -268,15 +267,6 @@ bool is_of(const Scalar& scalar, Type type) {
          (type == Type::u32 && std::holds_alternative<std::uint32_t>(scalar));
 }
 
-/// A number as all languages read it.
-std::string constant_text(std::int32_t value) { return fmt::format("({})", value); }
-std::string constant_text(std::uint32_t value) { return fmt::format("{}u", value); }
-std::string constant_text(float value) {
-  std::string digits = fmt::format("{:.9g}", value);
-  if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
-  return fmt::format("({}f)", digits);
-}
-
 }  // namespace
 
 Result<std::string> Kernel::emit(Language language) const {
@@ -363,14 +353,16 @@ Result<Kernel> Kernel::specialised(const std::vector<Scalar>& scalars_given) con
   if (!packed) return packed.error();
   Kernel special = *this;
   special.scalars.clear();
-  special.name += "_c" + base::sha256(*packed).hex().substr(0, 8);
+  std::string sizes;
   for (std::size_t i = 0; i < scalars.size(); ++i) {
-    if (const float* real = std::get_if<float>(&scalars_given[i]); real != nullptr && !std::isfinite(*real))
-      return Error(ErrorCode::invalid_request,
-                   fmt::format("{}: the scalar {} is {}, which no constant can be", name, scalars[i].name, *real));
-    special.parameters[scalars[i].name] =
-        std::visit([](auto value) { return constant_text(value); }, scalars_given[i]);
+    if (const auto* size = std::get_if<std::int32_t>(&scalars_given[i])) {
+      special.parameters[scalars[i].name] = fmt::format("({})", *size);
+      sizes += fmt::format("{} ", *size);
+    } else {
+      special.scalars.push_back(scalars[i]);
+    }
   }
+  special.name += "_c" + base::sha256(std::as_bytes(std::span(sizes))).hex().substr(0, 8);
   return special;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <random>
 
 #include <fmt/format.h>
@@ -26,16 +27,15 @@ std::chrono::nanoseconds median(std::vector<std::chrono::nanoseconds> times) {
   return std::max(*middle, std::chrono::nanoseconds(1));
 }
 
-/// Fills a tensor with NaN: memory may come back with the right result of another variant in it.
-Result<void> spoil(const Tensor& tensor) {
-  const std::vector<std::byte> nothing(tensor.buffer()->size(), std::byte{0xff});
-  return tensor.device()->write(*tensor.buffer(), nothing);
-}
+constexpr std::byte no_number{0xff};
 
-/// Whether it is the variant that failed, and not the device or the host.
-bool of_the_variant(ErrorCode code) {
-  return code == ErrorCode::compile_failed || code == ErrorCode::unsupported ||
-         code == ErrorCode::invalid_request || code == ErrorCode::timed_out;
+/// Fills with NaN what a call is to write: memory may come back with what another variant has computed in it.
+Result<void> spoil(Tunable::Call& call) {
+  for (JobMemory& memory : call.job.memory)
+    if (memory.buffer == nullptr && memory.upload.empty() && !memory.fill)
+      memory.fill = [](std::span<std::byte> bytes) { std::ranges::fill(bytes, no_number); };
+  const std::vector<std::byte> nothing(call.result.buffer()->size(), no_number);
+  return call.result.device()->write(*call.result.buffer(), nothing);
 }
 
 }  // namespace
@@ -46,6 +46,9 @@ Result<std::unique_ptr<Bench>> Bench::create(Executor& executor, std::shared_ptr
   std::mt19937_64 random(seed);
   std::vector<Tensor> inputs;
   for (const Shape& shape : tunable.inputs) {
+    if (count_of(shape) > Tensor::max_count)
+      return Error(ErrorCode::unsupported, fmt::format("{}: {} has more than {} elements", tunable.kernel,
+                                                       to_string(shape), Tensor::max_count));
     std::vector<float> values(static_cast<std::size_t>(count_of(shape)));
     for (float& value : values) value = static_cast<float>(random() >> 40) * 0x1p-23F - 1;
     auto tensor = Tensor::from(device, shape, values);
@@ -59,6 +62,9 @@ Result<std::unique_ptr<Bench>> Bench::create(Executor& executor, std::shared_ptr
   auto expected = call->result.read();
   if (!expected) return std::move(expected).error();
   bench->expected_ = std::move(*expected);
+  double squares = 0;
+  for (const float value : bench->expected_) squares += std::isfinite(value) ? double{value} * double{value} : 0;
+  bench->size_ = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(bench->expected_.size(), 1)));
   return bench;
 }
 
@@ -92,7 +98,7 @@ Result<std::vector<std::chrono::nanoseconds>> Bench::run(const Tunable::Call& ca
   const auto report = executor_.submit(std::move(job)).get();
   const auto took = Clock::now() - start;
   if (!report) {
-    stuck_ = report.error().code() == ErrorCode::timed_out;
+    stuck_ = stuck_ || report.error().code() == ErrorCode::timed_out;
     return report.error();
   }
   std::vector<std::chrono::nanoseconds> times(static_cast<std::size_t>(runs));
@@ -113,38 +119,51 @@ std::string Bench::problem_of(const std::vector<float>& result) const {
   for (std::size_t i = 0; i < result.size(); ++i) {
     const double wanted = expected_[i];
     const double got = result[i];
-    if (std::isnan(wanted) && std::isnan(got)) continue;
-    if (got == wanted || std::abs(got - wanted) <= tunable_.tolerance * std::max(1.0, std::abs(wanted))) continue;
-    return fmt::format("element {} is {} and should be {}", i, got, wanted);
+    const bool same = std::isfinite(wanted)
+                          ? std::abs(got - wanted) <= tunable_.tolerance * std::max(size_, std::abs(wanted))
+                          : got == wanted || (std::isnan(wanted) && std::isnan(got));
+    if (!same) return fmt::format("element {} is {} and should be {}", i, got, wanted);
   }
   return {};
 }
 
 Result<TuneTrial> Bench::measure(const Variant& variant, std::optional<std::chrono::nanoseconds> best) {
   TuneTrial trial{.variant = variant};
-  const auto failed = [&trial](const Error& error) -> Result<TuneTrial> {
-    if (!of_the_variant(error.code())) return error;
+  const auto failed = [&](const Error& error) -> Result<TuneTrial> {
+    if (!stuck_ && !is_healthy()) return error;
     trial.problem = error.message();
     return trial;
   };
   const auto made = call(variant);
   if (!made) return failed(made.error());
-  if (auto spoilt = spoil(made->result); !spoilt) return std::move(spoilt).error();
-  const auto first = run(*made, 1);
+  Tunable::Call spoilt = *made;
+  if (auto ok = spoil(spoilt); !ok) return std::move(ok).error();
+  const auto first = run(spoilt, 1);
   if (!first) return failed(first.error());
-  const auto result = made->result.read();
-  if (!result) return result.error();
-  trial.problem = problem_of(*result);
-  if (!trial.problem.empty()) return trial;
+  const auto check = [&]() -> Result<bool> {
+    const auto result = made->result.read();
+    if (!result) return result.error();
+    trial.problem = problem_of(*result);
+    return trial.problem.empty();
+  };
+  if (const auto right = check(); !right || !*right) return right ? Result<TuneTrial>(trial) : right.error();
   const auto some = run(*made, first_runs);
   if (!some) return failed(some.error());
   trial.time = median(*some);
   if (best && static_cast<double>(trial.time.count()) > hopeless * static_cast<double>(best->count())) return trial;
-  const auto more =
-      run(*made, static_cast<int>(std::clamp<std::int64_t>(job_time / trial.time, first_runs, most_runs)));
+  const auto runs = static_cast<int>(std::clamp<std::int64_t>(job_time / trial.time, first_runs, most_runs));
+  const auto more = run(*made, runs);
   if (!more) return failed(more.error());
   trial.time = median(*more);
+  // What is right once may be so by chance.
+  if (const auto right = check(); !right) return right.error();
+  if (!trial.problem.empty()) trial.time = {};
   return trial;
+}
+
+bool Bench::is_healthy() {
+  const auto made = call(tunable_.initial);
+  return made && run(*made, 1).ok();
 }
 
 Result<void> Bench::compare(std::vector<TuneTrial*> trials) {

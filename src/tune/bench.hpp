@@ -34,6 +34,8 @@ class Bench {
   std::chrono::nanoseconds take_busy() noexcept { return std::exchange(busy_, {}); }
 
  private:
+  /// Whether the initial variant still runs: then it is the other one that fails, and not the device.
+  bool is_healthy();
   /// What the variant's job is; an exception is an error of it.
   Result<Tunable::Call> call(const Variant& variant) const;
   /// The times of `runs` runs of it in one job.
@@ -46,6 +48,8 @@ class Bench {
   const TuneOptions& options_;
   const std::vector<Tensor> inputs_;
   std::vector<float> expected_;
+  /// The root of the mean of its squares: what is small beside it may be off by as much as a share of it.
+  double size_ = 0;
   std::chrono::nanoseconds busy_ = {};
   bool stuck_ = false;
 };

@@ -1,5 +1,6 @@
 #include "tune/choice.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace kiln::tune {
@@ -25,11 +26,19 @@ std::optional<double> distance(const std::vector<TuneSize>& a, const std::vector
 std::optional<Variant> usable(const TuneRecord& record, const Tunable& tunable) {
   if (record.parameters != record_for(tunable).parameters) return std::nullopt;
   for (const TuneTrial& trial : record.trials)
-    if (trial.problem.empty() && (!tunable.fits || tunable.fits(trial.variant))) return trial.variant;
+    if (trial.problem.empty() && has(tunable, trial.variant)) return trial.variant;
   return std::nullopt;
 }
 
 }  // namespace
+
+bool has(const Tunable& tunable, const Variant& variant) {
+  if (variant.size() != tunable.parameters.size()) return false;
+  for (std::size_t i = 0; i < variant.size(); ++i)
+    if (std::ranges::find(tunable.parameters[i].values, variant[i]) == tunable.parameters[i].values.end())
+      return false;
+  return !tunable.fits || tunable.fits(variant);
+}
 
 TuneRecord record_for(const Tunable& tunable) {
   TuneRecord record{.kernel = tunable.kernel, .types = tunable.types, .sizes = tunable.sizes};

@@ -10,6 +10,8 @@ namespace kiln::tune {
 
 /// A record of the call, without trials.
 TuneRecord record_for(const Tunable& tunable);
+/// Whether a call has such a variant: of listed values that fit. Files may hold any numbers.
+bool has(const Tunable& tunable, const Variant& variant);
 /// The same variant as one for any sizes.
 Variant for_any(Variant variant, const Tunable& tunable);
 /// The best that is known for a call: for its sizes, for the nearest, or for the nearest on a relative of the

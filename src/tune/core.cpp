@@ -15,15 +15,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How many variants are compiled at once, at most.
-constexpr unsigned most_at_once = 8;
+/// How many variants are compiled at once. The same everywhere, since what is tried next depends on it.
+constexpr std::size_t at_once = 4;
 /// Those so close to the best are measured again together with it.
 constexpr double close_to_best = 1.1;
 constexpr std::size_t most_compared = 4;
 /// What takes so little of the time of another is better than it.
 constexpr double better = 0.97;
-/// So many different calls are remembered at most.
+/// So many different calls are remembered at most, and so many wait for a search.
 constexpr std::size_t most_uses = 4096;
+constexpr std::size_t most_waiting = 256;
 /// How often what was found is written down meanwhile.
 constexpr auto kept_every = std::chrono::milliseconds(500);
 
@@ -69,12 +70,8 @@ void Core::end() {
   std::vector<TuneRecord> called;
   {
     const base::MutexLock lock(mutex_);
+    forget_uses();
     called = std::exchange(unwritten_, {});
-    for (auto& [call, use] : uses_) {
-      if (use.calls == 0 || use.like.kernel.empty()) continue;
-      use.like.calls = std::exchange(use.calls, 0);
-      called.push_back(use.like);
-    }
   }
   if (!called.empty()) write(called);
 }
@@ -94,53 +91,64 @@ bool Core::is_known(const Use& use, const Tunable& tunable) const {
          });
 }
 
+Use::Looked Core::looks_of(const Use& use) const {
+  return calls_of(use) >= options_.frequent ? Use::Looked::as_frequent : Use::Looked::once;
+}
+
+bool Core::is_to_be_searched(const Use& use, const Tunable& tunable) const {
+  return use.looked < looks_of(use) && !is_known(use, tunable);
+}
+
 Variant Core::choose_anew(Use& use, const Tunable& tunable) {
   use.best = best_known(tunable, records_, relatives_).value_or(tunable.initial);
   use.took.clear();
   use.rivals.clear();
   use.look_again = Use::never;
-  if (const TuneRecord* record = records_.find(use.like); record != nullptr && options_.rivals > 0)
+  if (const TuneRecord* record = records_.find(use.like);
+      record != nullptr && record->parameters == use.like.parameters && options_.rivals > 0)
     for (const TuneTrial& trial : record->trials)
       if (trial.problem.empty() && trial.variant != *use.best && use.rivals.size() + 1 < most_compared &&
+          has(tunable, trial.variant) &&
           static_cast<double>(trial.time.count()) <=
               close_to_best * static_cast<double>(record->trials.front().time.count()))
         use.rivals.push_back(trial.variant);
   if (options_.policy != TunePolicy::background) return use.next(options_.rivals);
   const std::uint64_t calls = calls_of(use);
-  const bool frequent = calls >= options_.frequent;
-  if (!frequent && std::ranges::any_of(tunable.parameters, is_frequent_parameter))
+  if (calls < options_.frequent && std::ranges::any_of(tunable.parameters, is_frequent_parameter))
     use.look_again = use.calls + (options_.frequent - calls);
-  const auto looks = frequent ? Use::Looked::as_frequent : Use::Looked::once;
-  if (use.looked < looks && !is_known(use, tunable)) {
-    use.looked = looks;
+  if (is_to_be_searched(use, tunable) && waiting_.size() < most_waiting) {
+    use.looked = looks_of(use);
     waiting_.push_back({tunable, Clock::now() + options_.begin_after});
     changed_.notify_all();
   }
   return use.next(options_.rivals);
 }
 
-Variant Core::choose(std::string_view kernel, std::span<const std::int64_t> sizes,
+Variant Core::choose(std::string_view kernel, std::string_view types, std::span<const std::int64_t> sizes,
                      const std::function<Tunable()>& describe) {
   if (options_.policy == TunePolicy::off) return describe().initial;
-  const Call call(kernel, std::vector(sizes.begin(), sizes.end()));
+  const Call call{std::string(kernel), std::string(types), std::vector(sizes.begin(), sizes.end())};
   {
     const base::MutexLock lock(mutex_);
-    // Whoever calls with ever other sizes has no use for what they were.
-    if (uses_.size() >= most_uses) uses_.clear();
+    if (uses_.size() >= most_uses) forget_uses();
     Use& use = uses_[call];
     ++use.calls;
     if (use.best && use.calls < use.look_again) return use.next(options_.rivals);
   }
   const Tunable tunable = describe();
+  How how{.alone = true};
   bool wait = false;
   {
     const base::MutexLock lock(mutex_);
     Use& use = uses_[call];
     use.like = record_for(tunable);
-    wait = options_.policy == TunePolicy::exhaustive && !is_known(use, tunable);
+    wait = options_.policy == TunePolicy::exhaustive && is_to_be_searched(use, tunable);
+    how.frequent = looks_of(use) == Use::Looked::as_frequent;
+    // Once: another search would find no more.
+    if (wait) use.looked = looks_of(use);
   }
   if (wait)
-    if (const auto found = search(tunable, options_.budget, {.alone = true}, {}); !found)
+    if (const auto found = search(tunable, options_.budget, how, {}); !found)
       options_.log.warning(fmt::format("{} was not tuned: {}", tunable.kernel, found.error().message()));
   const base::MutexLock lock(mutex_);
   Use& use = uses_[call];
@@ -148,49 +156,73 @@ Variant Core::choose(std::string_view kernel, std::span<const std::int64_t> size
   return choose_anew(use, tunable);
 }
 
-std::function<void(const JobReport&)> Core::watch(std::string_view kernel, std::span<const std::int64_t> sizes,
-                                                  const Variant& variant) {
+void Core::forget_uses() {
+  // Whoever calls with ever other sizes has no use for what they were, but for the profile.
+  for (auto& [call, use] : uses_) {
+    if (use.calls == 0 || use.like.kernel.empty() || unwritten_.size() >= most_uses) continue;
+    use.like.calls = use.calls;
+    unwritten_.push_back(use.like);
+  }
+  uses_.clear();
+}
+
+std::function<void(const JobReport&)> Core::watch(std::string_view kernel, std::string_view types,
+                                                  std::span<const std::int64_t> sizes, const Variant& variant) {
   if (options_.policy == TunePolicy::off || (options_.policy != TunePolicy::background && options_.rivals <= 0))
     return {};
-  return [tuner = weak_from_this(), call = Call(kernel, std::vector(sizes.begin(), sizes.end())),
-          variant](const JobReport& report) {
+  Call call{std::string(kernel), std::string(types), std::vector(sizes.begin(), sizes.end())};
+  return [tuner = weak_from_this(), call = std::move(call), variant](const JobReport& report) {
     if (const auto core = tuner.lock(); core != nullptr && report.compute.count() > 0)
       core->observe(call, variant, report.compute);
   };
 }
 
 void Core::observe(const Call& call, const Variant& variant, std::chrono::nanoseconds took) {
-  const base::MutexLock lock(mutex_);
+  std::string news;
+  {
+    const base::MutexLock lock(mutex_);
+    news = learn(call, variant, took);
+  }
+  if (!news.empty()) options_.log.info(news);
+}
+
+std::string Core::learn(const Call& call, const Variant& variant, std::chrono::nanoseconds took) {
   const auto found = uses_.find(call);
-  if (found == uses_.end() || !found->second.best) return;
+  if (found == uses_.end() || !found->second.best) return {};
   Use& use = found->second;
   Average& average = use.took[variant];
   average.add(took);
-  if (!average.tells()) return;
+  if (!average.tells()) return {};
   const TuneRecord* record = records_.find(use.like);
-  if (record == nullptr || record->hint) return;
-  const auto trial = std::ranges::find(record->trials, variant, &TuneTrial::variant);
-  if (trial == record->trials.end()) return;
+  if (record == nullptr || record->hint) return {};
+  const auto measured = [record](const Variant& of) -> std::chrono::nanoseconds {
+    const auto trial = std::ranges::find(record->trials, of, &TuneTrial::variant);
+    return trial != record->trials.end() ? trial->time : std::chrono::nanoseconds();
+  };
+  const auto of_best = static_cast<double>(measured(*use.best).count());
+  if (measured(variant).count() == 0 || of_best == 0) return {};
+  const auto in_calls = static_cast<double>(average.time().count());
   if (variant == *use.best) {
-    if (static_cast<double>(average.time().count()) <= use.slow * static_cast<double>(trial->time.count())) return;
-    options_.log.info(fmt::format("{} takes {} ns and not {} ns as measured: it is looked at again", call.first,
-                                  average.time().count(), trial->time.count()));
+    if (in_calls <= use.slow * of_best) return {};
     use.slow *= 2;
     use.looked = Use::Looked::never;
     use.best = std::nullopt;
     records_.doubt(use.like);
-    return;
+    return fmt::format("{} takes {:.0f} ns and not {:.0f} ns as measured: it is looked at again", call.kernel,
+                       in_calls, of_best);
   }
   const auto best = use.took.find(*use.best);
-  if (best == use.took.end() || !best->second.tells() ||
-      static_cast<double>(average.time().count()) > better * static_cast<double>(best->second.time().count()))
-    return;
+  if (best == use.took.end() || !best->second.tells()) return {};
+  const double share = in_calls / static_cast<double>(best->second.time().count());
+  if (share > better) return {};
+  // Calls take longer than what is measured alone; beside that, it is so much of the best.
   TuneRecord observed = use.like;
-  observed.trials = {{.variant = variant, .time = average.time()},
-                     {.variant = *use.best, .time = best->second.time()}};
+  observed.trials = {
+      {.variant = variant, .time = std::chrono::nanoseconds(static_cast<std::int64_t>(share * of_best))}};
   records_.add(observed);
-  unwritten_.push_back(std::move(observed));
+  if (unwritten_.size() < most_uses) unwritten_.push_back(std::move(observed));
   use.best = std::nullopt;
+  return {};
 }
 
 void Core::keep(TuneRecord record) {
@@ -202,7 +234,7 @@ void Core::keep(TuneRecord record) {
     records_.add(record);
     // All that could be better served by it chooses anew when it comes again.
     for (auto& [call, use] : uses_)
-      if (call.first == record.kernel) use.best = std::nullopt;
+      if (call.kernel == record.kernel) use.best = std::nullopt;
   }
   write({record});
 }
@@ -215,8 +247,16 @@ void Core::write(const std::vector<TuneRecord>& records) {
 
 Result<TuneRecord> Core::tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                               const std::function<bool(const TuneProgress&)>& progress) {
+  {
+    const base::MutexLock lock(mutex_);
+    ++asked_;
+  }
+  changed_.notify_all();
   // Who asks for it wants the best there is.
-  return search(tunable, budget, {.frequent = true, .alone = true}, progress);
+  auto found = search(tunable, budget, {.frequent = true, .alone = true}, progress);
+  const base::MutexLock lock(mutex_);
+  --asked_;
+  return found;
 }
 
 Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds budget, How how,
@@ -233,24 +273,38 @@ Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds
     executor_ = std::move(*executor);
   }
   auto bench = Bench::create(*executor_, device_, tunable, options_, options_.seed);
-  if (!bench) return std::move(bench).error();
+  if (!bench) {
+    if (bench.error().code() == ErrorCode::timed_out) stuck_ = tunable.kernel;
+    return std::move(bench).error();
+  }
   Search search(tunable, options_.seed, how.frequent);
   TuneRecord record = record_for(tunable);
   {
     const base::MutexLock lock(mutex_);
     // What another version of the kernel had as parameters says nothing about these.
     if (const TuneRecord* before = records_.find(record);
-        before != nullptr && !before->hint && before->parameters == record.parameters)
-      record = *before;
+        before != nullptr && before->parameters == record.parameters) {
+      // Of what was measured with another driver, the best is tried first: calls run it already.
+      if (before->hint) {
+        for (const TuneTrial& trial : before->trials)
+          if (trial.problem.empty() && has(tunable, trial.variant)) {
+            search.prefer(trial.variant);
+            break;
+          }
+      } else {
+        record = *before;
+        std::erase_if(record.trials, [&](const TuneTrial& trial) { return !has(tunable, trial.variant); });
+      }
+    }
   }
   for (const TuneTrial& trial : record.trials) search.learn(trial);
   const auto best = [&record]() -> const TuneTrial* {
     return !record.trials.empty() && record.trials.front().problem.empty() ? &record.trials.front() : nullptr;
   };
-  const std::size_t at_once = std::clamp(std::thread::hardware_concurrency(), 1U, most_at_once);
   auto kept = Clock::now();
   Clock::duration spent = {};
   bool goes_on = true;
+  bool wanted = true;
   while (goes_on) {
     const std::vector<Variant> batch = search.next(how.alone && !record.trials.empty() ? at_once : 1);
     if (batch.empty()) {
@@ -262,7 +316,10 @@ Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds
     for (const Variant& variant : batch) {
       const auto least = best() != nullptr ? std::optional(best()->time) : std::nullopt;
       const auto trial = (*bench)->measure(variant, least);
-      if (!trial) return trial.error();
+      if (!trial) {
+        if (!record.trials.empty()) keep(record);
+        return trial.error();
+      }
       search.learn(*trial);
       record.trials.push_back(*trial);
       rank(record);
@@ -274,12 +331,12 @@ Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds
       spent += Clock::now() - since;
       goes_on = spent < budget;
       if (progress)
-        goes_on = progress({.tried = record.trials.size(),
-                            .of = std::max(search.size(), record.trials.size()),
-                            .last = *trial,
-                            .best = best() != nullptr ? *best() : TuneTrial{},
-                            .busy = (*bench)->take_busy()}) &&
-                  goes_on;
+        wanted = progress({.tried = record.trials.size(),
+                           .of = std::max(search.size(), record.trials.size()),
+                           .last = *trial,
+                           .best = best() != nullptr ? *best() : TuneTrial{},
+                           .busy = (*bench)->take_busy()});
+      goes_on = goes_on && wanted;
       since = Clock::now();
       if (!goes_on) break;
     }
@@ -288,24 +345,41 @@ Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds
       kept = Clock::now();
     }
   }
-  std::vector<TuneTrial*> close;
-  for (TuneTrial& trial : record.trials)
-    if (close.size() < most_compared && trial.problem.empty() &&
-        static_cast<double>(trial.time.count()) <= close_to_best * static_cast<double>(best()->time.count()))
-      close.push_back(&trial);
-  if (close.size() > 1)
-    if (auto compared = (*bench)->compare(close); !compared) return std::move(compared).error();
+  if (wanted)
+    if (auto compared = compare_close(**bench, record); !compared) {
+      if ((*bench)->stuck()) stuck_ = tunable.kernel;
+      keep(record);
+      return std::move(compared).error();
+    }
   rank(record);
   keep(record);
   return record;
+}
+
+Result<void> Core::compare_close(Bench& bench, TuneRecord& record) {
+  std::vector<TuneTrial*> close;
+  const auto best = record.trials.empty() ? std::chrono::nanoseconds() : record.trials.front().time;
+  for (TuneTrial& trial : record.trials)
+    if (close.size() < most_compared && trial.problem.empty() &&
+        static_cast<double>(trial.time.count()) <= close_to_best * static_cast<double>(best.count()))
+      close.push_back(&trial);
+  if (close.size() < 2) return {};
+  if (auto compared = bench.compare(close); !compared) return compared;
+  // Those that were not compared were measured by another clock, perhaps: they come after those that were.
+  std::chrono::nanoseconds last = {};
+  for (const TuneTrial* trial : close) last = std::max(last, trial->time);
+  for (TuneTrial& trial : record.trials)
+    if (trial.problem.empty() && std::ranges::find(close, &trial) == close.end())
+      trial.time = std::max(trial.time, last + std::chrono::nanoseconds(1));
+  return {};
 }
 
 bool Core::rest(std::chrono::nanoseconds busy) {
   const double duty = std::clamp(options_.duty, 0.001, 1.0);
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(busy * (1 / duty - 1));
   const base::MutexLock lock(mutex_);
-  while (!ends_ && Clock::now() < until) changed_.wait_until(mutex_, until);
-  return !ends_;
+  while (!ends_ && asked_ == 0 && Clock::now() < until) changed_.wait_until(mutex_, until);
+  return !ends_ && asked_ == 0;
 }
 
 void Core::work_in_background() {
@@ -327,7 +401,7 @@ void Core::work_in_background() {
       waiting_.pop_front();
       const TuneRecord like = record_for(tunable);
       for (const auto& [call, use] : uses_)
-        if (same_call(use.like, like)) how.frequent = calls_of(use) >= options_.frequent;
+        if (same_call(use.like, like)) how.frequent = looks_of(use) == Use::Looked::as_frequent;
       searching_ = true;
     }
     try {
@@ -336,7 +410,12 @@ void Core::work_in_background() {
       if (!found) options_.log.info(fmt::format("{} was not tuned: {}", tunable.kernel, found.error().message()));
     } catch (const std::exception& exception) {
       options_.log.warning(fmt::format("{} was not tuned: {}", tunable.kernel, exception.what()));
+    } catch (...) {
+      options_.log.warning(fmt::format("{} was not tuned: its functions threw something", tunable.kernel));
     }
+    const base::MutexLock lock(mutex_);
+    // Somebody who waits for another search came first; this one goes on after it.
+    if (asked_ > 0 && !ends_) waiting_.push_front({std::move(tunable), Clock::now()});
   }
 }
 

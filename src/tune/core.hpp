@@ -35,10 +35,10 @@ class Core : public std::enable_shared_from_this<Core> {
 
   /// The variant to run for a call of `kernel` with these sizes, which `describe` tells all about where it is
   /// asked.
-  Variant choose(std::string_view kernel, std::span<const std::int64_t> sizes,
+  Variant choose(std::string_view kernel, std::string_view types, std::span<const std::int64_t> sizes,
                  const std::function<Tunable()>& describe) KILN_EXCLUDES(mutex_);
-  std::function<void(const JobReport&)> watch(std::string_view kernel, std::span<const std::int64_t> sizes,
-                                              const Variant& variant);
+  std::function<void(const JobReport&)> watch(std::string_view kernel, std::string_view types,
+                                              std::span<const std::int64_t> sizes, const Variant& variant);
   Result<TuneRecord> tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                           const std::function<bool(const TuneProgress&)>& progress) KILN_EXCLUDES(mutex_);
   std::vector<TuneRecord> records() const KILN_EXCLUDES(mutex_);
@@ -51,8 +51,13 @@ class Core : public std::enable_shared_from_this<Core> {
   const TuneOptions& options() const noexcept { return options_; }
 
  private:
-  /// A call by its kernel and its sizes.
-  using Call = std::pair<std::string, std::vector<std::int64_t>>;
+  struct Call {
+    std::string kernel;
+    std::string types;
+    std::vector<std::int64_t> sizes;
+
+    auto operator<=>(const Call&) const = default;
+  };
   struct Waiting {
     Tunable tunable;
     std::chrono::steady_clock::time_point from;
@@ -63,7 +68,14 @@ class Core : public std::enable_shared_from_this<Core> {
   /// Whether all is known of a call that there is to know.
   bool is_known(const Use& use, const Tunable& tunable) const KILN_REQUIRES(mutex_);
   std::uint64_t calls_of(const Use& use) const KILN_REQUIRES(mutex_);
+  /// What a search for it would be for.
+  Use::Looked looks_of(const Use& use) const KILN_REQUIRES(mutex_);
+  bool is_to_be_searched(const Use& use, const Tunable& tunable) const KILN_REQUIRES(mutex_);
+  /// Keeps how often they were called.
+  void forget_uses() KILN_REQUIRES(mutex_);
   void observe(const Call& call, const Variant& variant, std::chrono::nanoseconds took) KILN_EXCLUDES(mutex_);
+  /// What a call took, and what that changes; news for people, if any.
+  std::string learn(const Call& call, const Variant& variant, std::chrono::nanoseconds took) KILN_REQUIRES(mutex_);
   /// Adds to what is known, in memory and on disk, and has calls choose anew.
   void keep(TuneRecord record) KILN_EXCLUDES(mutex_);
   void write(const std::vector<TuneRecord>& records);
@@ -75,6 +87,8 @@ class Core : public std::enable_shared_from_this<Core> {
   };
   Result<TuneRecord> search(const Tunable& tunable, std::chrono::nanoseconds budget, How how,
                             const std::function<bool(const TuneProgress&)>& progress) KILN_EXCLUDES(mutex_);
+  /// Measures those anew that are close to the best.
+  Result<void> compare_close(Bench& bench, TuneRecord& record);
   void work_in_background() KILN_EXCLUDES(mutex_);
   /// Lets the device do other work for as long as the duty says after it was busy for so long; false where the
   /// tuner ends.
@@ -96,6 +110,8 @@ class Core : public std::enable_shared_from_this<Core> {
   /// Calls that are to be looked at in the background, the first that came first.
   std::deque<Waiting> waiting_ KILN_GUARDED_BY(mutex_);
   bool searching_ KILN_GUARDED_BY(mutex_) = false;
+  /// How many wait for a search of their own.
+  int asked_ KILN_GUARDED_BY(mutex_) = 0;
   bool ends_ KILN_GUARDED_BY(mutex_) = false;
   /// Only one search measures at a time.
   base::Mutex measuring_;

@@ -58,7 +58,10 @@ TuneRecord record_of(const Json& json) {
   for (const auto& [name, value] : json.at("sizes").items())
     record.sizes.push_back({name, value.get<std::int64_t>()});
   for (const Json& one : json.at("trials")) {
-    TuneTrial trial{.variant = one.at("variant").get<Variant>()};
+    TuneTrial trial;
+    for (const Json& value : one.at("variant"))
+      if (value.is_number_integer() && std::in_range<int>(value.get<std::int64_t>()))
+        trial.variant.push_back(value.get<int>());
     trial.problem = one.value("problem", std::string());
     trial.time = std::chrono::nanoseconds(one.value("ns", std::int64_t{0}));
     if (trial.variant.size() != record.parameters.size()) continue;
@@ -158,8 +161,8 @@ Result<std::optional<Parsed>> parse(std::string_view text) {
 Result<std::vector<TuneRecord>> read_records(const base::Folder& folder, const Identity& identity) {
   constexpr std::uint64_t most_bytes = std::uint64_t{64} << 20;
   const auto file = folder.read(store::tuning_name, most_bytes);
-  // What is not to be read is nothing to go by, and is replaced.
-  if (!file || !*file) return std::vector<TuneRecord>();
+  if (!file) return file.error();
+  if (!*file) return std::vector<TuneRecord>();
   auto parsed = parse({reinterpret_cast<const char*>((*file)->bytes.data()), (*file)->bytes.size()});
   if (!parsed)
     return Error(parsed.error().code(),

@@ -103,7 +103,8 @@ std::vector<Variant> Search::next(std::size_t most) {
   const auto take = [&](const Variant& variant) {
     if (batch.size() < most && known_.insert(variant).second) batch.push_back(variant);
   };
-  // The one that everything is compared with comes first.
+  if (preferred_) take(*preferred_);
+  // The one that everything is compared with.
   if (fits(tunable_.initial)) take(tunable_.initial);
   for (const Variant& variant : all_) take(variant);
   for (; !few_ && drawn_ < at_first && batch.size() < most; ++drawn_) {

@@ -19,6 +19,8 @@ class Search {
 
   /// The variants to try next, any number of them at once; none where the search is over.
   std::vector<Variant> next(std::size_t most);
+  /// One to try before all others.
+  void prefer(const Variant& variant) { preferred_ = variant; }
   /// What was measured, here or earlier.
   void learn(const TuneTrial& trial);
   /// How many are tried in all; a guess where they are many.
@@ -46,6 +48,7 @@ class Search {
   std::vector<Variant> all_;
   bool few_ = false;
   std::size_t drawn_ = 0;
+  std::optional<Variant> preferred_;
   /// What was given out or learnt of.
   std::set<Variant> known_;
   /// The usable ones for any call, the best first.

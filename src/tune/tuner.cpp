@@ -15,17 +15,17 @@ Tuner::~Tuner() { core_->end(); }
 Variant Tuner::choose(const Tunable& tunable) {
   std::vector<std::int64_t> sizes;
   for (const TuneSize& size : tunable.sizes) sizes.push_back(size.value);
-  return core_->choose(tunable.kernel, sizes, [&tunable] { return tunable; });
+  return core_->choose(tunable.kernel, tunable.types, sizes, [&tunable] { return tunable; });
 }
 
 Variant Tuner::choose(std::string_view kernel, std::span<const std::int64_t> sizes,
-                      const std::function<Tunable()>& describe) {
-  return core_->choose(kernel, sizes, describe);
+                      const std::function<Tunable()>& describe, std::string_view types) {
+  return core_->choose(kernel, types, sizes, describe);
 }
 
 std::function<void(const JobReport&)> Tuner::watch(std::string_view kernel, std::span<const std::int64_t> sizes,
-                                                   const Variant& variant) {
-  return core_->watch(kernel, sizes, variant);
+                                                   const Variant& variant, std::string_view types) {
+  return core_->watch(kernel, types, sizes, variant);
 }
 
 Result<TuneRecord> Tuner::tune(const Tunable& tunable, std::chrono::nanoseconds budget,
