@@ -304,6 +304,36 @@ TEST_P(Tuning, ARivalThatIsBetterInCallsTakesOver) {
   EXPECT_GE(runs, 70);
 }
 
+TEST_P(Tuning, NumbersThatNoParameterHasAreNotUsed) {
+  Cache cache(device_, options());
+  const auto file = folder_.path() / "records.json";
+  open(cache)->export_to(file).value();
+  std::ifstream in(file);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string trials = R"([{"variant": [0, 1, 0], "ns": 1}, {"variant": [64, 1e30, 0], "ns": 2},
+    {"variant": [64, 3, 0], "ns": 3}, {"variant": ["a", 1, 0], "ns": 4}, {"variant": [32, 2], "ns": 5}])";
+  const std::string record = R"({"kernel": "twice", "types": "f32", "sizes": {"count": 5000}, "parameters":
+    ["group", "each", "bug"], "complete": true, "hint": false, "calls": 0, "trials": )" +
+                             trials + "}";
+  const auto records = text.find("\"records\": [") + 12;
+  text.insert(records, record);
+  std::ofstream(file) << text;
+  for (const double rivals : {0.0, 0.5}) {
+    const auto tuner = open(cache, {.rivals = rivals});
+    EXPECT_EQ(tuner->import_from(file).value(), 1U);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(tuner->choose(tunable(device_)), (Variant{64, 1, 0}));
+  }
+}
+
+TEST_P(Tuning, ExhaustiveSearchesOnceInAProcess) {
+  Cache cache(device_, options());
+  const auto tuner = open(cache, {.policy = TunePolicy::exhaustive, .budget = {}, .frequent = 1});
+  for (int i = 0; i < 3; ++i)
+    for (const std::int64_t size : {count, count + 1}) tuner->choose(tunable(device_, {0}, size));
+  // Each has measured one, the initial one, and ran out of time.
+  for (const TuneRecord& record : tuner->records()) EXPECT_EQ(record.trials.size(), 1U);
+}
+
 TEST_P(Tuning, AVariantThatNeverEndsIsRememberedAndEndsTheSearchOfItsProcess) {
   // In a process of its own, which it never lets go of.
   const Tunable endless = tunable(device_, {0, 3});
