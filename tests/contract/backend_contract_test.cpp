@@ -192,6 +192,7 @@ TEST_P(BackendContract, MoreSharedMemoryThanThereIsIsAnError) {
 }
 
 TEST_P(BackendContract, HandlesOutliveCacheAndDevice) {
+  open_own_device();
   Program program;
   std::unique_ptr<Buffer> buffer;
   {
@@ -208,6 +209,7 @@ TEST_P(BackendContract, HandlesOutliveCacheAndDevice) {
 }
 
 TEST_P(BackendContract, AdoptsTheCallersOwnObjectsAndLeavesThemAsTheyWere) {
+  open_own_device();
   const auto own = own_objects(device_->info());
   EXPECT_TRUE(own->work());
   const Binary binary = device_->compile(request(scale(4))).value().binary.value();

@@ -41,7 +41,10 @@ class Contract : public testing::TestWithParam<std::string> {
 
   fakes::TemporaryFolder folder_;
   mutable fakes::LogBook book_;
-  /// Open until all tests of the process are over: most drivers take long to start.
+  /// For a test that needs the device to be gone when it lets go of it.
+  void open_own_device() { device_ = open_device(GetParam(), book_.log()).value(); }
+
+  /// Open until all tests of the process are over, unless it is the test's own: most drivers take long to start.
   std::shared_ptr<Device> device_;
 };
 

@@ -311,6 +311,7 @@ TEST_P(SlotContract, ASlotDestroyedAtWorkWaitsForIt) {
 }
 
 TEST_P(SlotContract, ASlotOutlivesItsDevice) {
+  open_own_device();
   const Compiled program = device_->compile(request(scale(3))).value();
   Scaling scaling = open(100);
   device_.reset();
