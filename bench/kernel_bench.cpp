@@ -1,19 +1,24 @@
 // How fast the kernels of the library are, on every API there is here: GFLOP/s, or GB/s of those that compute
-// little. Each is run until half a second has passed, at least 20 times; the median run counts, by the device's
-// clock where it has one. On an NVIDIA H200 the figures are compared with what NVIDIA's own libraries were measured
-// at (cuBLAS and cuDNN in fp32, without tensor cores). On a CPU the shapes are small ones.
+// little. Each is run in 5 rounds of a tenth of a second; the median run counts, by the device's clock
+// where it has one. On a CPU the shapes are small ones.
 //
-// With --tune each is tuned as well, for so many seconds, and measured again with what was found.
+// With --tune each is tuned as well, for so many seconds, and measured again with what was found. With --vendor the
+// figures are compared with those of a file, which tools/vendor-figures writes of NVIDIA's own libraries (cuBLAS
+// and cuDNN in fp32, without tensor cores); without it, on an NVIDIA H200, with what these were measured at once.
+// --only, once or more often, takes the cases that have TEXT in their names.
 //
-//     kernel_bench [API…] [--tune=SECONDS] [--kiln_json=FILE]
+//     kernel_bench [API…] [--tune=SECONDS] [--vendor=FILE] [--only=TEXT] [--kiln_json=FILE]
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -38,11 +43,13 @@ struct Case {
   /// What a tuned one is to reach of that.
   double tuned = 0;
   bool tunable = true;
-  /// What the call comes to, where its steps do it with less.
-  std::optional<double> flops = {};
+  /// What the call comes to, where its steps do it with less or more.
+  std::optional<double> work = {};
 };
 
 using Seconds = std::chrono::duration<double>;
+
+constexpr std::string_view winograd_suffix = ", Winograd";
 
 /// A job's programs and memory, to be run again and again.
 class Repeated {
@@ -97,8 +104,8 @@ class Repeated {
   std::unique_ptr<Slot> slot_;
 };
 
-/// GFLOP/s or GB/s.
-double speed(Device& device, Cache& cache, const Case& one, Tuner* tuner) {
+/// A call as the runner makes it, to be run again and again.
+std::unique_ptr<Repeated> repeated(Device& device, Cache& cache, const Case& one, Tuner* tuner) {
   std::optional<Job> job;
   const Runner keep(device, [&job](Job made) -> Result<Pending> {
     job.emplace(std::move(made));
@@ -106,14 +113,30 @@ double speed(Device& device, Cache& cache, const Case& one, Tuner* tuner) {
   });
   // The result's memory is the job's.
   one.call(tuner != nullptr ? keep.tuned_by(*tuner) : keep).value();
-  Repeated repeated(device, cache, std::move(*job));
-  const double first = median(repeated.run(2));
-  const auto times = static_cast<std::size_t>(std::clamp(0.5 / first, device.info().software ? 3.0 : 20.0, 200.0));
-  const double seconds = median(repeated.run(times));
-  double work = one.flops.value_or(0);
-  if (!one.flops)
-    for (const Step& step : repeated.job().steps) work += one.moves ? step.bytes : step.flops;
-  return work / seconds / 1e9;
+  return std::make_unique<Repeated>(device, cache, std::move(*job));
+}
+
+/// How fast each of some forms of a call is, in GFLOP/s or GB/s. They take turns, for what else a machine does
+/// changes from one moment to the next.
+std::vector<double> speeds(Device& device, const Case& one, const std::vector<Repeated*>& forms) {
+  constexpr int rounds = 5;
+  constexpr double all_rounds = 0.5;
+  std::vector<std::vector<double>> seconds(forms.size());
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < forms.size(); ++i) {
+      const double first = median(forms[i]->run(2));
+      const double least = device.info().software ? 3.0 : 5.0;
+      const auto times = static_cast<std::size_t>(std::clamp(all_rounds / rounds / first, least, 100.0));
+      seconds[i].push_back(median(forms[i]->run(times)));
+    }
+  std::vector<double> figures;
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    double work = one.work.value_or(0);
+    if (!one.work)
+      for (const Step& step : forms[i]->job().steps) work += one.moves ? step.bytes : step.flops;
+    figures.push_back(work / median(seconds[i]) / 1e9);
+  }
+  return figures;
 }
 
 class Cases {
@@ -181,8 +204,8 @@ class Cases {
   /// The same where Winograd's algorithm is allowed, by what the plain sum has to compute.
   Case winograd(int n, int c, int extent, int k, std::optional<double> vendor) const {
     Case one = conv2d(n, c, extent, k, 3, vendor, true);
-    one.name += ", Winograd";
-    one.flops = 2.0 * n * k * extent * extent * 9 * c;
+    one.name += winograd_suffix;
+    one.work = 2.0 * n * k * extent * extent * 9 * c;
     return one;
   }
   Case attention(int batch, int heads, int length, int dimension, bool causal, std::optional<double> vendor) const {
@@ -200,8 +223,13 @@ class Cases {
             }};
   }
   Case softmax(int n, std::optional<double> vendor) const {
-    return {fmt::format("softmax {}x{}", n, n), [x = of({n, n})](Runner on) { return kiln::softmax(on, x); }, true,
-            vendor, 0.95};
+    return {fmt::format("softmax {}x{}", n, n),
+            [x = of({n, n})](Runner on) { return kiln::softmax(on, x); },
+            true,
+            vendor,
+            0.95,
+            true,
+            8.0 * n * n};
   }
   Case reduce(int n) const {
     return {fmt::format("reduce, sum, {}x{}", n, n),
@@ -229,7 +257,30 @@ class Cases {
 /// Through which API a tuned kernel is how fast.
 using Tuned = std::map<std::string, double>;
 
-void measure(const std::string& api, std::chrono::seconds budget, Figures& figures, Tuned& by_cuda) {
+struct Options {
+  std::vector<std::string> apis;
+  std::chrono::seconds budget = {};
+  /// How fast the vendor's library is, by a case's name.
+  std::map<std::string, double> vendor;
+  /// What a case's name has to have one of; anything where there are none.
+  std::vector<std::string> only;
+  std::string json;
+};
+
+bool is_wanted(const Options& options, const Case& one) {
+  return options.only.empty() || std::ranges::any_of(options.only, [&](const std::string& text) {
+           return one.name.find(text) != std::string::npos;
+         });
+}
+
+/// What the vendor's library reaches in a case; `ours` says whether the device is the one of the figures here.
+std::optional<double> vendor_of(const Options& options, const Case& one, bool ours) {
+  if (options.vendor.empty()) return ours ? one.vendor : std::nullopt;
+  const auto found = options.vendor.find(one.name.substr(0, one.name.find(winograd_suffix)));
+  return found == options.vendor.end() ? std::nullopt : std::optional(found->second);
+}
+
+void measure(const std::string& api, const Options& options, Figures& figures, Tuned& by_cuda) {
   auto device = open_device(api);
   if (!device) {
     std::cout << api << " was left out: " << device.error().message() << '\n';
@@ -240,51 +291,69 @@ void measure(const std::string& api, std::chrono::seconds budget, Figures& figur
   const bool h200 = label.find("H200") != std::string::npos;
   const TemporaryFolder folder;
   Cache cache(*device, {.directory = folder.path()});
-  const auto tuner = Tuner::create(*device, cache, {.policy = TunePolicy::exhaustive, .budget = budget}).value();
+  const auto tuner =
+      Tuner::create(*device, cache, {.policy = TunePolicy::exhaustive, .budget = options.budget}).value();
   figures.section(fmt::format("{}, {}", api, label));
   for (const Case& one : Cases(*device).all()) {
     const std::string name = api + "." + one.name;
     const std::string unit = one.moves ? "GB/s" : "GFLOP/s";
-    const double got = speed(**device, cache, one, nullptr);
+    if (!is_wanted(options, one)) continue;
+    const auto vendor = vendor_of(options, one, h200);
+    const auto plain = repeated(**device, cache, one, nullptr);
+    std::unique_ptr<Repeated> tuned;
+    if (options.budget.count() > 0 && one.tunable) tuned = repeated(**device, cache, one, tuner.get());
+    const std::vector<double> speed =
+        speeds(**device, one, tuned ? std::vector{plain.get(), tuned.get()} : std::vector{plain.get()});
     // What a reference system reached with conv2d, of which a GPU is to do more through every API.
     const bool to_beat = !info.software && one.name.starts_with("conv2d");
-    figures.add(name, one.name, got, unit, to_beat ? std::optional(at_least(625.5)) : std::nullopt);
-    if (h200 && one.vendor)
-      figures.add(name + ".of_vendor", "  / NVIDIA's library", got / *one.vendor, "x",
+    figures.add(name, one.name, speed[0], unit, to_beat ? std::optional(at_least(625.5)) : std::nullopt);
+    if (vendor)
+      figures.add(name + ".of_vendor", "  / NVIDIA's library", speed[0] / *vendor, "x",
                   api == "cuda" ? std::optional(at_least(0.5)) : std::nullopt);
-    if (budget.count() == 0 || !one.tunable) continue;
-    const double tuned = speed(**device, cache, one, tuner.get());
-    figures.add(name + ".tuned", "  tuned", tuned, unit);
-    figures.add(name + ".gain", "  tuned / as it was", tuned / got, "x");
-    if (api == "cuda") by_cuda[one.name] = tuned;
-    if (h200 && one.vendor)
-      figures.add(name + ".tuned_of_vendor", "  tuned / NVIDIA's library", tuned / *one.vendor, "x",
+    if (!tuned) continue;
+    figures.add(name + ".tuned", "  tuned: " + tuned->job().steps.front().request.name(), speed[1], unit);
+    figures.add(name + ".gain", "  tuned / as it was", speed[1] / speed[0], "x");
+    if (api == "cuda") by_cuda[one.name] = speed[1];
+    if (vendor)
+      figures.add(name + ".tuned_of_vendor", "  tuned / NVIDIA's library", speed[1] / *vendor, "x",
                   api == "cuda" ? std::optional(at_least(one.tuned)) : std::nullopt);
     if (api != "cuda" && by_cuda.contains(one.name))
-      figures.add(name + ".of_cuda", "  tuned / tuned on CUDA", tuned / by_cuda[one.name], "x", at_least(0.8));
+      figures.add(name + ".of_cuda", "  tuned / tuned on CUDA", speed[1] / by_cuda[one.name], "x", at_least(0.8));
   }
 }
 
+/// The lines of a file of the vendor's figures: a figure and a name each.
+std::map<std::string, double> vendor_figures(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  std::map<std::string, double> figures;
+  double figure = 0;
+  for (std::string name; file >> figure >> std::ws && std::getline(file, name);) figures[name] = figure;
+  return figures;
+}
+
 int run(int argc, char** argv) {
-  std::vector<std::string> apis;
-  std::string json;
-  std::chrono::seconds budget = {};
+  Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const std::string value = argument.substr(argument.find('=') + 1);
     if (argument.starts_with("--kiln_json="))
-      json = value;
+      options.json = value;
     else if (argument.starts_with("--tune="))
-      budget = std::chrono::seconds(std::stoi(value));
+      options.budget = std::chrono::seconds(std::stoi(value));
+    else if (argument.starts_with("--vendor="))
+      options.vendor = vendor_figures(value);
+    else if (argument.starts_with("--only="))
+      options.only.push_back(value);
     else
-      apis.push_back(argument);
+      options.apis.push_back(argument);
   }
-  if (apis.empty()) apis = {"cuda", "hip", "vulkan", "opengl", "opencl"};
+  if (options.apis.empty()) options.apis = {"cuda", "hip", "vulkan", "opengl", "opencl"};
   Figures figures;
   Tuned by_cuda;
-  for (const std::string& api : apis) measure(api, budget, figures, by_cuda);
+  for (const std::string& api : options.apis) measure(api, options, figures, by_cuda);
   std::cout << figures.table();
-  if (!json.empty()) std::ofstream(json) << figures.json() << '\n';
+  if (!options.json.empty()) std::ofstream(options.json) << figures.json() << '\n';
   return 0;
 }
 
