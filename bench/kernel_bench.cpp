@@ -291,8 +291,10 @@ void measure(const std::string& api, const Options& options, Figures& figures, T
   const bool h200 = label.find("H200") != std::string::npos;
   const TemporaryFolder folder;
   Cache cache(*device, {.directory = folder.path()});
+  // As if each were called often: with its sizes as constants.
   const auto tuner =
-      Tuner::create(*device, cache, {.policy = TunePolicy::exhaustive, .budget = options.budget}).value();
+      Tuner::create(*device, cache, {.policy = TunePolicy::exhaustive, .budget = options.budget, .frequent = 1})
+          .value();
   figures.section(fmt::format("{}, {}", api, label));
   for (const Case& one : Cases(*device).all()) {
     const std::string name = api + "." + one.name;
@@ -310,6 +312,10 @@ void measure(const std::string& api, const Options& options, Figures& figures, T
     if (vendor)
       figures.add(name + ".of_vendor", "  / NVIDIA's library", speed[0] / *vendor, "x",
                   api == "cuda" ? std::optional(at_least(0.5)) : std::nullopt);
+    if (tuned)
+      std::cerr << fmt::format("{} {}: {:.4g} {}, tuned {:.4g}\n", api, one.name, speed[0], unit, speed[1]);
+    else
+      std::cerr << fmt::format("{} {}: {:.4g} {}\n", api, one.name, speed[0], unit);
     if (!tuned) continue;
     figures.add(name + ".tuned", "  tuned: " + tuned->job().steps.front().request.name(), speed[1], unit);
     figures.add(name + ".gain", "  tuned / as it was", speed[1] / speed[0], "x");

@@ -196,6 +196,8 @@ bool Tile::sound() const {
     return false;
   if (rows % item_rows != 0 || columns % item_columns != 0 || item_rows % 4 != 0 || item_columns % 4 != 0)
     return false;
+  // More sums than that leave no registers for anything else.
+  if (item_rows * item_columns > 128) return false;
   const int across = columns / item_columns;
   const int down = rows / item_rows;
   const int all = across * down;

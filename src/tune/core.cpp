@@ -15,8 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How many variants are compiled at once. The same everywhere, since what is tried next depends on it.
-constexpr std::size_t at_once = 4;
+/// How many variants are compiled at once. What is tried next depends on it.
+std::size_t at_once() { return std::clamp(std::thread::hardware_concurrency(), 4U, 16U); }
 /// Those so close to the best are measured again together with it.
 constexpr double close_to_best = 1.1;
 constexpr std::size_t most_compared = 4;
@@ -306,7 +306,7 @@ Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds
   bool goes_on = true;
   bool wanted = true;
   while (goes_on) {
-    const std::vector<Variant> batch = search.next(how.alone && !record.trials.empty() ? at_once : 1);
+    const std::vector<Variant> batch = search.next(how.alone && !record.trials.empty() ? at_once() : 1);
     if (batch.empty()) {
       record.complete = true;
       break;
