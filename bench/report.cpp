@@ -176,6 +176,8 @@ int CommandLine::run(const std::function<void(const Measured&, Figures&)>& concl
   Measured measured;
   benchmark::RunSpecifiedBenchmarks(&measured);
   benchmark::Shutdown();
+  // What they hold, devices among it, is not to end when drivers have: as the process does.
+  benchmark::ClearRegisteredBenchmarks();
   // Nothing ran: the flags asked for a list, or for nothing there is.
   if (measured.empty()) return 0;
   Figures figures;
