@@ -33,15 +33,19 @@ constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #define UNROLL_LOADS
 #define ADD_DOT(sum, a, b) sum += dot(a, b)
 #endif
-#if UNROLLED
-#define PARTLY_UNROLL UNROLL
-#if KILN_OPENGL
+#if KILN_OPENGL && UNROLLED > 1
 #pragma optionNV(unroll all)
 #endif
-#elif KILN_CUDA || KILN_HIP
+#if UNROLLED == 1 || KILN_OPENGL
+#define PARTLY_UNROLL
+#elif KILN_VULKAN
+#define PARTLY_UNROLL UNROLL
+#elif UNROLLED == 2
+#define PARTLY_UNROLL _Pragma("unroll 2")
+#elif UNROLLED == 4
 #define PARTLY_UNROLL _Pragma("unroll 4")
 #else
-#define PARTLY_UNROLL
+#define PARTLY_UNROLL _Pragma("unroll 16")
 #endif
 #if KILN_CUDA
 #define EXP __expf
@@ -236,7 +240,7 @@ std::uint64_t FlashAttentionVariant::shared_bytes() const {
 
 std::string FlashAttentionVariant::name() const {
   return fmt::format("flash_attention_d{}_q{}_k{}_r{}_x{}{}{}{}", head, queries, keys, item_queries, across,
-                     vectors ? "_v4" : "", unroll ? "_u" : "",
+                     vectors ? "_v4" : "", unroll > 1 ? fmt::format("_u{}", unroll) : "",
                      min_groups > 0 ? fmt::format("_b{}", min_groups) : "");
 }
 
@@ -257,6 +261,8 @@ FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int
     const bool fits = large.shared_bytes() <= device.limits.shared_bytes;
     FlashAttentionVariant variant = fits && !device.software ? large : small;
     variant.vectors = !device.software && dimension % 4 == 0;
+    // Four at once take so many registers that a third of the groups does not fit.
+    if (device.language == Language::cuda || device.language == Language::hip) variant.unroll = 2;
     return variant;
   }
   return {};
@@ -274,7 +280,7 @@ bool FlashAttentionVariant::fits(const DeviceLimits& limits) const {
 namespace {
 
 FlashAttentionVariant variant_of(const Variant& numbers, int head) {
-  return {head, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] != 0, numbers[5] != 0, numbers[6]};
+  return {head, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] != 0, numbers[5], numbers[6]};
 }
 
 std::string tuned_name(const FlashAttentionOptions& options) {
@@ -286,6 +292,8 @@ std::string tuned_name(const FlashAttentionOptions& options) {
 Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const Shape& k,
                                 const FlashAttentionOptions& options) {
   const FlashAttentionVariant initial = flash_attention_variant(device, q[3]);
+  // Elsewhere a loop is unrolled whole or not at all.
+  const bool in_c = device.language != Language::glsl && device.language != Language::vulkan;
   Tunable tunable{
       .kernel = tuned_name(options),
       .sizes = {{"heads", q[0] * q[1]}, {"queries", q[2]}, {"keys", k[2]}, {"d", q[3]}},
@@ -294,10 +302,10 @@ Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const 
                      {"r", {4, 8, 16}},
                      {"x", {4, 8, 16, 32}},
                      {"v", {0, 1}},
-                     {"u", {0, 1}},
+                     {"u", in_c ? std::vector<int>{1, 2, 4, 16} : std::vector<int>{1, 16}},
                      {"b", device.language == Language::cuda ? std::vector<int>{0, 2, 3, 4} : std::vector<int>{0}}},
       .initial = {initial.queries, initial.keys, initial.item_queries, initial.across, initial.vectors ? 1 : 0,
-                  initial.unroll ? 1 : 0, initial.min_groups},
+                  initial.unroll, initial.min_groups},
       .inputs = {q, k, k}};
   tunable.fits = [limits = device.limits, dimension = q[3], head = initial.head](const Variant& numbers) {
     const FlashAttentionVariant variant = variant_of(numbers, head);
@@ -345,7 +353,7 @@ Kernel flash_attention_kernel(const FlashAttentionVariant& variant) {
                          {"RQ", std::to_string(variant.item_queries)},
                          {"ACROSS", std::to_string(variant.across)},
                          {"VECTORS", flag(variant.vectors)},
-                         {"UNROLLED", flag(variant.unroll)}},
+                         {"UNROLLED", std::to_string(variant.unroll)}},
           .source = std::string(source)};
 }
 

@@ -18,8 +18,8 @@ struct FlashAttentionVariant {
   int across = 16;
   /// Whether four elements are read and written at once: the head dimension is a multiple of four.
   bool vectors = false;
-  /// Whether the loops over keys and dimensions are unrolled whole.
-  bool unroll = false;
+  /// How many rounds of the loops over keys and dimensions are unrolled: 1, 2, 4 or 16; in GLSL, 1 or all of them.
+  int unroll = 1;
   /// As Kernel::min_groups.
   int min_groups = 0;
 
@@ -27,7 +27,7 @@ struct FlashAttentionVariant {
   std::uint64_t shared_bytes() const;
   /// Whether its numbers go together and a device can run it.
   bool fits(const DeviceLimits& limits) const;
-  /// As in "flash_attention_d64_q64_k64_r8_x16_v4".
+  /// As in "flash_attention_d64_q64_k64_r8_x16_v4_u2".
   std::string name() const;
 };
 

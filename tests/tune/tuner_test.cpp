@@ -24,20 +24,24 @@ constexpr std::int64_t count = 5000;
 Kernel twice(const Variant& variant) {
   return {.name = "twice_g" + std::to_string(variant[0]) + "_e" + std::to_string(variant[1]) + "_b" +
                   std::to_string(variant[2]),
-          .buffers = {{"x"}, {"y", Type::f32, variant[2] == 3 ? Access::read_write : Access::write}},
+          .buffers = {{"x"},
+                      variant[2] == 3 ? KernelBuffer{"y", Type::u32, Access::read_write}
+                                      : KernelBuffer{"y", Type::f32, Access::write}},
           .scalars = {{"count"}},
           .group_size = {static_cast<std::uint32_t>(variant[0]), 1, 1},
           .parameters = {{"EACH", std::to_string(variant[1])}, {"BUG", std::to_string(variant[2])}},
           .source = R"(KERNEL {
+#if BUG == 3
+  while (atomicAdd(y[0], 0u) != 7u) {
+  }
+#else
   for (int e = 0; e < EACH; ++e) {
     int i = (group_id_x * EACH + e) * GROUP_X + local_id_x;
     if (BUG != 5 && i < count) y[i] = 2.0f * x[i] + (BUG == 1 ? 0.5f : 0.0f);
   }
+#endif
 #if BUG == 2
   this is no program;
-#endif
-#if BUG == 3
-  for (uint n = 0u; n != 4294967295u; ++n) y[0] = y[0] * 0.5f + to_float(n);
 #endif
 }
 )"};
