@@ -129,10 +129,10 @@ class Verifier {
       if (!status) continue;
       const auto now = std::chrono::system_clock::now();
       const auto changed = std::chrono::system_clock::from_time_t(status->st_mtime);
-      const bool old = now - changed > store::leftover_age;
-      const auto problem = old ? fmt::format("left over by a process that died {} ago", human_age(changed, now))
-                               : std::string("a temporary file, perhaps still being written");
-      found({Finding::Kind::leftover, prefix + name, problem, repair_ && old && done(folder.remove(name))});
+      const bool left = folder.is_abandoned(name);
+      const auto problem = left ? fmt::format("left over by a process that died {} ago", human_age(changed, now))
+                                : std::string("a temporary file that is being written");
+      found({Finding::Kind::leftover, prefix + name, problem, repair_ && left && done(folder.remove(name))});
     }
   }
 

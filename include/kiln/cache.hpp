@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <kiln/backend.hpp>
+#include <kiln/durability.hpp>
 #include <kiln/log.hpp>
 #include <kiln/program.hpp>
 #include <kiln/prune.hpp>
@@ -22,6 +23,10 @@
 #include <kiln/store.hpp>
 
 namespace kiln {
+
+namespace base {
+class FileSystem;
+}
 
 /// How a cache behaves. The defaults suit most programs.
 struct CacheOptions {
@@ -36,6 +41,8 @@ struct CacheOptions {
   std::size_t max_bytes = std::size_t{1} << 30;
   /// The bound on the whole directory, all devices together; kept at flush() and on destruction.
   std::uint64_t max_disk_bytes = std::uint64_t{4} << 30;
+  /// What a loss of power may do to what was saved.
+  Durability durability = Durability::none;
   /// How long to wait for another process that is compiling the same program before compiling it too.
   std::chrono::milliseconds lock_timeout = std::chrono::seconds(30);
   /// Programs waiting to be saved; when that many wait, the thread that compiled the next one saves it.
@@ -125,6 +132,10 @@ class Cache {
   Backend& backend() const noexcept;
 
  private:
+  /// One on a file system of a test's own.
+  friend class CacheOnFileSystem;
+  Cache(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system);
+
   class Path;
   std::unique_ptr<Path> path_;
 };

@@ -2,13 +2,15 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
+
+#include "base/file_lock.hpp"
 
 namespace kiln::base {
 namespace {
@@ -20,60 +22,80 @@ bool trusted_owner(const struct stat& status) { return status.st_uid == geteuid(
 /// Unlinks the temporary file unless the rename took it away: a writer that fails leaves nothing behind.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(int folder) : folder_(folder) {
+  TemporaryFile(int folder, const FileSystem& system) : folder_(folder), system_(system) {
     // Random, since processes in containers share folders and numbers alike.
     std::uint64_t random[2] = {};
     static_cast<void>(!getrandom(random, sizeof random, 0));
     name_ = fmt::format("{}{:016x}{:016x}", temporary_prefix, random[0], random[1]);
-    handle_ =
-        FileHandle(openat(folder_, name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    handle_ = FileHandle(
+        system_.open(folder_, name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600), system_);
+    made_ = static_cast<bool>(handle_);
+    // For those who look for what dead processes have left. Where there are no locks, they go by its age.
+    if (made_) lock_ = FileLock::acquire(handle_, 0, {});
   }
   ~TemporaryFile() {
-    if (handle_ && !renamed_) unlinkat(folder_, name_.c_str(), 0);
+    if (made_ && !renamed_) system_.unlink(folder_, name_.c_str());
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  bool is_open() const noexcept { return static_cast<bool>(handle_); }
-
   bool write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(handle_.get(), bytes.data(), bytes.size());
+    while (made_ && !bytes.empty()) {
+      const ssize_t written = system_.write(handle_.get(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return false;
+      if (written == 0) errno = ENOSPC;
+      if (written <= 0) return false;
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
-    return true;
+    return made_;
+  }
+
+  bool sync() { return system_.sync(handle_.get()) == 0; }
+  bool close() {
+    lock_.reset();
+    return handle_.close();
   }
 
   bool rename_to(const std::string& name) {
-    renamed_ = renameat(folder_, name_.c_str(), folder_, name.c_str()) == 0;
+    renamed_ = system_.rename(folder_, name_.c_str(), name.c_str()) == 0;
     return renamed_;
   }
 
  private:
   int folder_;
+  const FileSystem& system_;
   std::string name_;
   FileHandle handle_;
+  std::optional<FileLock> lock_;
+  bool made_ = false;
   bool renamed_ = false;
 };
 
 }  // namespace
 
-FileHandle::~FileHandle() {
-  if (descriptor_ >= 0) close(descriptor_);
+FileHandle::~FileHandle() { close(); }
+
+bool FileHandle::close() noexcept {
+  const int descriptor = std::exchange(descriptor_, -1);
+  // Interrupted or not, it is closed.
+  return descriptor < 0 || system_->close(descriptor) == 0 || errno == EINTR;
 }
 
 Error system_error(const std::string& what, const std::filesystem::path& path) {
   return Error(ErrorCode::io, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(errno)));
 }
 
-Result<Folder> Folder::open(const std::filesystem::path& path, bool create) {
+Result<Folder> Folder::open(const std::filesystem::path& path, bool create, const FileSystem& system) {
+  std::filesystem::path made_in;
   if (create) {
     std::filesystem::path so_far;
     for (const auto& part : path) {
+      const std::filesystem::path above = so_far;
       so_far /= part;
-      if (mkdir(so_far.c_str(), 0700) == 0) continue;
+      if (system.make_folder(so_far.c_str(), 0700) == 0) {
+        if (made_in.empty()) made_in = above.empty() ? "." : above;
+        continue;
+      }
       const int reason = errno;
       // A parent that exists may refuse mkdir for any reason (read-only, no permission) and be fine all the same.
       if (struct stat status{}; stat(so_far.c_str(), &status) == 0) continue;
@@ -81,10 +103,10 @@ Result<Folder> Folder::open(const std::filesystem::path& path, bool create) {
       return system_error("make the folder", so_far);
     }
   }
-  FileHandle handle(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  FileHandle handle(system.open(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), system);
   if (!handle) return system_error("open the folder", path);
   struct stat status {};
-  if (fstat(handle.get(), &status) != 0) return system_error("examine the folder", path);
+  if (system.status(handle.get(), &status) != 0) return system_error("examine the folder", path);
   if (!trusted_owner(status))
     return Error(ErrorCode::io, fmt::format("the folder {} belongs to another user (uid {}); use a folder of your "
                                             "own",
@@ -93,23 +115,24 @@ Result<Folder> Folder::open(const std::filesystem::path& path, bool create) {
     return Error(ErrorCode::io, fmt::format("the folder {} can be written by other users; make it safe with "
                                             "'chmod go-w'",
                                             path.string()));
-  return Folder(path, std::move(handle));
+  return Folder(path, std::move(made_in), std::move(handle));
 }
 
 bool Folder::exists() const noexcept {
   struct stat status {};
-  return fstat(descriptor(), &status) == 0 && status.st_nlink > 0;
+  return system().status(descriptor(), &status) == 0 && status.st_nlink > 0;
 }
 
 Result<std::optional<FileContents>> Folder::read(const std::string& name, std::uint64_t max_bytes) const {
   const FileHandle file(
-      openat(descriptor(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+      system().open(descriptor(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0),
+      system());
   if (!file) {
     if (errno == ENOENT) return std::optional<FileContents>{};
     return system_error("open", path_ / name);
   }
   struct stat status {};
-  if (fstat(file.get(), &status) != 0) return system_error("examine", path_ / name);
+  if (system().status(file.get(), &status) != 0) return system_error("examine", path_ / name);
   if (!S_ISREG(status.st_mode))
     return Error(ErrorCode::damaged, fmt::format("{} is no regular file", (path_ / name).string()));
   if (!trusted_owner(status))
@@ -120,7 +143,7 @@ Result<std::optional<FileContents>> Folder::read(const std::string& name, std::u
   std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
   std::size_t have = 0;
   while (have < bytes.size()) {
-    const ssize_t got = ::read(file.get(), bytes.data() + have, bytes.size() - have);
+    const ssize_t got = system().read(file.get(), bytes.data() + have, bytes.size() - have);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return system_error("read", path_ / name);
     if (got == 0) break;
@@ -130,50 +153,73 @@ Result<std::optional<FileContents>> Folder::read(const std::string& name, std::u
   return std::optional(FileContents{std::move(bytes), status.st_mtime});
 }
 
-Result<void> Folder::replace(const std::string& name, std::span<const std::byte> bytes) const {
-  TemporaryFile file(descriptor());
-  if (!file.is_open() || !file.write(bytes) || !file.rename_to(name)) return system_error("write", path_ / name);
+Result<void> Folder::replace(const std::string& name, std::span<const std::byte> bytes,
+                             Durability durability) const {
+  constexpr int most_tries = 4;
+  for (int tries = 1;; ++tries) {
+    TemporaryFile file(descriptor(), system());
+    if (!file.write(bytes) || (durability != Durability::none && !file.sync()) || !file.close())
+      return system_error("write", path_ / name);
+    if (file.rename_to(name)) break;
+    // Who looks for what was left behind may have come before the lock, or after it.
+    if (errno != ENOENT || tries == most_tries) return system_error("write", path_ / name);
+  }
+  // Some file systems have nothing to sync in a folder.
+  if (durability == Durability::fsync && system().sync(descriptor()) != 0 && errno != EINVAL)
+    return system_error("sync", path_);
   return {};
 }
 
 Result<bool> Folder::remove(const std::string& name) const {
-  if (unlinkat(descriptor(), name.c_str(), 0) == 0) return true;
+  if (system().unlink(descriptor(), name.c_str()) == 0) return true;
   if (errno == ENOENT) return false;
   return system_error("remove", path_ / name);
 }
 
 Result<FileHandle> Folder::open_lock_file(const std::string& name) const {
-  FileHandle file(openat(descriptor(), name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  FileHandle file(
+      system().open(descriptor(), name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600),
+      system());
   if (!file) return system_error("open", path_ / name);
   return file;
 }
 
 Result<std::vector<std::string>> Folder::names() const {
-  const int descriptor = openat(this->descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* stream = descriptor < 0 ? nullptr : fdopendir(descriptor);
-  if (stream == nullptr) {
-    if (descriptor >= 0) close(descriptor);
-    return system_error("list", path_);
-  }
   std::vector<std::string> names;
-  while (const dirent* entry = readdir(stream)) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
-  closedir(stream);
+  if (system().list(descriptor(), &names) != 0) return system_error("list", path_);
   return names;
 }
 
 std::optional<struct stat> Folder::status(const std::string& name) const {
   struct stat status {};
-  if (fstatat(descriptor(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return std::nullopt;
+  if (system().status(descriptor(), name.c_str(), &status) != 0) return std::nullopt;
   return status;
 }
 
 Result<void> Folder::touch(const std::string& name) const {
-  if (utimensat(descriptor(), name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) != 0)
-    return system_error("touch", path_ / name);
+  if (system().touch(descriptor(), name.c_str()) != 0) return system_error("touch", path_ / name);
   return {};
+}
+
+void Folder::sync_made() const {
+  if (made_in_.empty()) return;
+  for (std::filesystem::path above = path_.parent_path();; above = above.parent_path()) {
+    const std::filesystem::path name = above.empty() ? "." : above;
+    const FileHandle folder(system().open(AT_FDCWD, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), system());
+    if (folder) static_cast<void>(system().sync(folder.get()));
+    if (name == made_in_ || above == above.parent_path()) return;
+  }
+}
+
+bool Folder::is_abandoned(const std::string& name) const {
+  const FileHandle file(
+      system().open(descriptor(), name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0),
+      system());
+  if (file)
+    if (const auto held = FileLock::is_held(file, 0)) return !*held;
+  const auto found = status(name);
+  constexpr std::int64_t an_hour = 3600;
+  return found && std::time(nullptr) - found->st_mtime > an_hour;
 }
 
 bool Folder::is_temporary(const std::string& name) {

@@ -11,27 +11,37 @@
 
 #include <sys/stat.h>
 
+#include <kiln/durability.hpp>
 #include <kiln/result.hpp>
+
+#include "base/file_system.hpp"
 
 namespace kiln::base {
 
-/// An open file descriptor; closed on destruction.
+/// An open file descriptor of a file system; closed on destruction.
 class FileHandle {
  public:
   FileHandle() = default;
-  explicit FileHandle(int descriptor) noexcept : descriptor_(descriptor) {}
-  FileHandle(FileHandle&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  explicit FileHandle(int descriptor, const FileSystem& system = FileSystem::system()) noexcept
+      : descriptor_(descriptor), system_(&system) {}
+  FileHandle(FileHandle&& other) noexcept
+      : descriptor_(std::exchange(other.descriptor_, -1)), system_(other.system_) {}
   FileHandle& operator=(FileHandle&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);
+    std::swap(system_, other.system_);
     return *this;
   }
   ~FileHandle();
 
   int get() const noexcept { return descriptor_; }
+  const FileSystem& system() const noexcept { return *system_; }
   explicit operator bool() const noexcept { return descriptor_ >= 0; }
+  /// Closes it now; whether that went well. A network file system may tell only then that it has lost something.
+  bool close() noexcept;
 
  private:
   int descriptor_ = -1;
+  const FileSystem* system_ = &FileSystem::system();
 };
 
 /// The error of the system call that just failed: "cannot WHAT PATH: REASON".
@@ -50,7 +60,8 @@ class Folder {
  public:
   /// Opens `path`; with `create`, makes it (0700) and its parents first. Refuses what is no folder, belongs to
   /// another user, or can be written by others.
-  static Result<Folder> open(const std::filesystem::path& path, bool create);
+  static Result<Folder> open(const std::filesystem::path& path, bool create,
+                             const FileSystem& system = FileSystem::system());
 
   const std::filesystem::path& path() const noexcept { return path_; }
   int descriptor() const noexcept { return handle_.get(); }
@@ -61,7 +72,8 @@ class Folder {
   /// Symlinks, FIFOs and other people's files are errors and are not opened.
   Result<std::optional<FileContents>> read(const std::string& name, std::uint64_t max_bytes) const;
   /// Replaces the file whole by way of a temporary file and a rename.
-  Result<void> replace(const std::string& name, std::span<const std::byte> bytes) const;
+  Result<void> replace(const std::string& name, std::span<const std::byte> bytes,
+                       Durability durability = Durability::none) const;
   /// Removes the file; whether there was one.
   Result<bool> remove(const std::string& name) const;
   /// Opens a file to lock, making it if need be.
@@ -73,13 +85,24 @@ class Folder {
   /// Sets the file's time of last change to now.
   Result<void> touch(const std::string& name) const;
 
-  /// Whether `name` is that of a temporary file left by replace().
+  /// Has the folder survive a loss of power where open() has made it, and its parents where it made those, as far
+  /// as the file system lets it.
+  void sync_made() const;
+
+  /// Whether `name` is that of a temporary file of replace().
   static bool is_temporary(const std::string& name);
+  /// Whether nobody writes the temporary file any more: who writes one holds a lock on it until it is whole. Where
+  /// the file system has no locks, whether nobody has for an hour.
+  bool is_abandoned(const std::string& name) const;
 
  private:
-  Folder(std::filesystem::path path, FileHandle handle) : path_(std::move(path)), handle_(std::move(handle)) {}
+  Folder(std::filesystem::path path, std::filesystem::path made_in, FileHandle handle)
+      : path_(std::move(path)), made_in_(std::move(made_in)), handle_(std::move(handle)) {}
+  const FileSystem& system() const noexcept { return handle_.system(); }
 
   std::filesystem::path path_;
+  /// The folder in which the first was made that was not there; empty where all were.
+  std::filesystem::path made_in_;
   FileHandle handle_;
 };
 

@@ -17,19 +17,26 @@ class FileLock {
   static std::optional<FileLock> acquire(const FileHandle& file, std::uint64_t byte,
                                          std::chrono::milliseconds timeout);
 
-  FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)), byte_(other.byte_) {}
+  /// Whether somebody holds it; nothing where the file system has no locks.
+  static std::optional<bool> is_held(const FileHandle& file, std::uint64_t byte);
+
+  FileLock(FileLock&& other) noexcept
+      : descriptor_(std::exchange(other.descriptor_, -1)), byte_(other.byte_), system_(other.system_) {}
   FileLock& operator=(FileLock&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);
     std::swap(byte_, other.byte_);
+    std::swap(system_, other.system_);
     return *this;
   }
   ~FileLock();
 
  private:
-  FileLock(int descriptor, std::uint64_t byte) : descriptor_(descriptor), byte_(byte) {}
+  FileLock(const FileHandle& file, std::uint64_t byte)
+      : descriptor_(file.get()), byte_(byte), system_(&file.system()) {}
 
   int descriptor_;
   std::uint64_t byte_;
+  const FileSystem* system_;
 };
 
 }  // namespace kiln::base

@@ -16,7 +16,8 @@ unsigned worker_count(unsigned wanted) {
   return wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency(), 1U, 8U);
 }
 
-std::unique_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheOptions& options) {
+std::unique_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheOptions& options,
+                                            const base::FileSystem& system) {
   // A driver without binary formats gives nothing to keep; its device has said so.
   if (!options.disk || backend.identity().formats.empty()) return nullptr;
   const std::filesystem::path root = options.directory.empty() ? default_directory() : options.directory;
@@ -26,7 +27,8 @@ std::unique_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheO
   }
   std::error_code error;
   const auto absolute = std::filesystem::absolute(root, error);
-  auto opened = store::DiskStore::open(error ? root : absolute, backend.identity(), options.log);
+  auto opened =
+      store::DiskStore::open(error ? root : absolute, backend.identity(), options.log, options.durability, system);
   if (opened) return std::move(*opened);
   options.log.warning(fmt::format("programs are kept in memory only: {}", opened.error().message()));
   return nullptr;
@@ -45,10 +47,10 @@ std::filesystem::path default_directory() {
   return {};
 }
 
-Cache::Path::Path(std::shared_ptr<Backend> backend, CacheOptions options)
+Cache::Path::Path(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system)
     : backend_(std::move(backend)),
       options_(std::move(options)),
-      disk_(open_disk(*backend_, options_)),
+      disk_(open_disk(*backend_, options_, system)),
       table_({options_.max_programs, options_.max_bytes}),
       writer_(options_.write_queue),
       workers_(worker_count(options_.threads)) {}
@@ -59,7 +61,10 @@ Cache::Path::~Path() {
 }
 
 Cache::Cache(std::shared_ptr<Backend> backend, CacheOptions options)
-    : path_(std::make_unique<Path>(std::move(backend), std::move(options))) {}
+    : Cache(std::move(backend), std::move(options), base::FileSystem::system()) {}
+
+Cache::Cache(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system)
+    : path_(std::make_unique<Path>(std::move(backend), std::move(options), system)) {}
 
 Cache::~Cache() = default;
 

@@ -2,6 +2,7 @@
 
 #include "cache/path.hpp"
 #include "store/lifetime_stats.hpp"
+#include "store/prune.hpp"
 
 namespace kiln {
 namespace {
@@ -54,12 +55,12 @@ void Cache::Path::flush() {
   const std::filesystem::path root = disk_->path().parent_path();
   if (more.saves > 0) {
     log_failure(disk_->write_manifest());
-    if (auto pruned = kiln::prune(root, {.max_bytes = options_.max_disk_bytes}); !pruned)
+    if (auto pruned = store::prune_on(disk_->system(), root, {.max_bytes = options_.max_disk_bytes}); !pruned)
       options_.log.debug(pruned.error().message());
   }
   if (more.requests > 0 || more.saves > 0) {
     const std::uint64_t sessions = std::exchange(session_counted_, true) ? 0 : 1;
-    log_failure(store::add_to_lifetime(root, {sessions, more}));
+    log_failure(store::add_to_lifetime(root, {sessions, more}, disk_->system()));
     merged_ = now;
   }
 }
@@ -76,7 +77,7 @@ Result<void> Cache::Path::persist() {
 Result<PruneReport> Cache::Path::prune(const PruneOptions& options) {
   if (!disk_) return PruneReport{};
   writer_.flush();
-  return kiln::prune(disk_->path().parent_path(), options);
+  return store::prune_on(disk_->system(), disk_->path().parent_path(), options);
 }
 
 Stats Cache::Path::stats() {

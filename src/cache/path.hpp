@@ -20,7 +20,7 @@ namespace kiln {
 /// The path of a request through the levels, and everything a cache owns on the way.
 class Cache::Path {
  public:
-  Path(std::shared_ptr<Backend> backend, CacheOptions options);
+  Path(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system);
   ~Path();
 
   // get.cpp

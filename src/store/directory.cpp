@@ -55,11 +55,12 @@ std::optional<Key> key_of_file(const std::string& file_name) {
   return Key{*digest, file_name.substr(0, dash)};
 }
 
-Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& root) {
+Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& root,
+                                                 const base::FileSystem& system) {
   std::vector<DeviceFolder> folders;
   std::error_code error;
   if (root.empty() || !std::filesystem::exists(root, error)) return folders;
-  auto opened = base::Folder::open(root, false);
+  auto opened = base::Folder::open(root, false, system);
   if (!opened) return std::move(opened).error();
   auto names = opened->names();
   if (!names) return std::move(names).error();
@@ -71,7 +72,7 @@ Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& ro
     if (!status || !S_ISDIR(status->st_mode) || dash == std::string::npos || name[dash] != '-') continue;
     if (name.find_first_not_of("0123456789abcdef", dash + 1) != std::string::npos) continue;
     DeviceFolder folder{root / name, std::nullopt};
-    if (auto device = base::Folder::open(folder.path, false)) {
+    if (auto device = base::Folder::open(folder.path, false, system)) {
       folder.identity = read_manifest_identity(*device);
       if (folder.identity && folder.identity->folder() != name) folder.identity.reset();
     }

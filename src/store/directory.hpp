@@ -24,7 +24,7 @@ inline constexpr const char* lock_name = ".lock";
 inline constexpr const char* tuning_name = "tuning.json";
 inline constexpr const char* tuning_lock_name = ".tuning-lock";
 
-/// A temporary file that was not written to for so long belongs to no process that still lives.
+/// A file for people whose entry is gone for so long belongs to no process that still lives.
 inline constexpr std::chrono::hours leftover_age{1};
 
 /// Whether Kiln gives such names to files in a device folder, or in the cache directory itself: nothing else is
@@ -49,7 +49,8 @@ struct DeviceFolder {
 };
 
 /// The device folders of a cache directory, by name. A directory that is not there has none.
-Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& root);
+Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& root,
+                                                 const base::FileSystem& system = base::FileSystem::system());
 
 /// One entry file.
 struct StoredFile {

@@ -27,16 +27,21 @@ struct DiskStore::Opened {
   base::FileHandle lock_file;
 };
 
-DiskStore::DiskStore(Private, const std::filesystem::path& root, const Identity& identity, Log log)
+DiskStore::DiskStore(Private, const std::filesystem::path& root, const Identity& identity, Log log,
+                     Durability durability, const base::FileSystem& system)
     : identity_(identity),
       identity_digest_(identity.digest()),
       path_(root / identity.folder()),
-      log_(std::move(log)) {}
+      log_(std::move(log)),
+      durability_(durability),
+      system_(system) {}
 
 Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& root, const Identity& identity,
-                                                   Log log) {
-  if (auto folder = base::Folder::open(root, true); !folder) return std::move(folder).error();
-  auto store = std::make_unique<DiskStore>(Private{}, root, identity, std::move(log));
+                                                   Log log, Durability durability, const base::FileSystem& system) {
+  auto folder = base::Folder::open(root, true, system);
+  if (!folder) return std::move(folder).error();
+  if (durability == Durability::fsync) folder->sync_made();
+  auto store = std::make_unique<DiskStore>(Private{}, root, identity, std::move(log), durability, system);
   std::error_code error;
   if (std::filesystem::exists(store->path_, error))
     if (auto opened = store->reopen(false); !opened) return std::move(opened).error();
@@ -63,12 +68,13 @@ Result<std::shared_ptr<const DiskStore::Opened>> DiskStore::opened_or_made() {
 
 Result<std::shared_ptr<const DiskStore::Opened>> DiskStore::reopen(bool create) {
   const base::MutexLock lock(opened_mutex_);
-  auto folder = base::Folder::open(path_, create);
+  auto folder = base::Folder::open(path_, create, system_);
   if (!folder) return std::move(folder).error();
   const bool is_new = create && !folder->status(manifest_name);
   base::FileHandle lock_file;
   // Without a lock file programs may be compiled twice; nothing worse.
   if (auto opened = folder->open_lock_file(lock_name)) lock_file = std::move(*opened);
+  if (durability_ == Durability::fsync) folder->sync_made();
   if (is_new)
     if (auto written = store::write_manifest(*folder, identity_); !written) log_.debug(written.error().message());
   opened_ = std::make_shared<const Opened>(Opened{std::move(*folder), std::move(lock_file)});
@@ -105,7 +111,7 @@ Result<void> DiskStore::put(const Key& key, const Entry& entry) {
   const std::string name = entry_file_name(key);
   auto opened = opened_or_made();
   if (!opened) return std::move(opened).error();
-  if (auto written = (*opened)->folder.replace(name, bytes); !written) return written;
+  if (auto written = (*opened)->folder.replace(name, bytes, durability_); !written) return written;
   const std::string meta = meta_of({key.digest, identity_digest_, entry}, bytes.size());
   // For people only: the entry counts without it.
   if (auto written =

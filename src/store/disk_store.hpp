@@ -25,10 +25,12 @@ class DiskStore final : public Store {
 
  public:
   /// For open() alone.
-  DiskStore(Private, const std::filesystem::path& root, const Identity& identity, Log log);
+  DiskStore(Private, const std::filesystem::path& root, const Identity& identity, Log log, Durability durability,
+            const base::FileSystem& system);
   /// Fails where `root` cannot be a cache directory: a file, another user's, not to be read.
   static Result<std::unique_ptr<DiskStore>> open(const std::filesystem::path& root, const Identity& identity,
-                                                 Log log);
+                                                 Log log, Durability durability = Durability::none,
+                                                 const base::FileSystem& system = base::FileSystem::system());
 
   Result<std::optional<Entry>> get(const Key& key) override;
   Result<void> put(const Key& key, const Entry& entry) override;
@@ -44,6 +46,7 @@ class DiskStore final : public Store {
   Result<void> write_manifest();
 
   const std::filesystem::path& path() const noexcept { return path_; }
+  const base::FileSystem& system() const noexcept { return system_; }
 
  private:
   /// The folder as it was last opened, with its lock file.
@@ -60,6 +63,8 @@ class DiskStore final : public Store {
   const Digest identity_digest_;
   const std::filesystem::path path_;
   const Log log_;
+  const Durability durability_;
+  const base::FileSystem& system_;
   mutable base::Mutex opened_mutex_;
   std::shared_ptr<const Opened> opened_ KILN_GUARDED_BY(opened_mutex_);
 };

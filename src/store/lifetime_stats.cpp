@@ -62,8 +62,9 @@ LifetimeStats read_lifetime(const std::filesystem::path& root) {
   return folder ? read(*folder) : LifetimeStats{};
 }
 
-Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeStats& more) {
-  auto folder = base::Folder::open(root, true);
+Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeStats& more,
+                             const base::FileSystem& system) {
+  auto folder = base::Folder::open(root, true, system);
   if (!folder) return std::move(folder).error();
   auto lock_file = folder->open_lock_file(lock_name);
   if (!lock_file) return std::move(lock_file).error();

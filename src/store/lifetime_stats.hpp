@@ -6,6 +6,8 @@
 #include <kiln/result.hpp>
 #include <kiln/stats.hpp>
 
+#include "base/file_system.hpp"
+
 namespace kiln::store {
 
 /// What all processes together have done with a cache directory.
@@ -20,6 +22,7 @@ struct LifetimeStats {
 LifetimeStats read_lifetime(const std::filesystem::path& root);
 
 /// Adds to cache_stats.json, under a lock against other processes that do the same.
-Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeStats& more);
+Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeStats& more,
+                             const base::FileSystem& system = base::FileSystem::system());
 
 }  // namespace kiln::store

@@ -1,5 +1,3 @@
-#include <kiln/prune.hpp>
-
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -7,6 +5,7 @@
 #include "base/file.hpp"
 #include "store/directory.hpp"
 #include "store/manifest.hpp"
+#include "store/prune.hpp"
 
 namespace kiln {
 namespace {
@@ -30,10 +29,13 @@ std::uint64_t size_of(const base::Folder& folder, const std::string& name) {
   return status ? static_cast<std::uint64_t>(status->st_size) : 0;
 }
 
-/// Whether it is a .meta whose entry is gone: its remover died between the two.
-bool is_orphan(const base::Folder& folder, const std::string& name) {
+/// Whether it is a .meta whose entry is gone: its remover died between the two. One that is young may be that of an
+/// entry which is removed and put again at this moment.
+bool is_old_orphan(const base::Folder& folder, const std::string& name) {
   const auto entry = store::entry_of_meta(name);
-  return entry && !folder.status(*entry);
+  if (!entry || folder.status(*entry)) return false;
+  const auto status = folder.status(name);
+  return status && system_clock::now() - system_clock::from_time_t(status->st_mtime) >= store::leftover_age;
 }
 
 std::size_t remove_leftovers(const base::Folder& folder, bool dry_run) {
@@ -41,10 +43,9 @@ std::size_t remove_leftovers(const base::Folder& folder, bool dry_run) {
   auto names = folder.names();
   if (!names) return 0;
   for (const std::string& name : *names) {
-    if (!base::Folder::is_temporary(name) && !is_orphan(folder, name)) continue;
-    const auto status = folder.status(name);
-    if (!status || system_clock::now() - system_clock::from_time_t(status->st_mtime) < store::leftover_age)
-      continue;
+    const bool left_over =
+        base::Folder::is_temporary(name) ? folder.is_abandoned(name) : is_old_orphan(folder, name);
+    if (!left_over) continue;
     const auto gone = dry_run ? Result<bool>(true) : folder.remove(name);
     if (gone && *gone) ++removed;
   }
@@ -64,16 +65,21 @@ Result<bool> remove(const Candidate& candidate) {
 }  // namespace
 
 Result<PruneReport> prune(const std::filesystem::path& directory, const PruneOptions& options) {
+  return store::prune_on(base::FileSystem::system(), directory, options);
+}
+
+Result<PruneReport> store::prune_on(const base::FileSystem& system, const std::filesystem::path& directory,
+                                    const PruneOptions& options) {
   PruneReport report;
-  auto found = store::device_folders(directory);
+  auto found = store::device_folders(directory, system);
   if (!found) return std::move(found).error();
 
   std::vector<Device> devices;
   for (store::DeviceFolder& device : *found) {
-    auto folder = base::Folder::open(device.path, false);
+    auto folder = base::Folder::open(device.path, false, system);
     if (folder) devices.push_back({std::move(*folder), std::move(device.identity)});
   }
-  if (auto root = base::Folder::open(directory, false))
+  if (auto root = base::Folder::open(directory, false, system))
     report.leftovers += remove_leftovers(*root, options.dry_run);
 
   std::vector<Candidate> candidates;

@@ -21,10 +21,10 @@ const std::map<std::string, int, std::less<>> rooms = {
 /// The rooms that public headers with an implementation behind them belong to; the others are values and
 /// interfaces that every room from `key` on may use.
 const std::map<std::string, std::string, std::less<>> public_rooms = {
-    {"digest.hpp", "base"},    {"log.hpp", "base"},       {"result.hpp", "base"},     {"device.hpp", "backend"},
-    {"opengl.hpp", "backend"}, {"opencl.hpp", "backend"}, {"vulkan.hpp", "backend"},  {"cuda.hpp", "backend"},
-    {"hip.hpp", "backend"},    {"cache.hpp", "cache"},    {"kernel.hpp", "kernel"},   {"slot.hpp", "backend"},
-    {"executor.hpp", "exec"},  {"tensor.hpp", "kernels"}, {"kernels.hpp", "kernels"},
+    {"digest.hpp", "base"},    {"durability.hpp", "base"}, {"log.hpp", "base"},       {"result.hpp", "base"},
+    {"device.hpp", "backend"}, {"opengl.hpp", "backend"},  {"opencl.hpp", "backend"}, {"vulkan.hpp", "backend"},
+    {"cuda.hpp", "backend"},   {"hip.hpp", "backend"},     {"cache.hpp", "cache"},    {"kernel.hpp", "kernel"},
+    {"slot.hpp", "backend"},   {"executor.hpp", "exec"},   {"tensor.hpp", "kernels"}, {"kernels.hpp", "kernels"},
 };
 
 std::string room_of(std::string_view path) { return std::string(path.substr(0, path.find('/'))); }

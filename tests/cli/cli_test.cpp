@@ -1,3 +1,4 @@
+#include "base/file_lock.hpp"
 #include "cli_fixture.hpp"
 
 namespace kiln::cli {
@@ -157,18 +158,17 @@ TEST_F(Cli, VerifyRewritesAMetaThatDoesNotFitItsEntry) {
   }
 }
 
-TEST_F(Cli, VerifyRemovesTemporaryFilesOnlyOnceTheyAreOld) {
+TEST_F(Cli, VerifyRemovesTemporaryFilesOnlyOnceNobodyWritesThem) {
   const auto folder = store(fire_gpu, request("double")).parent_path();
-  const std::string old = ".tmp-" + std::string(32, '1'), young = ".tmp-" + std::string(32, '2');
-  write(folder / old, "old");
-  write(folder / young, "young");
+  const std::string left = ".tmp-" + std::string(32, '1'), written = ".tmp-" + std::string(32, '2');
+  write(folder / left, "left over");
   write(folder / ".tmp-mine", "somebody's");
-  set_age(folder / old, 2h);
-  set_age(folder / ".tmp-mine", 2h);
+  const base::FileHandle file = base::Folder::open(folder, false).value().open_lock_file(written).value();
+  const auto lock = base::FileLock::acquire(file, 0, 0ms);
   EXPECT_EQ(kiln({"verify", "--json"}).json()["leftover"].size(), 2U);
   EXPECT_EQ(kiln({"verify", "--repair"}).status, 0);
-  EXPECT_FALSE(fs::exists(folder / old));
-  EXPECT_TRUE(fs::exists(folder / young));
+  EXPECT_FALSE(fs::exists(folder / left));
+  EXPECT_TRUE(fs::exists(folder / written));
   EXPECT_TRUE(fs::exists(folder / ".tmp-mine"));
 }
 

@@ -4,13 +4,16 @@
 #include <filesystem>
 #include <string>
 
+#include <unistd.h>
+
 namespace kiln::fakes {
 
 /// A folder of the test's own, removed with all it holds.
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "kiln-test-XXXXXX").string();
+  TemporaryFolder() : TemporaryFolder(std::filesystem::temp_directory_path()) {}
+  explicit TemporaryFolder(const std::filesystem::path& in) {
+    std::string name = (in / "kiln-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) std::abort();
     path_ = name;
   }
@@ -26,5 +29,14 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
+
+/// Where files are in memory, for tests that write very many; else where temporary files are.
+inline std::filesystem::path memory_place() {
+  const std::filesystem::path memory = "/dev/shm";
+  std::error_code ignored;
+  return std::filesystem::is_directory(memory, ignored) && access(memory.c_str(), W_OK) == 0
+             ? memory
+             : std::filesystem::temp_directory_path();
+}
 
 }  // namespace kiln::fakes

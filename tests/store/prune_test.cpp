@@ -13,6 +13,7 @@
 #include "fakes/child.hpp"
 #include "fakes/files.hpp"
 #include "fakes/temporary_folder.hpp"
+#include "store/prune.hpp"
 #include "store/samples.hpp"
 
 namespace kiln::store {
@@ -171,25 +172,42 @@ TEST_F(Prune, KeepsWhatWasUsedSinceItWasPut) {
   EXPECT_EQ(left(), Names{"used"});
 }
 
-TEST_F(Prune, RemovesOldTemporaryFilesAndNotFreshOnes) {
+TEST_F(Prune, RemovesTemporaryFilesThatNobodyWritesAnyMore) {
   const auto name_of = [](char digit) { return ".tmp-" + std::string(32, digit); };
-  const std::string old = name_of('1'), older = name_of('2'), fresh = name_of('f');
+  const std::string old = name_of('1'), fresh = name_of('2'), written = name_of('f');
   put(*one_, "a", 0s);
   for (const auto& folder : {root(), one_->path()}) {
-    for (const auto& [name, age] : {std::pair{old, 2h}, {older, 48h}, {fresh, 0h}}) {
+    for (const auto& [name, age] : {std::pair{old, 48h}, {fresh, 0h}, {written, 2h}}) {
       fakes::write_file(folder / name, "left over");
       fakes::set_age(folder / name, age);
     }
-  }
-  const auto report = prune(root(), {});
-  ASSERT_TRUE(report);
-  EXPECT_EQ(report->leftovers, 4U);
-  for (const auto& folder : {root(), one_->path()}) {
+    // As who writes it does, for as long as that takes.
+    const base::Folder opened = base::Folder::open(folder, false).value();
+    const base::FileHandle file = opened.open_lock_file(written).value();
+    const auto lock = base::FileLock::acquire(file, 0, 0ms);
+    EXPECT_FALSE(opened.is_abandoned(written));
+    const auto report = prune(root(), {});
+    ASSERT_TRUE(report);
+    EXPECT_EQ(report->leftovers, folder == root() ? 2U : 3U);
     EXPECT_FALSE(std::filesystem::exists(folder / old));
-    EXPECT_FALSE(std::filesystem::exists(folder / older));
-    EXPECT_TRUE(std::filesystem::exists(folder / fresh));
+    EXPECT_FALSE(std::filesystem::exists(folder / fresh));
+    EXPECT_TRUE(std::filesystem::exists(folder / written));
   }
   EXPECT_EQ(left(), Names{"a"});
+}
+
+TEST_F(Prune, WithoutLocksRemovesOldTemporaryFilesAndNotFreshOnes) {
+  class WithoutLocks final : public base::FileSystem {
+    int lock(int, int, struct flock*) const override { return errno = ENOLCK, -1; }
+  };
+  const auto name_of = [](char digit) { return ".tmp-" + std::string(32, digit); };
+  put(*one_, "a", 0s);
+  for (const auto& [name, age] : {std::pair{name_of('1'), 2h}, {name_of('2'), 48h}, {name_of('f'), 0h}}) {
+    fakes::write_file(one_->path() / name, "left over");
+    fakes::set_age(one_->path() / name, age);
+  }
+  EXPECT_EQ(prune_on(WithoutLocks(), root(), {}).value().leftovers, 2U);
+  EXPECT_TRUE(std::filesystem::exists(one_->path() / name_of('f')));
 }
 
 TEST_F(Prune, LeavesWhatIsNotKilns) {

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <filesystem>
+
+#include <kiln/prune.hpp>
+
+#include "base/file_system.hpp"
+
+namespace kiln::store {
+
+/// kiln::prune() on a file system.
+Result<PruneReport> prune_on(const base::FileSystem& system, const std::filesystem::path& directory,
+                             const PruneOptions& options);
+
+}  // namespace kiln::store
