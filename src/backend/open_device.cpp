@@ -17,6 +17,7 @@
 #include "backend/vulkan/device.hpp"
 #include "base/asymmetric_fence.hpp"
 #include "base/dynamic_library.hpp"
+#include "base/environment.hpp"
 #include "base/mutex.hpp"
 
 namespace kiln {
@@ -170,7 +171,7 @@ Result<std::shared_ptr<Device>> open_best(const Log& log) {
 Result<std::shared_ptr<Device>> open_device(std::string_view name, const Log& log) {
   base::AsymmetricFence::prepare();
   if (name.empty())
-    if (const char* wanted = std::getenv("KILN_DEVICE"); wanted != nullptr) name = wanted;
+    if (const char* wanted = base::environment("KILN_DEVICE"); wanted != nullptr) name = wanted;
   if (name.empty()) return open_best(log);
   const std::string_view api_name = name.substr(0, name.find(':'));
   const Api* api = find_api(api_name);

@@ -8,11 +8,13 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include "base/environment.hpp"
+
 namespace kiln {
 namespace {
 
 LogLevel level_from_environment() {
-  const char* wanted = std::getenv("KILN_LOG");
+  const char* wanted = base::environment("KILN_LOG");
   const std::string_view text = wanted != nullptr ? wanted : "";
   if (text == "debug") return LogLevel::debug;
   if (text == "info") return LogLevel::info;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/environment.hpp"
 #include "cache/path.hpp"
 
 namespace kiln {
@@ -38,7 +39,7 @@ std::unique_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheO
 
 std::filesystem::path default_directory() {
   const auto variable = [](const char* name) -> std::filesystem::path {
-    const char* value = std::getenv(name);
+    const char* value = base::environment(name);
     return value != nullptr ? value : "";
   };
   if (auto directory = variable("KILN_CACHE_DIR"); !directory.empty()) return directory;

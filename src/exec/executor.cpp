@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "exec/core.hpp"
 
 namespace kiln {
@@ -10,7 +11,7 @@ namespace {
 
 std::filesystem::path trace_file(const ExecutorOptions& options) {
   if (!options.trace.empty()) return options.trace;
-  const char* file = std::getenv("KILN_TRACE");
+  const char* file = base::environment("KILN_TRACE");
   return file != nullptr ? file : "";
 }
 

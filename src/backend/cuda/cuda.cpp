@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/memory.hpp"
+#include "base/environment.hpp"
 
 namespace kiln::cuda {
 namespace {
@@ -117,7 +118,7 @@ constexpr Dialect cuda_dialect{
 Result<std::shared_ptr<const Rtc>> open_nvrtc(int driver_version) {
   std::vector<std::string> folders;
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* root = std::getenv(variable); root != nullptr && *root != '\0')
+    if (const char* root = base::environment(variable); root != nullptr && *root != '\0')
       folders.push_back(std::string(root) + "/lib64");
   folders.emplace_back("/usr/local/cuda/lib64");
   // A driver takes the code of every compiler of its own major version, and of older ones, but of none above.

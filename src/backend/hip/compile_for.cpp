@@ -13,6 +13,7 @@
 #include "backend/refusal.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
+#include "base/environment.hpp"
 
 namespace kiln::hip {
 namespace {
@@ -32,6 +33,8 @@ std::string contents(const std::filesystem::path& path) {
 /// hipcc by PATH, or where ROCm's own packages put it.
 Result<int> run_hipcc(std::vector<std::string> words, const std::map<std::string, std::string>& environment,
                       const std::filesystem::path& output) {
+  if (base::has_more_rights_than_its_caller())
+    return Error(ErrorCode::unsupported, "hipcc is found by PATH, which a set-uid program does not trust");
   for (const char* compiler : {"hipcc", "/opt/rocm/bin/hipcc"}) {
     words.front() = compiler;
     auto status = run_process(words, environment, output);
