@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include <pthread.h>
+
 namespace kiln::memory {
 
 bool Resident::take(const Digest& digest, std::uint32_t slot) noexcept {
@@ -103,7 +105,12 @@ std::uint64_t Resident::hits_ever() const noexcept {
 
 ResidentPool& ResidentPool::of_process() {
   // Never destroyed: handles in static objects are released after everything else.
-  static ResidentPool& pool = *std::make_unique<ResidentPool>().release();
+  static ResidentPool& pool = []() -> ResidentPool& {
+    // No thread of the parent's holds it in a child, where that thread is not.
+    pthread_atfork([] { of_process().mutex_.lock(); }, [] { of_process().mutex_.unlock(); },
+                   [] { of_process().mutex_.unlock(); });
+    return *std::make_unique<ResidentPool>().release();
+  }();
   return pool;
 }
 

@@ -1,14 +1,20 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <csignal>
 #include <functional>
+#include <iostream>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.hpp"
 #include "fakes/cache_fixture.hpp"
+#include "store/directory.hpp"
 
 namespace kiln {
 namespace {
@@ -80,6 +86,166 @@ TEST_F(ManyProcesses, AProcessKilledWhileCompilingHoldsNobodyUp) {
   options.lock_timeout = std::chrono::hours(1);
   Cache cache(backend_, options);
   EXPECT_EQ(text(cache.get(request(0)).value()), "source of program 0");
+}
+
+TEST_F(ManyProcesses, OneThatIsStoppedWhileCompilingHoldsOthersUpForTheTimeLimitAndNoLonger) {
+  const pid_t child = fork();
+  if (child == 0) {
+    backend_->on_compile = [](const Request&) { raise(SIGSTOP); };
+    const bool right = text(Cache(backend_, options()).get(request(0)).value()) == "source of program 0";
+    _exit(right ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  CacheOptions options = this->options();
+  options.lock_timeout = std::chrono::milliseconds(200);
+  {
+    Cache cache(backend_, options);
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(text(cache.get(request(0)).value()), "source of program 0");
+    EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(150));
+    EXPECT_EQ(cache.stats().compiles, 1U);
+    EXPECT_EQ(text(cache.get(request(1)).value()), "source of program 1") << "of another key nobody has the lock";
+  }
+  kill(child, SIGCONT);
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "it went on where it had stopped";
+  Cache cache(backend_, options);
+  EXPECT_TRUE(cache.find(request(0)).value());
+  EXPECT_EQ(entries().size(), 2U);
+}
+
+TEST_F(ManyProcesses, AChildThatOutlivesTheOneWithTheLockHoldsOthersUpForTheTimeLimitAndNoLonger) {
+  int forked[2];
+  ASSERT_EQ(pipe(forked), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    backend_->on_compile = [&](const Request&) {
+      // The grandchild has the lock file open as well, until it is killed below.
+      const pid_t grandchild = fork();
+      if (grandchild == 0)
+        for (;;) pause();
+      static_cast<void>(!write(forked[1], &grandchild, sizeof grandchild));
+      for (;;) pause();
+    };
+    static_cast<void>(Cache(backend_, options()).get(request(0)));
+    _exit(0);
+  }
+  pid_t grandchild = 0;
+  ASSERT_EQ(read(forked[0], &grandchild, sizeof grandchild), static_cast<ssize_t>(sizeof grandchild));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CacheOptions options = this->options();
+  options.lock_timeout = std::chrono::milliseconds(200);
+  {
+    Cache cache(backend_, options);
+    EXPECT_EQ(text(cache.get(request(0)).value()), "source of program 0");
+  }
+  kill(grandchild, SIGKILL);
+  close(forked[0]);
+  close(forked[1]);
+}
+
+#if !defined(__SANITIZE_THREAD__)  // Which does not follow a process that forks while it has threads.
+TEST_F(ManyProcesses, AChildOfAProcessWhoseThreadsUseACacheMakesOneOfItsOwn) {
+  CacheOptions options = this->options();
+  options.max_programs = 8;
+  Cache cache(backend_, options);
+  std::atomic<bool> ends{false};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (unsigned seed = 0; seed < 4; ++seed)
+    threads.emplace_back([&, seed] {
+      std::mt19937 random(seed);
+      while (!ends) {
+        const int i = static_cast<int>(random() % 40);
+        if (text(cache.get(request(i)).value()) != "source of program " + std::to_string(i)) ++wrong;
+      }
+    });
+  for (int round = 0; round < 50; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);  // A mutex that a thread of the parent held would never be free.
+      Cache own(std::make_shared<fakes::FakeBackend>(), this->options());
+      for (int i = 0; i < 10; ++i)
+        if (text(own.get(request(i)).value()) != "source of program " + std::to_string(i)) _exit(1);
+      own.trim();
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << "round " << round;
+  }
+  ends = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+#endif
+
+TEST_F(ManyProcesses, EightOfManyThreadsGetTheRightProgramsWhileOthersPruneClearAndRepair) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr unsigned many = 8;
+#else
+  constexpr unsigned many = 64;
+#endif
+  constexpr int keys = 100;
+  std::vector<pid_t> children;
+  for (unsigned process = 0; process < 8; ++process) {
+    const pid_t child = fork();
+    if (child == 0) {
+      CacheOptions options = this->options();
+      options.log = {};
+      options.max_programs = 50;
+      std::atomic<int> wrong{0};
+      Stats stats;
+      {
+        Cache cache(backend_, options);
+        std::vector<std::thread> threads;
+        for (unsigned seed = 0; seed < many; ++seed)
+          threads.emplace_back([&, seed] {
+            std::mt19937 random(process * many + seed);
+            for (int round = 0; round < 50; ++round) {
+              const int i = static_cast<int>(random() % keys);
+              const auto program = cache.get(request(i));
+              if (!program || text(*program) != "source of program " + std::to_string(i)) ++wrong;
+            }
+          });
+        for (std::thread& thread : threads) thread.join();
+        stats = cache.stats();
+        // One of them takes everything away again and again.
+        if (process == 0) static_cast<void>(cache.clear());
+      }
+      const std::uint64_t sum = stats.memory_hits + stats.disk_hits + stats.shared_hits + stats.joined +
+                                stats.compiles + stats.failures + stats.absent;
+      _exit(wrong == 0 && stats.requests == 50U * many && sum == stats.requests ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  const auto directory = folder_.path() / "cache";
+  std::size_t left = children.size();
+  std::uint64_t turns = 0;
+  while (left > 0) {
+    EXPECT_TRUE(prune(directory, {.max_bytes = turns % 3 == 0 ? 0 : 10'000}));
+    Cache other(backend_, options());
+    if (turns % 2 == 0) static_cast<void>(other.clear());
+    ++turns;
+    for (pid_t& child : children) {
+      int status = 0;
+      if (child == 0 || waitpid(child, &status, WNOHANG) != child) continue;
+      EXPECT_EQ(status, 0);
+      child = 0;
+      --left;
+    }
+  }
+  prune(directory, {}).value();
+  for (const auto& item : std::filesystem::recursive_directory_iterator(directory)) {
+    EXPECT_FALSE(base::Folder::is_temporary(item.path().filename()));
+    if (item.path().extension() == ".bin") {
+      EXPECT_TRUE(store::read_entry(item.path().parent_path(), item.path().filename()));
+    }
+  }
+  std::cout << "pruned " << turns << " times meanwhile\n";
 }
 
 TEST_F(ManyProcesses, StatisticsOfAllProcessesAddUp) {
