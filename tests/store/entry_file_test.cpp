@@ -238,5 +238,24 @@ TEST(EntryFile, IsDecodedByThreadsAtOnce) {
   for (auto& thread : threads) thread.join();
 }
 
+TEST(EntryFile, IsDecodedByWhatItsThreadDestroysLast) {
+  const Bytes packed = encoded(std::string(50'000, 'a'));
+  const std::string answer = fakes::in_child([&packed]() -> std::string {
+    std::string last;
+    std::thread([&] {
+      struct Last {
+        const Bytes& file;
+        std::string& answer;
+        ~Last() { answer = damage(file); }
+      };
+      // Made before the thread first decodes anything, and so destroyed after all that was made for that.
+      static thread_local const Last kept{packed, last};
+      static_cast<void>(damage(packed));
+    }).join();
+    return last;
+  });
+  EXPECT_EQ(answer, "sound");
+}
+
 }  // namespace
 }  // namespace kiln::store
