@@ -72,11 +72,11 @@ inline void cut_at_every_length(const std::string& bytes, Sweep& sweep, const Da
 /// Every block of that size with zeros in it, as a disk leaves what it never wrote.
 inline void zero_every_block(const std::string& bytes, std::size_t block, Sweep& sweep, const Damaged& damaged) {
   for (std::size_t at = 0; at < bytes.size(); at += block) {
-    if (!sweep.next()) continue;
     std::string zeroed = bytes;
     const std::size_t size = std::min(block, bytes.size() - at);
     zeroed.replace(at, size, size, '\0');
-    if (zeroed != bytes) damaged(zeroed, std::to_string(block) + " bytes from " + std::to_string(at) + " zeroed");
+    if (zeroed != bytes && sweep.next())
+      damaged(zeroed, std::to_string(block) + " bytes from " + std::to_string(at) + " zeroed");
   }
 }
 
