@@ -111,8 +111,11 @@ Result<DecodedEntry> decode_entry(std::span<const std::byte> file) {
   const auto raw_bytes = reader.number<std::uint64_t>();
   const auto facts_bytes = reader.number<std::uint64_t>();
   const auto payload_bytes = reader.number<std::uint64_t>();
-  decoded.entry.compile_time = std::chrono::nanoseconds(reader.number<std::int64_t>());
-  // Clocks can be absurd; a time the system can hold is kept, any other is 1970.
+  // Clocks can be absurd. No compiler takes longer than a day, and sums of such times stay numbers.
+  constexpr std::chrono::nanoseconds longest = std::chrono::hours(24);
+  const std::chrono::nanoseconds took(reader.number<std::int64_t>());
+  decoded.entry.compile_time = took < took.zero() || took > longest ? took.zero() : took;
+  // A time the system can hold is kept, any other is 1970.
   constexpr std::int64_t latest = std::int64_t{1} << 33;
   const auto created = reader.number<std::int64_t>();
   decoded.entry.created = std::chrono::system_clock::time_point(

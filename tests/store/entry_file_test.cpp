@@ -205,6 +205,15 @@ TEST(EntryFile, WithAbsurdTimesIsReadOrDamagedButNothingWorse) {
   }
 }
 
+TEST(EntryFile, TellsOfNoCompilerThatTookLongerThanADay) {
+  for (const std::int64_t absurd : {std::numeric_limits<std::int64_t>::min(), std::int64_t{-1},
+                                    std::int64_t{1} << 50, std::numeric_limits<std::int64_t>::max()}) {
+    const auto decoded = decode_entry(forged(encoded("tiny"), compile_time_at, absurd));
+    ASSERT_TRUE(decoded) << absurd;
+    EXPECT_EQ(decoded->entry.compile_time.count(), 0) << absurd;
+  }
+}
+
 TEST(EntryFile, KeepsTheTimeItWasMadeAndNoOther) {
   for (const std::int64_t seconds : {std::int64_t{-86'400}, std::int64_t{0}, std::int64_t{4'102'444'800}}) {
     Entry entry = sample_entry("x");
