@@ -90,6 +90,9 @@ struct DeviceInfo {
 class Slot;
 
 /// A backend with memory, on which programs run. All functions may be called from any number of threads.
+///
+/// A device and all that comes of it may be held by static variables. What exit() destroys after its driver is left
+/// to the system, and what is asked of a device then is an error.
 class Device : public Backend {
  public:
   virtual const DeviceInfo& info() const noexcept = 0;

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "base/process_end.hpp"
+
 namespace kiln::base {
 
 Result<DynamicLibrary> DynamicLibrary::open(const std::string& name) {
@@ -27,7 +29,7 @@ DynamicLibrary DynamicLibrary::loaded(const std::string& name) {
 }
 
 DynamicLibrary::~DynamicLibrary() {
-  if (handle_ != nullptr) dlclose(handle_);
+  if (handle_ != nullptr && !process_ends()) dlclose(handle_);
 }
 
 void* DynamicLibrary::symbol(const char* name) const { return handle_ != nullptr ? dlsym(handle_, name) : nullptr; }

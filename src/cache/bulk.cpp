@@ -103,6 +103,7 @@ PreloadReport Cache::Path::for_each(std::size_t count, const std::function<const
     }
     if (shared.done == count) shared.all_done.notify_all();
   };
+  const cache::UnderWay::Call call(under_way_);
   const bool parallel = backend_->usable_from_any_thread();
   for (std::size_t i = 0; i < count; ++i) {
     if (parallel) {

@@ -58,6 +58,7 @@ Cache::Path::Path(std::shared_ptr<Backend> backend, CacheOptions options, const 
 
 Cache::Path::~Path() {
   workers_.finish();
+  under_way_.wait_for_all();
   flush();
 }
 

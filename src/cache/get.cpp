@@ -38,6 +38,7 @@ Result<std::optional<Program>> Cache::Path::get(const Request& request, bool may
   }
   const Digest& digest = request.key().digest;
   if (Program program = table_.find(digest)) return std::optional(std::move(program));
+  const cache::UnderWay::Call call(under_way_);
   for (;;) {
     auto [outcome, joined] = flights_.fly(
         digest, [&] { return table_.find_locked(digest); }, [&] { return fly(request, may_compile); });
@@ -153,6 +154,7 @@ Result<Program> Cache::Path::add(const Request& request, Compiled compiled, std:
   if (compiled.module == nullptr)
     return Error(ErrorCode::invalid_request, fmt::format("{} is to be added without a module", request.name()));
   const Digest& digest = request.key().digest;
+  const cache::UnderWay::Call call(under_way_);
   for (;;) {
     auto [outcome, joined] = flights_.fly(
         digest, [&] { return table_.find_locked(digest); },

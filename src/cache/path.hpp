@@ -10,6 +10,7 @@
 
 #include "base/mutex.hpp"
 #include "cache/flights.hpp"
+#include "cache/under_way.hpp"
 #include "cache/worker_pool.hpp"
 #include "cache/writer.hpp"
 #include "memory/program_table.hpp"
@@ -114,6 +115,9 @@ class Cache::Path {
   base::Mutex flush_mutex_;
   Stats merged_ KILN_GUARDED_BY(flush_mutex_);
   bool session_counted_ KILN_GUARDED_BY(flush_mutex_) = false;
+
+  // What the destructor waits for.
+  cache::UnderWay under_way_;
 
   // Last, so that their threads end before anything they use.
   cache::Writer writer_;

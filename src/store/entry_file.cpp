@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include <zstd.h>
@@ -28,13 +27,26 @@ constexpr int compression_level = -1;
 
 Error damaged(std::string why) { return Error(ErrorCode::damaged, std::move(why)); }
 
-/// A decompression context costs more to make than a small entry to unpack.
-struct FreeContext {
-  void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+/// A decompression context costs more to make than a small entry to unpack, so a thread keeps its own.
+struct OwnContext {
+  ZSTD_DCtx* const context = ZSTD_createDCtx();
+  OwnContext() = default;
+  ~OwnContext();
+  OwnContext(const OwnContext&) = delete;
+  OwnContext& operator=(const OwnContext&) = delete;
 };
-ZSTD_DCtx* decompression_context() {
-  static thread_local const std::unique_ptr<ZSTD_DCtx, FreeContext> context(ZSTD_createDCtx());
-  return context.get();
+/// What a thread destroys after it, such as a cache in a static variable, unpacks without.
+thread_local constinit bool own_context_ended = false;
+
+OwnContext::~OwnContext() {
+  ZSTD_freeDCtx(context);
+  own_context_ended = true;
+}
+
+std::size_t unpack(std::span<std::byte> to, std::span<const std::byte> from) {
+  if (own_context_ended) return ZSTD_decompress(to.data(), to.size(), from.data(), from.size());
+  static thread_local const OwnContext own;
+  return ZSTD_decompressDCtx(own.context, to.data(), to.size(), from.data(), from.size());
 }
 
 std::span<const std::byte> as_bytes(const std::string& text) {
@@ -99,8 +111,11 @@ Result<DecodedEntry> decode_entry(std::span<const std::byte> file) {
   const auto raw_bytes = reader.number<std::uint64_t>();
   const auto facts_bytes = reader.number<std::uint64_t>();
   const auto payload_bytes = reader.number<std::uint64_t>();
-  decoded.entry.compile_time = std::chrono::nanoseconds(reader.number<std::int64_t>());
-  // Clocks can be absurd; a time the system can hold is kept, any other is 1970.
+  // Clocks can be absurd. No compiler takes longer than a day, and sums of such times stay numbers.
+  constexpr std::chrono::nanoseconds longest = std::chrono::hours(24);
+  const std::chrono::nanoseconds took(reader.number<std::int64_t>());
+  decoded.entry.compile_time = took < took.zero() || took > longest ? took.zero() : took;
+  // A time the system can hold is kept, any other is 1970.
   constexpr std::int64_t latest = std::int64_t{1} << 33;
   const auto created = reader.number<std::int64_t>();
   decoded.entry.created = std::chrono::system_clock::time_point(
@@ -125,8 +140,7 @@ Result<DecodedEntry> decode_entry(std::span<const std::byte> file) {
     if (ZSTD_getFrameContentSize(payload.data(), payload.size()) != raw_bytes)
       return damaged("it does not unpack to what it claims");
     raw.resize(raw_bytes);
-    const std::size_t size =
-        ZSTD_decompressDCtx(decompression_context(), raw.data(), raw.size(), payload.data(), payload.size());
+    const std::size_t size = unpack(raw, payload);
     if (ZSTD_isError(size) != 0 || size != raw_bytes) return damaged("it does not unpack to what it claims");
   } else {
     return damaged(fmt::format("it is packed in an unknown way ({})", codec));

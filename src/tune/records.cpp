@@ -47,6 +47,9 @@ Json json_of(const TuneRecord& record) {
           {"calls", record.calls},           {"trials", std::move(trials)}};
 }
 
+/// Throws where it is none: a number with a fraction or an exponent may be one that no integer holds.
+std::int64_t integer(const Json& json) { return json.get_ref<const std::int64_t&>(); }
+
 /// Throws what is no such record.
 TuneRecord record_of(const Json& json) {
   TuneRecord record{.kernel = json.at("kernel"),
@@ -54,16 +57,15 @@ TuneRecord record_of(const Json& json) {
                     .parameters = json.at("parameters").get<std::vector<std::string>>(),
                     .complete = json.at("complete"),
                     .hint = json.at("hint"),
-                    .calls = json.value("calls", std::uint64_t{0})};
-  for (const auto& [name, value] : json.at("sizes").items())
-    record.sizes.push_back({name, value.get<std::int64_t>()});
+                    .calls = json.contains("calls") ? static_cast<std::uint64_t>(integer(json["calls"])) : 0};
+  for (const auto& [name, value] : json.at("sizes").items()) record.sizes.push_back({name, integer(value)});
   for (const Json& one : json.at("trials")) {
     TuneTrial trial;
     for (const Json& value : one.at("variant"))
       if (value.is_number_integer() && std::in_range<int>(value.get<std::int64_t>()))
         trial.variant.push_back(value.get<int>());
     trial.problem = one.value("problem", std::string());
-    trial.time = std::chrono::nanoseconds(one.value("ns", std::int64_t{0}));
+    trial.time = std::chrono::nanoseconds(one.contains("ns") ? integer(one["ns"]) : 0);
     if (trial.variant.size() != record.parameters.size()) continue;
     if (trial.problem.empty() && trial.time.count() <= 0) continue;
     record.trials.push_back(std::move(trial));
@@ -148,7 +150,7 @@ Result<std::optional<Parsed>> parse(std::string_view text) {
   const auto json = store::parse_json(text);
   if (!json) return std::optional<Parsed>();
   try {
-    if (const int found = json->at("version"); found > version)
+    if (const std::int64_t found = integer(json->at("version")); found > version)
       return Error(ErrorCode::unsupported, fmt::format("it is of version {}; this Kiln knows {}", found, version));
     Parsed parsed{identity_of(json->at("identity")), {}};
     for (const Json& one : json->at("records")) parsed.records.push_back(record_of(one));
@@ -161,6 +163,8 @@ Result<std::optional<Parsed>> parse(std::string_view text) {
 Result<std::vector<TuneRecord>> read_records(const base::Folder& folder, const Identity& identity) {
   constexpr std::uint64_t most_bytes = std::uint64_t{64} << 20;
   const auto file = folder.read(store::tuning_name, most_bytes);
+  // Too large, or no file of this user's: damaged like any other, and to be replaced.
+  if (!file && file.error().code() == ErrorCode::damaged) return std::vector<TuneRecord>();
   if (!file) return file.error();
   if (!*file) return std::vector<TuneRecord>();
   auto parsed = parse({reinterpret_cast<const char*>((*file)->bytes.data()), (*file)->bytes.size()});

@@ -242,6 +242,12 @@ TEST(StandInCompiler, ThatIsTooOldIsPassedOverForTheNext) {
   EXPECT_EQ(cuda::Rtc::open(names, {}).value()->version(), "NVRTC 12.3");
 }
 
+TEST(StandInDriver, IsAskedForNothingWhenItHasEndedWithTheProcess) {
+  const std::string text = lines("two", "statics");
+  if (text.starts_with("unsupported: ")) GTEST_SKIP() << text;
+  EXPECT_EQ(text, "end\n");
+}
+
 /// The compiler for a driver of CUDA 12 where the loader finds these stand-ins under these names.
 std::string compiler_among(const std::vector<std::pair<std::string, std::string>>& libraries) {
   const fakes::TemporaryFolder folder;

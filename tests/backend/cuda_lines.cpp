@@ -221,6 +221,21 @@ void fail_to_load(const std::shared_ptr<Device>& device) {
   }
 }
 
+/// What a program may have at namespace scope; destroyed when the driver has ended.
+std::shared_ptr<Device> static_device;
+std::unique_ptr<Buffer> static_buffer;
+std::unique_ptr<Slot> static_slot;
+Compiled static_program;
+
+void hold_in_statics(const std::shared_ptr<Device>& device) {
+  static_device = device;
+  static_buffer = device->allocate(1024).value();
+  static_slot = device->open_slot().value();
+  static_program = device->compile(cuda_scale(2)).value();
+  static_slot->launch(*static_program.module, cuda_launch(*static_buffer, 1)).value();
+  static_slot->submit().value();
+}
+
 }  // namespace
 }  // namespace kiln
 
@@ -241,5 +256,6 @@ int main(int argc, char** argv) {
   if (what == "crash") kiln::crash(**device);
   if (what == "slots") kiln::use_slots(**device);
   if (what == "fail_to_load") kiln::fail_to_load(*device);
+  if (what == "statics") kiln::hold_in_statics(*device);
   std::cout << "end\n";
 }

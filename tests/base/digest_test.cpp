@@ -2,10 +2,12 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <openssl/crypto.h>
 #include <kiln/digest.hpp>
 
 #include "base/bytes.hpp"
 #include "base/sha256.hpp"
+#include "fakes/child.hpp"
 
 namespace kiln::base {
 namespace {
@@ -15,6 +17,16 @@ TEST(Sha256, IsTheOneOfTheStandard) {
   EXPECT_EQ(sha256("abc").hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(sha256(std::string(1'000'000, 'a')).hex(),
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Sha256, IsTheSameWhenOpenSslHasEndedWithTheProcess) {
+  // Caches in static variables save what they hold when the handlers of exit() have run.
+  const std::string digest = fakes::in_child([]() -> std::string {
+    static_cast<void>(sha256("before"));
+    OPENSSL_cleanup();
+    return sha256("abc").hex();
+  });
+  EXPECT_EQ(digest, sha256("abc").hex());
 }
 
 TEST(Digest, IsWrittenInAsManyDigitsAsAskedFor) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <future>
 #include <latch>
 #include <thread>
 
@@ -159,6 +160,32 @@ TEST_F(SingleFlight, ALockNotHadInTimeCostsASecondCompileAndNothingElse) {
   };
   at_once(2, [&](int i) { EXPECT_TRUE((i == 0 ? one : two).get(request(0))); });
   EXPECT_EQ(backend_->compiles, 2);
+}
+
+TEST_F(SingleFlight, DestroyingTheCacheWaitsForGetsUnderWay) {
+  auto cache = std::make_unique<Cache>(backend_, options());
+  constexpr int threads = 4;
+  std::latch compiling(threads);
+  std::promise<void> gone;
+  const auto destroyed = gone.get_future().share();
+  std::atomic<int> too_early{0};
+  backend_->on_compile = [&](const Request&) {
+    compiling.count_down();
+    if (destroyed.wait_for(std::chrono::milliseconds(50)) == std::future_status::ready) ++too_early;
+  };
+  std::vector<Program> programs(threads);
+  std::vector<std::thread> running;
+  for (int i = 0; i < threads; ++i)
+    running.emplace_back(
+        [&, asked = cache.get(), i] { programs[static_cast<std::size_t>(i)] = asked->get(request(i)).value(); });
+  compiling.wait();
+  cache.reset();
+  gone.set_value();
+  for (std::thread& thread : running) thread.join();
+  EXPECT_EQ(too_early, 0);
+  for (int i = 0; i < threads; ++i)
+    EXPECT_EQ(text(programs[static_cast<std::size_t>(i)]), "source of program " + std::to_string(i));
+  EXPECT_EQ(entries().size(), static_cast<std::size_t>(threads)) << "all were saved";
 }
 
 }  // namespace

@@ -205,6 +205,15 @@ TEST(EntryFile, WithAbsurdTimesIsReadOrDamagedButNothingWorse) {
   }
 }
 
+TEST(EntryFile, TellsOfNoCompilerThatTookLongerThanADay) {
+  for (const std::int64_t absurd : {std::numeric_limits<std::int64_t>::min(), std::int64_t{-1},
+                                    std::int64_t{1} << 50, std::numeric_limits<std::int64_t>::max()}) {
+    const auto decoded = decode_entry(forged(encoded("tiny"), compile_time_at, absurd));
+    ASSERT_TRUE(decoded) << absurd;
+    EXPECT_EQ(decoded->entry.compile_time.count(), 0) << absurd;
+  }
+}
+
 TEST(EntryFile, KeepsTheTimeItWasMadeAndNoOther) {
   for (const std::int64_t seconds : {std::int64_t{-86'400}, std::int64_t{0}, std::int64_t{4'102'444'800}}) {
     Entry entry = sample_entry("x");
@@ -236,6 +245,25 @@ TEST(EntryFile, IsDecodedByThreadsAtOnce) {
     });
   }
   for (auto& thread : threads) thread.join();
+}
+
+TEST(EntryFile, IsDecodedByWhatItsThreadDestroysLast) {
+  const Bytes packed = encoded(std::string(50'000, 'a'));
+  const std::string answer = fakes::in_child([&packed]() -> std::string {
+    std::string last;
+    std::thread([&] {
+      struct Last {
+        const Bytes& file;
+        std::string& answer;
+        ~Last() { answer = damage(file); }
+      };
+      // Made before the thread first decodes anything, and so destroyed after all that was made for that.
+      static thread_local const Last kept{packed, last};
+      static_cast<void>(damage(packed));
+    }).join();
+    return last;
+  });
+  EXPECT_EQ(answer, "sound");
 }
 
 }  // namespace

@@ -117,6 +117,15 @@ TEST_F(Lifetime, StartsAnewWhereTheFileIsHuge) {
   expect_equal(read_lifetime(root()), sample());
 }
 
+TEST_F(Lifetime, StartsAnewWhereTheFileHasKeysWithoutEnd) {
+  std::string text = "{\"requests\": 7";
+  for (int i = 0; i < 400'000; ++i) text.append(", \"").append(std::to_string(i)).append("\": 0");
+  fakes::write_file(file(), text + "}");
+  expect_equal(read_lifetime(root()), {});
+  ASSERT_TRUE(add_to_lifetime(root(), sample()));
+  expect_equal(read_lifetime(root()), sample());
+}
+
 TEST_F(Lifetime, KeepsWhatItUnderstandsOfAnUnknownFile) {
   fakes::write_file(file(), R"({"version": 99, "requests": 7, "news": [1], "compiles": "?"})");
   EXPECT_EQ(read_lifetime(root()).totals.requests, 7U);

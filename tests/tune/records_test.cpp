@@ -1,7 +1,9 @@
+#include <cstring>
 #include <fstream>
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "fakes/temporary_folder.hpp"
 #include "store/manifest.hpp"
@@ -102,6 +104,40 @@ TEST_F(RecordsTest, DamagedFilesHoldNothingAndAreReplaced) {
     EXPECT_TRUE(found->empty()) << text;
     write_records(path, device, {record(1, {took({1, 1}, 100)})}).value();
     EXPECT_EQ(read(path).value().size(), 1U) << text;
+  }
+}
+
+TEST_F(RecordsTest, WhatIsNoFileOfKilnsHoldsNothingAndIsReplaced) {
+  const auto path = folder_of(device);
+  const auto file = path / "tuning.json";
+  const auto expect_replaced = [&](const std::string& what) {
+    const auto found = read(path);
+    ASSERT_TRUE(found) << what << ": " << found.error().message();
+    EXPECT_TRUE(found->empty()) << what;
+    const auto written = write_records(path, device, {record(1, {took({1, 1}, 100)})});
+    ASSERT_TRUE(written) << what << ": " << written.error().message();
+    EXPECT_EQ(read(path).value().size(), 1U) << what;
+    std::filesystem::remove(file);
+  };
+  write_text(path, "{");
+  std::filesystem::resize_file(file, std::uintmax_t{1} << 40);
+  expect_replaced("a huge file");
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  expect_replaced("a FIFO");
+}
+
+TEST_F(RecordsTest, NumbersThatNoIntegerHoldsAreDamage) {
+  const auto path = folder_of(device);
+  const std::string good = to_json(device, {record(1, {took({1, 1}, 100)})});
+  for (const auto& [number, other] :
+       {std::pair("\"version\": 1", "\"version\": 1e300"), std::pair("\"ns\": 100", "\"ns\": 1e300"),
+        std::pair("\"m\": 1", "\"m\": 1e300"), std::pair("\"calls\": 0", "\"calls\": -1e300")}) {
+    std::string text = good;
+    ASSERT_NE(text.find(number), std::string::npos) << number;
+    write_text(path, text.replace(text.find(number), std::strlen(number), other));
+    const auto found = read(path);
+    ASSERT_TRUE(found) << other;
+    EXPECT_TRUE(found->empty()) << other;
   }
 }
 

@@ -47,8 +47,10 @@ class Context {
   /// The caller's, which outlives this one.
   static Result<std::shared_ptr<Context>> adopt(std::shared_ptr<const Driver> driver, Handle context);
 
-  Context(std::shared_ptr<const Driver> driver, Handle native, int device, bool owned) noexcept
-      : driver_(std::move(driver)), native_(native), device_(device), owned_(owned) {}
+  Context(std::shared_ptr<const Driver> driver, Handle native, int device, bool owned)
+      : driver_(std::move(driver)), native_(native), device_(device), owned_(owned) {
+    base::expect_process_end();
+  }
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;

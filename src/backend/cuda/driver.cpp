@@ -29,10 +29,8 @@ class Lookup {
   const char* missing_ = nullptr;
 };
 
-/// The functions, and the name of the first that the library lacks.
-std::pair<Functions, const char*> find_functions(const base::DynamicLibrary& library, const Symbols& names) {
-  Functions found;
-  Lookup find(library);
+template <class Find>
+void find_each(Functions& found, const Symbols& names, Find& find) {
   find(found.init, names.init);
   find(found.driver_version, names.driver_version);
   find(found.device_count, names.device_count);
@@ -66,8 +64,22 @@ std::pair<Functions, const char*> find_functions(const base::DynamicLibrary& lib
   find(found.launch, names.launch);
   find(found.error_name, names.error_name);
   find(found.error_name_of, names.error_name_of);
+}
+
+/// The functions, and the name of the first that the library lacks.
+std::pair<Functions, const char*> find_functions(const base::DynamicLibrary& library, const Symbols& names) {
+  Functions found;
+  Lookup find(library);
+  find_each(found, names, find);
   find.optional(found.parameter_info, names.parameter_info);
   return {found, find.missing()};
+}
+
+Functions ended_functions(const Symbols& names) {
+  Functions ended;
+  const backend::FillEnded<status::deinitialized> fill;
+  find_each(ended, names, fill);
+  return ended;
 }
 
 Result<base::DynamicLibrary> open_library(const DriverNames& names) {
@@ -83,6 +95,12 @@ Error no_device_at_all(const DriverNames& names) {
 }
 
 }  // namespace
+
+Driver::Driver(const DriverNames& names, base::DynamicLibrary library, const Functions& functions, int version)
+    : names_(&names),
+      library_(std::move(library)),
+      functions_(functions, ended_functions(names.symbols)),
+      version_(version) {}
 
 Result<std::shared_ptr<const Driver>> Driver::open(const DriverNames& names) {
   auto library = open_library(names);
@@ -108,7 +126,7 @@ Result<std::shared_ptr<const Driver>> Driver::open(const DriverNames& names) {
 
 Result<std::size_t> Driver::device_count() const {
   int count = 0;
-  const Status status = functions_.device_count(&count);
+  const Status status = functions_->device_count(&count);
   if (status == status::no_device) return std::size_t{0};
   if (status != status::success) return error(status, "counting devices");
   return static_cast<std::size_t>(std::max(count, 0));
@@ -121,21 +139,21 @@ Result<int> Driver::device(std::size_t number) const {
     return Error(ErrorCode::no_device, fmt::format("{} has {} device{} here, counted from 0", names_->title, *count,
                                                    *count == 1 ? "" : "s"));
   int device = 0;
-  if (const Status status = functions_.device_get(&device, static_cast<int>(number)); status != status::success)
+  if (const Status status = functions_->device_get(&device, static_cast<int>(number)); status != status::success)
     return error(status, "opening a device");
   return device;
 }
 
 int Driver::attribute(int device, int attribute) const {
   int value = 0;
-  return functions_.device_attribute(&value, attribute, device) == status::success ? value : 0;
+  return functions_->device_attribute(&value, attribute, device) == status::success ? value : 0;
 }
 
 std::string Driver::error_name(Status status) const {
   const char* name = nullptr;
-  if (functions_.error_name_of != nullptr) {
-    name = functions_.error_name_of(status);
-  } else if (functions_.error_name(status, &name) != status::success) {
+  if (functions_->error_name_of != nullptr) {
+    name = functions_->error_name_of(status);
+  } else if (functions_->error_name(status, &name) != status::success) {
     name = nullptr;
   }
   return name != nullptr ? name : fmt::format("{} error {}", names_->title, status);

@@ -8,6 +8,7 @@
 
 #include <kiln/result.hpp>
 
+#include "backend/calls.hpp"
 #include "base/dynamic_library.hpp"
 
 namespace kiln::cuda {
@@ -18,6 +19,7 @@ using Status = int;
 namespace status {
 inline constexpr Status success = 0;
 inline constexpr Status out_of_memory = 2;
+inline constexpr Status deinitialized = 4;
 inline constexpr Status no_device = 100;
 inline constexpr Status invalid_device = 101;
 inline constexpr Status not_found = 500;
@@ -140,10 +142,9 @@ class Driver {
   /// The error says which library, symbol or device is missing, and what provides it.
   static Result<std::shared_ptr<const Driver>> open(const DriverNames& names);
 
-  Driver(const DriverNames& names, base::DynamicLibrary library, Functions functions, int version)
-      : names_(&names), library_(std::move(library)), functions_(functions), version_(version) {}
+  Driver(const DriverNames& names, base::DynamicLibrary library, const Functions& functions, int version);
 
-  const Functions* operator->() const noexcept { return &functions_; }
+  const Functions* operator->() const noexcept { return functions_.operator->(); }
   const DriverNames& names() const noexcept { return *names_; }
   /// For what the same library may hold besides the driver.
   const base::DynamicLibrary& library() const noexcept { return library_; }
@@ -162,7 +163,7 @@ class Driver {
  private:
   const DriverNames* names_;
   base::DynamicLibrary library_;
-  Functions functions_;
+  backend::Calls<Functions> functions_;
   int version_;
 };
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/calls.hpp"
+
 namespace kiln::opencl {
 namespace {
 
@@ -14,7 +16,7 @@ class Finder {
   explicit Finder(const base::DynamicLibrary& library) : library_(library) {}
 
   template <class Function>
-  void find(Function*& function, const char* name) {
+  void operator()(Function*& function, const char* name) {
     function = library_.function<Function>(name);
     if (function == nullptr && missing_ == nullptr) missing_ = name;
   }
@@ -42,6 +44,45 @@ std::string text_by(Get get) {
 
 }  // namespace
 
+template <class Find>
+void Library::find_each(Find& find) {
+  find(get_platform_ids, "clGetPlatformIDs");
+  find(get_platform_info, "clGetPlatformInfo");
+  find(get_device_ids, "clGetDeviceIDs");
+  find(get_device_info, "clGetDeviceInfo");
+  find(create_context, "clCreateContext");
+  find(get_context_info, "clGetContextInfo");
+  find(retain_context, "clRetainContext");
+  find(release_context, "clReleaseContext");
+  find(create_command_queue, "clCreateCommandQueue");
+  find(release_command_queue, "clReleaseCommandQueue");
+  find(create_buffer, "clCreateBuffer");
+  find(release_mem_object, "clReleaseMemObject");
+  find(create_program_with_source, "clCreateProgramWithSource");
+  find(create_program_with_binary, "clCreateProgramWithBinary");
+  find(build_program, "clBuildProgram");
+  find(get_program_info, "clGetProgramInfo");
+  find(get_program_build_info, "clGetProgramBuildInfo");
+  find(release_program, "clReleaseProgram");
+  find(create_kernel, "clCreateKernel");
+  find(release_kernel, "clReleaseKernel");
+  find(set_kernel_arg, "clSetKernelArg");
+  find(get_kernel_info, "clGetKernelInfo");
+  find(get_kernel_arg_info, "clGetKernelArgInfo");
+  find(get_kernel_work_group_info, "clGetKernelWorkGroupInfo");
+  find(enqueue_read_buffer, "clEnqueueReadBuffer");
+  find(enqueue_write_buffer, "clEnqueueWriteBuffer");
+  find(enqueue_nd_range_kernel, "clEnqueueNDRangeKernel");
+  find(enqueue_map_buffer, "clEnqueueMapBuffer");
+  find(enqueue_unmap_mem_object, "clEnqueueUnmapMemObject");
+  find(flush, "clFlush");
+  find(finish, "clFinish");
+  find(wait_for_events, "clWaitForEvents");
+  find(get_event_info, "clGetEventInfo");
+  find(get_event_profiling_info, "clGetEventProfilingInfo");
+  find(release_event, "clReleaseEvent");
+}
+
 Result<std::shared_ptr<const Library>> Library::open() {
   auto opened = base::DynamicLibrary::open_for_good("libOpenCL.so.1");
   if (!opened)
@@ -52,45 +93,18 @@ Result<std::shared_ptr<const Library>> Library::open() {
   auto library = std::make_shared<Library>();
   library->library_ = std::move(*opened);
   Finder finder(library->library_);
-  finder.find(library->get_platform_ids, "clGetPlatformIDs");
-  finder.find(library->get_platform_info, "clGetPlatformInfo");
-  finder.find(library->get_device_ids, "clGetDeviceIDs");
-  finder.find(library->get_device_info, "clGetDeviceInfo");
-  finder.find(library->create_context, "clCreateContext");
-  finder.find(library->get_context_info, "clGetContextInfo");
-  finder.find(library->retain_context, "clRetainContext");
-  finder.find(library->release_context, "clReleaseContext");
-  finder.find(library->create_command_queue, "clCreateCommandQueue");
-  finder.find(library->release_command_queue, "clReleaseCommandQueue");
-  finder.find(library->create_buffer, "clCreateBuffer");
-  finder.find(library->release_mem_object, "clReleaseMemObject");
-  finder.find(library->create_program_with_source, "clCreateProgramWithSource");
-  finder.find(library->create_program_with_binary, "clCreateProgramWithBinary");
-  finder.find(library->build_program, "clBuildProgram");
-  finder.find(library->get_program_info, "clGetProgramInfo");
-  finder.find(library->get_program_build_info, "clGetProgramBuildInfo");
-  finder.find(library->release_program, "clReleaseProgram");
-  finder.find(library->create_kernel, "clCreateKernel");
-  finder.find(library->release_kernel, "clReleaseKernel");
-  finder.find(library->set_kernel_arg, "clSetKernelArg");
-  finder.find(library->get_kernel_info, "clGetKernelInfo");
-  finder.find(library->get_kernel_arg_info, "clGetKernelArgInfo");
-  finder.find(library->get_kernel_work_group_info, "clGetKernelWorkGroupInfo");
-  finder.find(library->enqueue_read_buffer, "clEnqueueReadBuffer");
-  finder.find(library->enqueue_write_buffer, "clEnqueueWriteBuffer");
-  finder.find(library->enqueue_nd_range_kernel, "clEnqueueNDRangeKernel");
-  finder.find(library->enqueue_map_buffer, "clEnqueueMapBuffer");
-  finder.find(library->enqueue_unmap_mem_object, "clEnqueueUnmapMemObject");
-  finder.find(library->flush, "clFlush");
-  finder.find(library->finish, "clFinish");
-  finder.find(library->wait_for_events, "clWaitForEvents");
-  finder.find(library->get_event_info, "clGetEventInfo");
-  finder.find(library->get_event_profiling_info, "clGetEventProfilingInfo");
-  finder.find(library->release_event, "clReleaseEvent");
+  library->find_each(finder);
   if (finder.missing() != nullptr)
     return Error(ErrorCode::unsupported,
                  fmt::format("libOpenCL.so.1 has no {}; Kiln needs OpenCL 1.2", finder.missing()));
   return std::shared_ptr<const Library>(std::move(library));
+}
+
+std::shared_ptr<const Library> Library::ended() {
+  auto library = std::make_shared<Library>();
+  const backend::FillEnded<cl_int{CL_DEVICE_NOT_AVAILABLE}> fill;
+  library->find_each(fill);
+  return library;
 }
 
 std::string Library::text(cl_platform_id platform, cl_platform_info what) const {

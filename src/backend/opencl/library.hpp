@@ -19,6 +19,8 @@ class Library {
  public:
   /// The error says what is missing and what provides it.
   static Result<std::shared_ptr<const Library>> open();
+  /// What stands for it when the process ends.
+  static std::shared_ptr<const Library> ended();
 
   decltype(&::clGetPlatformIDs) get_platform_ids = nullptr;
   decltype(&::clGetPlatformInfo) get_platform_info = nullptr;
@@ -71,6 +73,9 @@ class Library {
   }
 
  private:
+  template <class Find>
+  void find_each(Find& find);
+
   base::DynamicLibrary library_;
 };
 

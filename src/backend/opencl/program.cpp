@@ -203,7 +203,7 @@ Result<backend::Pool<KernelObject>::Loan> Program::borrow_kernel() {
   return kernels_.borrow([this]() -> Result<std::unique_ptr<KernelObject>> {
     cl_int error = CL_SUCCESS;
     cl_kernel kernel = context_->cl().create_kernel(program_, entry_.c_str(), &error);
-    if (kernel != nullptr) return std::make_unique<KernelObject>(context_->cl(), kernel);
+    if (kernel != nullptr) return std::make_unique<KernelObject>(*context_, kernel);
     if (error == CL_INVALID_KERNEL_NAME)
       return Error(ErrorCode::compile_failed,
                    fmt::format("there is no kernel {} in the source of {}", entry_, name_));

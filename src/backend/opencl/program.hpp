@@ -9,6 +9,7 @@
 
 #include "backend/opencl/library.hpp"
 #include "backend/pool.hpp"
+#include "base/process_end.hpp"
 
 namespace kiln::opencl {
 
@@ -31,19 +32,22 @@ enum class ArgumentKind : char {
 class Context {
  public:
   /// Takes over one reference on `context`.
-  Context(std::shared_ptr<const Library> library, cl_context context, cl_device_id device, Log log) noexcept
-      : library_(std::move(library)), context_(context), device_(device), log_(std::move(log)) {}
-  ~Context() { library_->release_context(context_); }
+  Context(std::shared_ptr<const Library> library, cl_context context, cl_device_id device, Log log)
+      : library_(std::move(library)), context_(context), device_(device), log_(std::move(log)) {
+    base::expect_process_end();
+  }
+  ~Context() { cl().release_context(context_); }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  const Library& cl() const noexcept { return *library_; }
+  const Library& cl() const noexcept { return base::process_ends() ? *ended_ : *library_; }
   cl_context context() const noexcept { return context_; }
   cl_device_id device() const noexcept { return device_; }
   const Log& log() const noexcept { return log_; }
 
  private:
   std::shared_ptr<const Library> library_;
+  std::shared_ptr<const Library> ended_ = Library::ended();
   cl_context context_;
   cl_device_id device_;
   Log log_;
@@ -52,14 +56,14 @@ class Context {
 /// A kernel with its arguments: one thread's at a time.
 class KernelObject {
  public:
-  KernelObject(const Library& cl, cl_kernel kernel) noexcept : cl_(cl), kernel_(kernel) {}
-  ~KernelObject() { cl_.release_kernel(kernel_); }
+  KernelObject(const Context& context, cl_kernel kernel) noexcept : context_(context), kernel_(kernel) {}
+  ~KernelObject() { context_.cl().release_kernel(kernel_); }
   KernelObject(const KernelObject&) = delete;
   KernelObject& operator=(const KernelObject&) = delete;
   cl_kernel get() const noexcept { return kernel_; }
 
  private:
-  const Library& cl_;
+  const Context& context_;
   cl_kernel kernel_;
 };
 

@@ -78,7 +78,8 @@ Result<void> ClSlot::add(Enqueue enqueue, Doing doing) {
   cl_event event = nullptr;
   if (const cl_int error = enqueue(&event); error != CL_SUCCESS) return cl_error(error, doing());
   if (queued_.pieces.empty()) queued_.queued = now;
-  queued_.pieces.push_back(Event(event, context_->cl().release_event));
+  queued_.pieces.push_back(
+      Event(event, [context = context_](cl_event ended) { context->cl().release_event(ended); }));
   return {};
 }
 

@@ -14,6 +14,7 @@
 #include "backend/opengl/slot.hpp"
 #include "backend/own_buffer.hpp"
 #include "backend/traits.hpp"
+#include "base/process_end.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -112,6 +113,7 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
   if (info.identity.formats.empty())
     group->log().warning(fmt::format("{} gives out no program binaries: programs are compiled at every start",
                                      info.identity.device));
+  base::expect_process_end();
   const bool tells_resets = epoxy_gl_version() >= 45 || epoxy_has_gl_extension("GL_KHR_robustness");
   return std::shared_ptr<Device>(
       std::make_shared<GlDevice>(std::move(group), std::move(info), tells_resets, read_memory()));

@@ -32,4 +32,6 @@ Result<void> check_gl(std::string_view doing) {
   return gl_error(error, doing);
 }
 
+Error process_ending() { return Error(ErrorCode::device_failed, "the process is ending, and its drivers with it"); }
+
 }  // namespace kiln::opengl

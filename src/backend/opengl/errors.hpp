@@ -19,4 +19,7 @@ Error gl_error(GLenum error, std::string_view doing, std::string log = {});
 /// The same for what take_error() says.
 Result<void> check_gl(std::string_view doing);
 
+/// What every call answers when the process ends, and the driver with it.
+Error process_ending();
+
 }  // namespace kiln::opengl

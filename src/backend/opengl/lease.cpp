@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "backend/opengl/errors.hpp"
+#include "base/process_end.hpp"
 
 namespace kiln::opengl {
 
@@ -12,7 +13,7 @@ Loan::Loan(std::shared_ptr<ShareGroup> group, std::shared_ptr<const ApiBinding> 
 
 Loan::~Loan() {
   // What an application made current meanwhile is its own.
-  if (group_->current() != context_) switch_.forget();
+  if (base::process_ends() || group_->current() != context_) switch_.forget();
   if (switch_.back() && !stuck_) group_->give_back(context_);
 }
 
@@ -27,6 +28,7 @@ Current::Lease::~Lease() {
 }
 
 Result<std::unique_ptr<Kept::Visit>> Kept::enter() const {
+  if (base::process_ends()) return process_ending();
   std::unique_ptr<Visit> visit;
   if (group_->current() != context_) {
     if (loan_ == nullptr)

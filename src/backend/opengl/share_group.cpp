@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 
 #include "backend/opengl/display.hpp"
+#include "backend/opengl/errors.hpp"
 #include "backend/opengl/lease.hpp"
 #include "base/dynamic_library.hpp"
+#include "base/process_end.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -103,6 +105,7 @@ Result<std::shared_ptr<ShareGroup>> ShareGroup::adopt(const Log& log, bool share
 }
 
 ShareGroup::~ShareGroup() {
+  if (base::process_ends()) return;
   const ApiBinding api;
   const base::MutexLock lock(pool_mutex_);
   // Objects of a group of Kiln's own go with its contexts; the caller's contexts would keep them.
@@ -138,6 +141,7 @@ std::shared_ptr<Loan> ShareGroup::loan_of(void* context) {
 }
 
 Result<Current> ShareGroup::acquire() {
+  if (base::process_ends()) return process_ending();
   const auto api = std::make_shared<const ApiBinding>();
   auto lease = std::make_unique<Current::Lease>(shared_from_this());
   void* present = current();

@@ -4,13 +4,17 @@
 
 #include <epoxy/egl.h>
 
+#include "base/process_end.hpp"
+
 namespace kiln::opengl {
 
 /// Binds OpenGL as this thread's API, which EGL keeps for each thread, and then what was bound before.
 class ApiBinding {
  public:
   ApiBinding() : before_(eglQueryAPI()) { eglBindAPI(EGL_OPENGL_API); }
-  ~ApiBinding() { eglBindAPI(before_); }
+  ~ApiBinding() {
+    if (!base::process_ends()) eglBindAPI(before_);
+  }
   ApiBinding(const ApiBinding&) = delete;
   ApiBinding& operator=(const ApiBinding&) = delete;
 

@@ -121,14 +121,15 @@ Context::Context(std::shared_ptr<const Instance> instance, const Physical& of, V
   };
   add(queues_, compute);
   add(copy_queues_, copy);
+  base::expect_process_end();
 }
 
 Context::~Context() {
   for (const auto& [shape, layout] : layouts_) {
-    vk.DestroyPipelineLayout(device, layout.pipeline, nullptr);
-    vk.DestroyDescriptorSetLayout(device, layout.set, nullptr);
+    vk->DestroyPipelineLayout(device, layout.pipeline, nullptr);
+    vk->DestroyDescriptorSetLayout(device, layout.set, nullptr);
   }
-  if (terms.owned) vk.DestroyDevice(device, nullptr);
+  if (terms.owned) vk->DestroyDevice(device, nullptr);
 }
 
 Context::Route Context::share_queues() {
@@ -173,7 +174,7 @@ Result<void> Context::make_layout(Layout& layout, std::uint32_t buffers, std::ui
   set.bindingCount = buffers;
   set.pBindings = bindings.data();
   if (layout.set == nullptr)
-    if (auto ok = check(vk.CreateDescriptorSetLayout(device, &set, nullptr, &layout.set), doing); !ok) return ok;
+    if (auto ok = check(vk->CreateDescriptorSetLayout(device, &set, nullptr, &layout.set), doing); !ok) return ok;
   // Vulkan counts push constants in words.
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, (parameter_bytes + 3) / 4 * 4};
   VkPipelineLayoutCreateInfo info{};
@@ -182,7 +183,7 @@ Result<void> Context::make_layout(Layout& layout, std::uint32_t buffers, std::ui
   info.pSetLayouts = &layout.set;
   info.pushConstantRangeCount = range.size > 0 ? 1 : 0;
   info.pPushConstantRanges = &range;
-  return check(vk.CreatePipelineLayout(device, &info, nullptr, &layout.pipeline), doing);
+  return check(vk->CreatePipelineLayout(device, &info, nullptr, &layout.pipeline), doing);
 }
 
 }  // namespace kiln::vulkan

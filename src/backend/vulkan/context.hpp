@@ -77,7 +77,7 @@ class Context {
   const VkDevice device;
   /// Those whose queues are used.
   const std::vector<std::uint32_t> families;
-  const DeviceFunctions vk;
+  const DeviceCalls vk;
   const Terms terms;
 
  private:

@@ -11,13 +11,13 @@ constexpr std::uint32_t descriptors_of_a_pool = 4 * sets_of_a_pool;
 }  // namespace
 
 Descriptors::~Descriptors() {
-  for (const Pool& pool : pools_) context_.vk.DestroyDescriptorPool(context_.device, pool.handle, nullptr);
+  for (const Pool& pool : pools_) context_.vk->DestroyDescriptorPool(context_.device, pool.handle, nullptr);
 }
 
 Result<void> Descriptors::reset(std::string_view doing) {
   for (Pool& pool : pools_) {
     if (pool.sets_left == sets_of_a_pool) continue;
-    if (auto ok = check(context_.vk.ResetDescriptorPool(context_.device, pool.handle, 0), doing); !ok) return ok;
+    if (auto ok = check(context_.vk->ResetDescriptorPool(context_.device, pool.handle, 0), doing); !ok) return ok;
     pool.sets_left = sets_of_a_pool;
     pool.descriptors_left = pool.descriptors;
   }
@@ -37,7 +37,7 @@ Result<Descriptors::Pool*> Descriptors::with_room(std::uint32_t descriptors, std
   info.maxSets = sets_of_a_pool;
   info.poolSizeCount = 1;
   info.pPoolSizes = &size;
-  if (auto ok = check(context_.vk.CreateDescriptorPool(context_.device, &info, nullptr, &pool.handle), doing); !ok)
+  if (auto ok = check(context_.vk->CreateDescriptorPool(context_.device, &info, nullptr, &pool.handle), doing); !ok)
     return std::move(ok).error();
   pools_.push_back(pool);
   return &pools_.back();
@@ -55,7 +55,7 @@ Result<VkDescriptorSet> Descriptors::describe(const Module& module, std::span<co
   info.descriptorSetCount = 1;
   info.pSetLayouts = &layout;
   VkDescriptorSet set = nullptr;
-  if (auto ok = check(context_.vk.AllocateDescriptorSets(context_.device, &info, &set), doing); !ok)
+  if (auto ok = check(context_.vk->AllocateDescriptorSets(context_.device, &info, &set), doing); !ok)
     return std::move(ok).error();
   --(*pool)->sets_left;
   (*pool)->descriptors_left -= count;
@@ -70,7 +70,7 @@ Result<VkDescriptorSet> Descriptors::describe(const Module& module, std::span<co
     writes[i].descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
     writes[i].pBufferInfo = &infos[i];
   }
-  context_.vk.UpdateDescriptorSets(context_.device, count, writes.data(), 0, nullptr);
+  context_.vk->UpdateDescriptorSets(context_.device, count, writes.data(), 0, nullptr);
   return set;
 }
 

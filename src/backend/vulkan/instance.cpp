@@ -7,6 +7,7 @@
 
 #include "backend/traits.hpp"
 #include "backend/vulkan/module.hpp"
+#include "base/process_end.hpp"
 
 namespace kiln::vulkan {
 namespace {
@@ -164,7 +165,7 @@ Result<std::shared_ptr<const Instance>> Instance::adopt(VkInstance instance, PFN
 }
 
 Instance::~Instance() {
-  if (owned_) vk.DestroyInstance(handle_, nullptr);
+  if (owned_ && !base::process_ends()) vk.DestroyInstance(handle_, nullptr);
 }
 
 Result<std::vector<Physical>> Instance::devices() const {

@@ -43,42 +43,8 @@ std::string result_name(VkResult result) {
   }
 }
 
-}  // namespace
-
-Result<Loader> open_loader() {
-  auto library = base::DynamicLibrary::open("libvulkan.so.1");
-  if (!library)
-    return Error(ErrorCode::no_device,
-                 library.error().message() +
-                     "; install the GPU's driver and libvulkan1, and mesa-vulkan-drivers for the CPU");
-  Loader loader{.library = std::move(*library)};
-  loader.get_instance_proc_addr =
-      loader.library.function<std::remove_pointer_t<PFN_vkGetInstanceProcAddr>>("vkGetInstanceProcAddr");
-  if (loader.get_instance_proc_addr == nullptr)
-    return Error(ErrorCode::no_device, "libvulkan.so.1 has no vkGetInstanceProcAddr: it is no Vulkan loader");
-  return loader;
-}
-
-Result<InstanceFunctions> instance_functions(PFN_vkGetInstanceProcAddr get, VkInstance instance) {
-  InstanceFunctions vk;
-  Finder find(get, instance);
-  find(vk.DestroyInstance, "vkDestroyInstance");
-  find(vk.EnumeratePhysicalDevices, "vkEnumeratePhysicalDevices");
-  find(vk.GetPhysicalDeviceProperties, "vkGetPhysicalDeviceProperties");
-  find(vk.GetPhysicalDeviceProperties2, "vkGetPhysicalDeviceProperties2");
-  find(vk.GetPhysicalDeviceFeatures2, "vkGetPhysicalDeviceFeatures2");
-  find(vk.GetPhysicalDeviceMemoryProperties, "vkGetPhysicalDeviceMemoryProperties");
-  find(vk.GetPhysicalDeviceQueueFamilyProperties, "vkGetPhysicalDeviceQueueFamilyProperties");
-  find(vk.EnumerateDeviceExtensionProperties, "vkEnumerateDeviceExtensionProperties");
-  find(vk.CreateDevice, "vkCreateDevice");
-  find(vk.GetDeviceProcAddr, "vkGetDeviceProcAddr");
-  if (find.missing() != nullptr) return lacks(find.missing());
-  return vk;
-}
-
-Result<DeviceFunctions> device_functions(PFN_vkGetDeviceProcAddr get, VkDevice device) {
-  DeviceFunctions vk;
-  Finder find(get, device);
+template <class Find>
+void find_each(DeviceFunctions& vk, Find& find) {
   find(vk.DestroyDevice, "vkDestroyDevice");
   find(vk.GetDeviceQueue, "vkGetDeviceQueue");
   find(vk.QueueSubmit, "vkQueueSubmit");
@@ -130,10 +96,59 @@ Result<DeviceFunctions> device_functions(PFN_vkGetDeviceProcAddr get, VkDevice d
   find(vk.GetQueryPoolResults, "vkGetQueryPoolResults");
   find(vk.CmdResetQueryPool, "vkCmdResetQueryPool");
   find(vk.CmdWriteTimestamp, "vkCmdWriteTimestamp");
+}
+
+DeviceFunctions ended_functions() {
+  DeviceFunctions vk;
+  const backend::FillEnded<VK_ERROR_DEVICE_LOST> fill;
+  find_each(vk, fill);
+  fill(vk.ResetQueryPool, "vkResetQueryPool");
+  return vk;
+}
+
+}  // namespace
+
+Result<Loader> open_loader() {
+  auto library = base::DynamicLibrary::open("libvulkan.so.1");
+  if (!library)
+    return Error(ErrorCode::no_device,
+                 library.error().message() +
+                     "; install the GPU's driver and libvulkan1, and mesa-vulkan-drivers for the CPU");
+  Loader loader{.library = std::move(*library)};
+  loader.get_instance_proc_addr =
+      loader.library.function<std::remove_pointer_t<PFN_vkGetInstanceProcAddr>>("vkGetInstanceProcAddr");
+  if (loader.get_instance_proc_addr == nullptr)
+    return Error(ErrorCode::no_device, "libvulkan.so.1 has no vkGetInstanceProcAddr: it is no Vulkan loader");
+  return loader;
+}
+
+Result<InstanceFunctions> instance_functions(PFN_vkGetInstanceProcAddr get, VkInstance instance) {
+  InstanceFunctions vk;
+  Finder find(get, instance);
+  find(vk.DestroyInstance, "vkDestroyInstance");
+  find(vk.EnumeratePhysicalDevices, "vkEnumeratePhysicalDevices");
+  find(vk.GetPhysicalDeviceProperties, "vkGetPhysicalDeviceProperties");
+  find(vk.GetPhysicalDeviceProperties2, "vkGetPhysicalDeviceProperties2");
+  find(vk.GetPhysicalDeviceFeatures2, "vkGetPhysicalDeviceFeatures2");
+  find(vk.GetPhysicalDeviceMemoryProperties, "vkGetPhysicalDeviceMemoryProperties");
+  find(vk.GetPhysicalDeviceQueueFamilyProperties, "vkGetPhysicalDeviceQueueFamilyProperties");
+  find(vk.EnumerateDeviceExtensionProperties, "vkEnumerateDeviceExtensionProperties");
+  find(vk.CreateDevice, "vkCreateDevice");
+  find(vk.GetDeviceProcAddr, "vkGetDeviceProcAddr");
+  if (find.missing() != nullptr) return lacks(find.missing());
+  return vk;
+}
+
+Result<DeviceFunctions> device_functions(PFN_vkGetDeviceProcAddr get, VkDevice device) {
+  DeviceFunctions vk;
+  Finder find(get, device);
+  find_each(vk, find);
   if (find.missing() != nullptr) return lacks(find.missing());
   vk.ResetQueryPool = reinterpret_cast<PFN_vkResetQueryPool>(get(device, "vkResetQueryPool"));
   return vk;
 }
+
+DeviceCalls::DeviceCalls(const DeviceFunctions& functions) : Calls(functions, ended_functions()) {}
 
 Error vulkan_error(VkResult result, std::string_view doing) {
   switch (result) {

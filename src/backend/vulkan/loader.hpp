@@ -8,6 +8,7 @@
 
 #include <kiln/result.hpp>
 
+#include "backend/calls.hpp"
 #include "base/dynamic_library.hpp"
 
 /// Vulkan's functions, found at run time and named as in its manual, without the vk before them.
@@ -95,6 +96,12 @@ struct DeviceFunctions {
 Result<InstanceFunctions> instance_functions(PFN_vkGetInstanceProcAddr get, VkInstance instance);
 /// All functions of a device; the error names the first that is missing.
 Result<DeviceFunctions> device_functions(PFN_vkGetDeviceProcAddr get, VkDevice device);
+
+/// The functions of a device as long as the process has one.
+class DeviceCalls : public backend::Calls<DeviceFunctions> {
+ public:
+  explicit DeviceCalls(const DeviceFunctions& functions);
+};
 
 /// The error that a call's result stands for; `doing` says what failed, as in "launching gemm".
 Error vulkan_error(VkResult result, std::string_view doing);

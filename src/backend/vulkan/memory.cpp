@@ -70,17 +70,17 @@ Result<std::unique_ptr<DeviceBuffer>> DeviceBuffer::allocate(std::shared_ptr<Con
     info.queueFamilyIndexCount = static_cast<std::uint32_t>(context.families.size());
     info.pQueueFamilyIndices = context.families.data();
   }
-  if (auto ok = check(context.vk.CreateBuffer(context.device, &info, nullptr, &buffer->buffer_), doing); !ok)
+  if (auto ok = check(context.vk->CreateBuffer(context.device, &info, nullptr, &buffer->buffer_), doing); !ok)
     return std::move(ok).error();
   VkMemoryRequirements needs{};
-  context.vk.GetBufferMemoryRequirements(context.device, buffer->buffer_, &needs);
+  context.vk->GetBufferMemoryRequirements(context.device, buffer->buffer_, &needs);
   VkResult allocated = VK_ERROR_OUT_OF_DEVICE_MEMORY;
   for (const std::uint32_t type : types_for(context.physical.memory, needs.memoryTypeBits, needs.size, use)) {
     VkMemoryAllocateInfo memory{};
     memory.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
     memory.allocationSize = needs.size;
     memory.memoryTypeIndex = type;
-    allocated = context.vk.AllocateMemory(context.device, &memory, nullptr, &buffer->memory_);
+    allocated = context.vk->AllocateMemory(context.device, &memory, nullptr, &buffer->memory_);
     // The part of a GPU's memory that the host reaches may be small: the rest of it is tried then.
     if (allocated == VK_ERROR_OUT_OF_DEVICE_MEMORY || allocated == VK_ERROR_OUT_OF_HOST_MEMORY) continue;
     if (allocated != VK_SUCCESS) break;
@@ -93,12 +93,12 @@ Result<std::unique_ptr<DeviceBuffer>> DeviceBuffer::allocate(std::shared_ptr<Con
 
 Result<void> DeviceBuffer::bind(VkMemoryPropertyFlags flags, Use use) {
   const std::string doing = fmt::format("allocating {} bytes", size_);
-  const DeviceFunctions& vk = context_->vk;
-  if (auto ok = check(vk.BindBufferMemory(context_->device, buffer_, memory_, 0), doing); !ok) return ok;
+  const DeviceCalls& vk = context_->vk;
+  if (auto ok = check(vk->BindBufferMemory(context_->device, buffer_, memory_, 0), doing); !ok) return ok;
   if (!all_of(flags, reachable) || (use == Use::storage && context_->terms.reach == Context::Reach::staged))
     return {};
   void* address = nullptr;
-  if (auto ok = check(vk.MapMemory(context_->device, memory_, 0, VK_WHOLE_SIZE, 0, &address), doing); !ok)
+  if (auto ok = check(vk->MapMemory(context_->device, memory_, 0, VK_WHOLE_SIZE, 0, &address), doing); !ok)
     return ok;
   mapped_ = static_cast<std::byte*>(address);
   cached_ = all_of(flags, VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
@@ -106,10 +106,10 @@ Result<void> DeviceBuffer::bind(VkMemoryPropertyFlags flags, Use use) {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  const DeviceFunctions& vk = context_->vk;
-  if (buffer_ != nullptr) vk.DestroyBuffer(context_->device, buffer_, nullptr);
+  const DeviceCalls& vk = context_->vk;
+  if (buffer_ != nullptr) vk->DestroyBuffer(context_->device, buffer_, nullptr);
   // Freeing ends the mapping too.
-  if (memory_ != nullptr) vk.FreeMemory(context_->device, memory_, nullptr);
+  if (memory_ != nullptr) vk->FreeMemory(context_->device, memory_, nullptr);
 }
 
 VkBuffer memory(const Buffer& buffer) noexcept {

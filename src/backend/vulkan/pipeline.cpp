@@ -39,9 +39,9 @@ std::vector<std::byte> data_of(const Context& context, VkPipelineCache cache) {
   VkResult read = VK_INCOMPLETE;
   for (int attempt = 0; attempt < 3 && read == VK_INCOMPLETE; ++attempt) {
     std::size_t size = 0;
-    if (context.vk.GetPipelineCacheData(context.device, cache, &size, nullptr) != VK_SUCCESS) return {};
+    if (context.vk->GetPipelineCacheData(context.device, cache, &size, nullptr) != VK_SUCCESS) return {};
     data.resize(size);
-    read = context.vk.GetPipelineCacheData(context.device, cache, &size, data.data());
+    read = context.vk->GetPipelineCacheData(context.device, cache, &size, data.data());
     data.resize(std::min(size, data.size()));
   }
   return read == VK_SUCCESS ? data : std::vector<std::byte>();
@@ -96,13 +96,13 @@ Result<Pipeline::Made> Pipeline::create(std::shared_ptr<Context> owner, const st
                                         std::span<const std::uint32_t> spirv, const Shape& shape,
                                         std::span<const std::byte> cache_data) {
   const Context& context = *owner;
-  Owned<VkPipelineCache> cache(context, context.vk.DestroyPipelineCache);
+  Owned<VkPipelineCache> cache(context, context.vk->DestroyPipelineCache);
   VkPipelineCacheCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
   info.initialDataSize = cache_data.size();
   info.pInitialData = cache_data.data();
   const auto doing = fmt::format("preparing {}", name);
-  if (auto ok = check(context.vk.CreatePipelineCache(context.device, &info, nullptr, cache.receive()), doing); !ok)
+  if (auto ok = check(context.vk->CreatePipelineCache(context.device, &info, nullptr, cache.receive()), doing); !ok)
     return std::move(ok).error();
   auto pipeline = std::make_unique<Pipeline>(std::move(owner), name, shape);
   auto layout = pipeline->context->layout(shape.buffers, shape.parameter_bytes, doing);
@@ -117,13 +117,13 @@ Result<Pipeline::Made> Pipeline::create(std::shared_ptr<Context> owner, const st
 
 Result<void> Pipeline::make_pipeline(std::span<const std::uint32_t> spirv, VkPipelineCache cache) {
   const auto doing = fmt::format("preparing {}", name);
-  const DeviceFunctions& vk = context->vk;
-  Owned<VkShaderModule> shader(*context, vk.DestroyShaderModule);
+  const DeviceCalls& vk = context->vk;
+  Owned<VkShaderModule> shader(*context, vk->DestroyShaderModule);
   VkShaderModuleCreateInfo code{};
   code.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   code.codeSize = spirv.size_bytes();
   code.pCode = spirv.data();
-  if (auto ok = check(vk.CreateShaderModule(context->device, &code, nullptr, shader.receive()), doing); !ok)
+  if (auto ok = check(vk->CreateShaderModule(context->device, &code, nullptr, shader.receive()), doing); !ok)
     return ok;
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
@@ -132,9 +132,9 @@ Result<void> Pipeline::make_pipeline(std::span<const std::uint32_t> spirv, VkPip
   info.stage.module = shader.get();
   info.stage.pName = "main";
   info.layout = layout.pipeline;
-  return check(vk.CreateComputePipelines(context->device, cache, 1, &info, nullptr, &handle), doing);
+  return check(vk->CreateComputePipelines(context->device, cache, 1, &info, nullptr, &handle), doing);
 }
 
-Pipeline::~Pipeline() { context->vk.DestroyPipeline(context->device, handle, nullptr); }
+Pipeline::~Pipeline() { context->vk->DestroyPipeline(context->device, handle, nullptr); }
 
 }  // namespace kiln::vulkan

@@ -15,12 +15,12 @@ Result<void> Queue::submit(VkCommandBuffer commands, VkSemaphore before, VkSemap
   info.commandBufferCount = 1;
   info.pCommandBuffers = &commands;
   const base::MutexLock lock(mutex_);
-  return check(vk_.QueueSubmit(handle_, 1, &info, fence), doing);
+  return check(vk_->QueueSubmit(handle_, 1, &info, fence), doing);
 }
 
 void Queue::wait_idle() {
   const base::MutexLock lock(mutex_);
-  vk_.QueueWaitIdle(handle_);
+  vk_->QueueWaitIdle(handle_);
 }
 
 }  // namespace kiln::vulkan

@@ -13,7 +13,7 @@ namespace kiln::vulkan {
 /// A VkQueue, which one thread may use at a time, and what its timestamps mean. Safe for any number of threads.
 class Queue {
  public:
-  Queue(const DeviceFunctions& functions, VkQueue handle, std::uint32_t of_family, double tick,
+  Queue(const DeviceCalls& functions, VkQueue handle, std::uint32_t of_family, double tick,
         std::uint32_t timestamp_bits) noexcept
       : family(of_family), clock(tick, timestamp_bits), vk_(functions), handle_(handle) {}
 
@@ -32,7 +32,7 @@ class Queue {
   std::atomic<bool> stuck = false;
 
  private:
-  const DeviceFunctions& vk_;
+  const DeviceCalls& vk_;
   base::Mutex mutex_;
   const VkQueue handle_ KILN_GUARDED_BY(mutex_);
 };

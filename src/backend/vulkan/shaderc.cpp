@@ -7,6 +7,7 @@
 
 #include "backend/source_text.hpp"
 #include "backend/vulkan/spirv.hpp"
+#include "base/process_end.hpp"
 #include "key/source_scanner.hpp"
 
 namespace kiln::vulkan {
@@ -121,7 +122,9 @@ Shaderc::Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions
                            version >> 8 & 0xff, revision);
       }()) {}
 
-Shaderc::~Shaderc() { functions_.compiler_release(compiler_); }
+Shaderc::~Shaderc() {
+  if (!base::process_ends()) functions_.compiler_release(compiler_);
+}
 
 Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) const {
   if (auto ok = backend::check_language(request, Language::vulkan); !ok) return std::move(ok).error();

@@ -94,7 +94,7 @@ Result<VulkanSlot::Part*> VulkanSlot::unused_part(Role role) {
   auto part = std::make_unique<Part>(*context_, role, queue);
   VkSemaphoreCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
-  if (auto ok = check(context_->vk.CreateSemaphore(context_->device, &info, nullptr, &part->ended), running); !ok)
+  if (auto ok = check(context_->vk->CreateSemaphore(context_->device, &info, nullptr, &part->ended), running); !ok)
     return std::move(ok).error();
   part->commands = std::move(*commands);
   parts_.push_back(std::move(part));

@@ -39,7 +39,7 @@ class VulkanSlot final : public Slot {
   struct Part {
     Part(const Context& of_context, Role of_role, Queue& of_queue)
         : context(of_context), role(of_role), queue(of_queue), stamps(of_context) {}
-    ~Part() { context.vk.DestroySemaphore(context.device, ended, nullptr); }
+    ~Part() { context.vk->DestroySemaphore(context.device, ended, nullptr); }
     Part(const Part&) = delete;
     Part& operator=(const Part&) = delete;
 

@@ -26,6 +26,15 @@ std::atomic<int> retained{0};
 thread_local std::vector<void*> current;
 int contexts[8];
 
+/// The driver ends with the process, and what calls it afterwards crashes, as with the real one.
+bool ended = false;
+struct End {
+  ~End() { ended = true; }
+} end_of_driver;
+void check_running() {
+  if (ended) std::abort();
+}
+
 /// The number in a variable of the environment.
 int number_in(const std::string& variable, int otherwise = 0) {
   const char* text = std::getenv(variable.c_str());
@@ -34,6 +43,7 @@ int number_in(const std::string& variable, int otherwise = 0) {
 
 /// What every call in a context answers unless it has an answer of its own.
 int in_context() {
+  check_running();
   if (current.empty()) return 201;
   return lost;
 }
@@ -96,16 +106,19 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
 }
 #endif
 int cuDevicePrimaryCtxRelease_v2(int) {
+  check_running();
   // Whatever lived in the context must have ended before it.
   if (--retained == 0 && objects != 0) std::abort();
   return 0;
 }
 int cuCtxPushCurrent_v2(void* context) {
+  check_running();
   if (const int status = number_in("FAKE_PUSH")) return status;
   current.push_back(context);
   return 0;
 }
 int cuCtxPopCurrent_v2(void** context) {
+  check_running();
   if (current.empty()) return 201;
   *context = current.back();
   current.pop_back();
