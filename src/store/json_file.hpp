@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -20,5 +22,16 @@ std::optional<nlohmann::ordered_json> parse_json(std::string_view text);
 
 /// The object in a JSON file; nothing where the file is missing, too large, or no JSON object.
 std::optional<nlohmann::ordered_json> read_json(const base::Folder& folder, const std::string& name);
+
+/// The whole number a value is; nothing where it is none, or one that T does not hold. The library's own conversion
+/// takes fractions, and is undefined for those that are too large.
+template <class T>
+std::optional<T> whole_number(const nlohmann::ordered_json& value) {
+  const auto fitting = [](auto number) {
+    return std::in_range<T>(number) ? std::optional(static_cast<T>(number)) : std::nullopt;
+  };
+  if (value.is_number_unsigned()) return fitting(value.get<std::uint64_t>());
+  return value.is_number_integer() ? fitting(value.get<std::int64_t>()) : std::nullopt;
+}
 
 }  // namespace kiln::store

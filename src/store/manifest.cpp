@@ -24,9 +24,16 @@ nlohmann::ordered_json manifest_of(const Identity& identity, const std::vector<S
 std::optional<Identity> identity_in(const nlohmann::ordered_json& manifest) {
   try {
     const auto& found = manifest.at("identity");
-    return Identity{found.at("api"),      found.at("vendor"),
-                    found.at("device"),   found.at("driver"),
-                    found.at("compiler"), found.at("formats").get<std::vector<std::uint32_t>>()};
+    Identity identity{found.at("api"), found.at("vendor"), found.at("device"), found.at("driver"),
+                      found.at("compiler")};
+    const auto& formats = found.at("formats");
+    if (!formats.is_array()) return std::nullopt;
+    for (const auto& one : formats) {
+      const auto format = whole_number<std::uint32_t>(one);
+      if (!format) return std::nullopt;
+      identity.formats.push_back(*format);
+    }
+    return identity;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }

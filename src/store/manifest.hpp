@@ -18,7 +18,7 @@ inline constexpr const char* manifest_name = "manifest.json";
 /// What manifest.json holds: the identity in full, the format version, and the programs in the folder.
 nlohmann::ordered_json manifest_of(const Identity& identity, const std::vector<StoredFile>& files);
 
-/// The identity a manifest tells of; nothing where it is not to be understood.
+/// The identity a manifest, or another file of a device folder, tells of; nothing where it is not to be understood.
 std::optional<Identity> identity_in(const nlohmann::ordered_json& manifest);
 
 /// Writes manifest.json.
