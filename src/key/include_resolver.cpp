@@ -243,6 +243,8 @@ class Resolver {
   }
 
   Result<std::optional<Found>> on_disk(const std::filesystem::path& folder, const std::string& name) const {
+    // The system would take the name to end there, and find a file of another name.
+    if (name.find('\0') != std::string::npos) return std::optional<Found>{};
     const auto path = folder / name;
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error)) return std::optional<Found>{};

@@ -87,6 +87,14 @@ TEST_F(IncludeError, OfAFolderIsThatTheFileIsMissing) {
   EXPECT_EQ(error().code(), ErrorCode::include_not_found);
 }
 
+TEST_F(IncludeError, OfANameWithANulIsThatTheFileIsMissing) {
+  fakes::write_file(folder() / "a.h", "a\n");
+  const Request request(
+      {.name = "main", .source = std::string("#include \"a.h\0.h\"\n", 18), .include_folders = {folder()}});
+  ASSERT_TRUE(request.error());
+  EXPECT_EQ(request.error()->code(), ErrorCode::include_not_found);
+}
+
 TEST_F(IncludeError, OfAHugeFileNamesItAndItsSize) {
   fakes::write_file(folder() / "a.h", "");
   for (const off_t size : {off_t{Request::max_source_bytes + 1}, off_t{1} << 40}) {
