@@ -166,7 +166,7 @@ class Resolver {
       copied = end;
       if (auto error = include(file, count.number(directive->line), *wanted, conditional || count.in_group()))
         return error;
-      // What is left of the line keeps its number.
+      // What is left of the line is a line of its own to the compiler, and to the scanner; it keeps its number.
       end_line();
       result_.text += count.directive(directive->line);
       count.add_include();

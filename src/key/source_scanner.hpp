@@ -32,8 +32,11 @@ class SourceScanner {
   /// The line of where the scanner stands, counted from 1.
   std::size_t line() const noexcept { return line_; }
 
-  /// Goes on from `position`, on the same line.
-  void skip_to(std::size_t position) { position_ = position; }
+  /// Goes on from `position` as at the beginning of a line, which keeps its number.
+  void skip_to(std::size_t position) {
+    position_ = position;
+    line_is_blank_ = true;
+  }
 
  private:
   char at(std::size_t position) const { return position < text_.size() ? text_[position] : '\0'; }

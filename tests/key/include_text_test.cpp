@@ -61,6 +61,17 @@ TEST(IncludeText, CountsAtTheBeginningOfALineHoweverItIsWritten) {
   }
 }
 
+TEST(IncludeText, CountsBehindAnotherOnItsLine) {
+  // What is left of the line is a line to the compiler, which would look for the file itself.
+  for (const char* source : {"#include \"a\" #include \"b\"\n", "#include <a>\v#include <b>\n",
+                             "#include \"a\" /* c */ #include \"b\" // c\n"}) {
+    const Request made = request(source, {{"a", "A\n"}, {"b", "HEADER\n"}});
+    ASSERT_FALSE(made.error()) << source;
+    EXPECT_NE(made.source().find("HEADER"), std::string::npos) << source;
+    EXPECT_EQ(made.source().find("include"), std::string::npos) << source;
+  }
+}
+
 TEST(IncludeText, DoesNotCountElsewhereAndLeavesTheSourceAlone) {
   for (const char* source : {
            "// #include \"a.h\"\n",
