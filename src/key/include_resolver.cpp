@@ -12,6 +12,7 @@
 
 #include "base/sha256.hpp"
 #include "key/source_scanner.hpp"
+#include "key/words.hpp"
 
 namespace kiln::key {
 namespace {
@@ -177,7 +178,7 @@ class Resolver {
   }
 
   /// Ends the last line of a file, also one that asks for another with a backslash.
-  void end_line() { result_.text += result_.text.ends_with('\\') ? "\n\n" : "\n"; }
+  void end_line() { result_.text += is_continued(result_.text) ? "\n\n" : "\n"; }
 
   std::optional<Error> include(const Found& from, std::size_t line, const IncludeName& wanted, bool conditional) {
     auto found = find(from, wanted);

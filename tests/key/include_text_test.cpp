@@ -255,10 +255,11 @@ TEST(IncludeText, LinesKeepTheNumbersThatTheSourceGivesThem) {
 TEST(IncludeText, AFileThatEndsInABackslashDoesNotSwallowTheNextLine) {
   for (const char* source :
        {"#include \"a\"\nvoid main() {}\n", "#if A\n#include \"a\"\n#endif\nvoid main() {}\n"}) {
-    for (const char* header : {"#define A 1 \\", "#pragma once\n#define A 1 \\"}) {
+    for (const char* header : {"#define A 1 \\", "#pragma once\n#define A 1 \\", "#define A 1 \\\r"}) {
       const Request made = request(source, {{"a", header}});
       ASSERT_FALSE(made.error());
       EXPECT_EQ(made.source().find("\\\n#"), std::string::npos) << made.source();
+      EXPECT_EQ(made.source().find("\\\r\n#"), std::string::npos) << made.source();
     }
   }
 }
