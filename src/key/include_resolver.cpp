@@ -57,6 +57,14 @@ bool has_pragma_once(std::string_view text) {
   return false;
 }
 
+/// What a text ends in the middle of, as in "a comment"; empty where it does not.
+std::string_view unfinished(std::string_view text) {
+  SourceScanner scanner(text);
+  while (scanner.next()) {
+  }
+  return scanner.unfinished();
+}
+
 /// A file as #line names it.
 std::string origin(LineStyle style, std::size_t file, const std::string& name) {
   if (style == LineStyle::number) return std::to_string(file);
@@ -209,6 +217,10 @@ class Resolver {
     if (has_pragma_once(file.text))
       once_.try_emplace(file.identity, Seen{once_.size(), false}).first->second.for_certain = !conditional;
 
+    // The compiler would read on in the file that includes it, and see other directives there than are seen here.
+    if (const std::string_view what = unfinished(file.text); !what.empty())
+      return Error(ErrorCode::invalid_request, fmt::format("{}:{} includes \"{}\", which ends in the middle of {}",
+                                                           from.name, line, wanted.name, what));
     const std::size_t number = add_file(file);
     if (guarded)
       result_.text += fmt::format("\n#ifndef KILN_ONCE_{0}\n#define KILN_ONCE_{0}", once_[file.identity].number);

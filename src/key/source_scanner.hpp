@@ -32,6 +32,9 @@ class SourceScanner {
   /// The line of where the scanner stands, counted from 1.
   std::size_t line() const noexcept { return line_; }
 
+  /// What the text ended in the middle of, as in "a comment"; empty where it did not.
+  std::string_view unfinished() const noexcept { return unfinished_; }
+
   /// Goes on from `position` as at the beginning of a line, which keeps its number.
   void skip_to(std::size_t position) {
     position_ = position;
@@ -55,6 +58,7 @@ class SourceScanner {
   std::size_t position_ = 0;
   std::size_t line_ = 1;
   bool line_is_blank_ = true;
+  std::string_view unfinished_;
 };
 
 }  // namespace kiln::key
