@@ -1,10 +1,49 @@
 #include "store/json_file.hpp"
 
+#include <vector>
+
 namespace kiln::store {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr std::uint64_t max_json_bytes = std::uint64_t{64} << 20;
-constexpr int max_depth = 16;
+
+/// Reads a text before it becomes values, for two bounds: destroying deeply nested values would overflow the stack,
+/// and an ordered object looks through all its members for each that is added. A callback of the parser's could
+/// stop it as well, but then looks through whole arrays at the end of each element.
+class Bounds : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t&) override { return ++members_.back() <= max_members; }
+  bool start_object(std::size_t) override { return begin(); }
+  bool end_object() override { return end(); }
+  bool start_array(std::size_t) override { return begin(); }
+  bool end_array() override { return end(); }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+ private:
+  static constexpr std::size_t max_depth = 16;
+  static constexpr std::size_t max_members = 1024;
+
+  bool begin() {
+    members_.push_back(0);
+    return members_.size() <= max_depth;
+  }
+  bool end() {
+    members_.pop_back();
+    return true;
+  }
+
+  /// How many members were read of each object that is open; 0 for arrays.
+  std::vector<std::size_t> members_;
+};
 
 }  // namespace
 
@@ -14,15 +53,10 @@ Result<void> write_json(const base::Folder& folder, const std::string& name, con
 }
 
 std::optional<nlohmann::ordered_json> parse_json(std::string_view text) {
-  // Depth is bounded while parsing: destroying deeply nested JSON would overflow the stack.
-  using Json = nlohmann::ordered_json;
-  bool too_deep = false;
-  const auto bound_depth = [&too_deep](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > max_depth;
-    return !too_deep;
-  };
-  auto json = Json::parse(text.begin(), text.end(), bound_depth, false);
-  if (too_deep || !json.is_object()) return std::nullopt;
+  Bounds bounds;
+  if (!Json::sax_parse(text.begin(), text.end(), &bounds)) return std::nullopt;
+  auto json = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (!json.is_object()) return std::nullopt;
   return json;
 }
 

@@ -17,7 +17,8 @@ namespace kiln::store {
 /// Replaces a JSON file whole.
 Result<void> write_json(const base::Folder& folder, const std::string& name, const nlohmann::ordered_json& json);
 
-/// The object a text holds; nothing where it is no JSON object, or one nested deeper than any of Kiln's.
+/// The object a text holds; nothing where it is no JSON object, or one nested deeper than any of Kiln's or with
+/// more members. Takes time in proportion to the text.
 std::optional<nlohmann::ordered_json> parse_json(std::string_view text);
 
 /// The object in a JSON file; nothing where the file is missing, too large, or no JSON object.
