@@ -343,7 +343,7 @@ bool Core::reclaim(LaneState& lane) {
   cache_.trim(0);
   const base::MutexLock lock(mutex_);
   const auto all_heeded = [this]() KILN_REQUIRES(mutex_) {
-    return std::all_of(lanes_.begin(), lanes_.end(), [this](const LaneThread& each) {
+    return std::all_of(lanes_.begin(), lanes_.end(), [this](const LaneThread& each) KILN_REQUIRES(mutex_) {
       return each.state->reclaiming || each.state->reclaims == reclaims_;
     });
   };

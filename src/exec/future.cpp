@@ -6,17 +6,18 @@ namespace kiln {
 
 Future<void> when_all(std::span<const Pending> pending) {
   struct Join {
+    Join(Promise<void> told, std::span<const Pending> joined)
+        : promise(std::move(told)), pending(joined.begin(), joined.end()), left(joined.size() + 1) {}
     Promise<void> promise;
     std::vector<Pending> pending;
+    /// One more than there are, for when_all() itself: nothing is set before all are asked.
     std::atomic<std::size_t> left;
   };
   // Its continuations run where those of what it joins do.
   std::shared_ptr<const detail::Continue> where;
   for (const Pending& each : pending)
     if (where == nullptr && each.state_ != nullptr) where = each.state_->where();
-  // One more than there are, for this function: nothing is set before all are asked.
-  auto join = std::make_shared<Join>(Promise<void>(std::move(where)), std::vector(pending.begin(), pending.end()),
-                                     pending.size() + 1);
+  auto join = std::make_shared<Join>(Promise<void>(std::move(where)), pending);
   const auto arrive = [](Join& joined) {
     if (joined.left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     for (const Pending& each : joined.pending)

@@ -156,6 +156,14 @@ std::size_t lines_of(std::string_view text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
+/// Ends the last line of a text, also one that would take in the next by a backslash.
+void end_line(std::string& text) {
+  const bool ended = text.ends_with('\n');
+  const bool continued = key::is_continued(std::string_view(text).substr(0, text.size() - (ended ? 1 : 0)));
+  if (!ended) text += '\n';
+  if (continued) text += '\n';
+}
+
 /// The directive that gives the next line its number: one of the kernel's source, or of what Kiln writes.
 std::string line_directive(const Kernel& kernel, Language language, std::size_t line) {
   return key::line_directive(is_glsl(language) ? key::LineStyle::number : key::LineStyle::name, line, 0,
@@ -284,13 +292,13 @@ Result<std::string> Kernel::emit(Language language) const {
   if (is_glsl(language)) {
     text += "void main()";
   } else {
-    if (!text.ends_with('\n')) text += '\n';
+    end_line(text);
     text += line_directive(*this, language, backend::generated_lines + lines_so_far);
     text += c_head(*this, language);
     text += line_directive(*this, language, lines_of(source.substr(0, at)) + 1);
   }
   text += source.substr(at + kernel_word.size());
-  if (!text.ends_with('\n')) text += '\n';
+  end_line(text);
   if (!is_glsl(language)) text += "}\n";
   return text;
 }

@@ -12,6 +12,7 @@
 
 #include "base/sha256.hpp"
 #include "key/source_scanner.hpp"
+#include "key/words.hpp"
 
 namespace kiln::key {
 namespace {
@@ -54,6 +55,14 @@ bool has_pragma_once(std::string_view text) {
   while (const auto directive = scanner.next())
     if (directive->name == "pragma" && first_word(directive->rest) == "once") return true;
   return false;
+}
+
+/// What a text ends in the middle of, as in "a comment"; empty where it does not.
+std::string_view unfinished(std::string_view text) {
+  SourceScanner scanner(text);
+  while (scanner.next()) {
+  }
+  return scanner.unfinished();
 }
 
 /// A file as #line names it.
@@ -166,7 +175,7 @@ class Resolver {
       copied = end;
       if (auto error = include(file, count.number(directive->line), *wanted, conditional || count.in_group()))
         return error;
-      // What is left of the line keeps its number.
+      // What is left of the line is a line of its own to the compiler, and to the scanner; it keeps its number.
       end_line();
       result_.text += count.directive(directive->line);
       count.add_include();
@@ -177,7 +186,7 @@ class Resolver {
   }
 
   /// Ends the last line of a file, also one that asks for another with a backslash.
-  void end_line() { result_.text += result_.text.ends_with('\\') ? "\n\n" : "\n"; }
+  void end_line() { result_.text += is_continued(result_.text) ? "\n\n" : "\n"; }
 
   std::optional<Error> include(const Found& from, std::size_t line, const IncludeName& wanted, bool conditional) {
     auto found = find(from, wanted);
@@ -208,6 +217,10 @@ class Resolver {
     if (has_pragma_once(file.text))
       once_.try_emplace(file.identity, Seen{once_.size(), false}).first->second.for_certain = !conditional;
 
+    // The compiler would read on in the file that includes it, and see other directives there than are seen here.
+    if (const std::string_view what = unfinished(file.text); !what.empty())
+      return Error(ErrorCode::invalid_request, fmt::format("{}:{} includes \"{}\", which ends in the middle of {}",
+                                                           from.name, line, wanted.name, what));
     const std::size_t number = add_file(file);
     if (guarded)
       result_.text += fmt::format("\n#ifndef KILN_ONCE_{0}\n#define KILN_ONCE_{0}", once_[file.identity].number);
@@ -243,6 +256,8 @@ class Resolver {
   }
 
   Result<std::optional<Found>> on_disk(const std::filesystem::path& folder, const std::string& name) const {
+    // The system would take the name to end there, and find a file of another name.
+    if (name.find('\0') != std::string::npos) return std::optional<Found>{};
     const auto path = folder / name;
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error)) return std::optional<Found>{};

@@ -36,9 +36,10 @@ std::string line_directive(LineStyle style, std::size_t line, std::size_t file, 
 
 /// Replaces every #include by the contents of what it names, once only for files that say `#pragma once`.
 /// Comments and string literals are left alone, and so is what the compiler has built in. A missing file is an
-/// error, except inside #if … #endif, where it becomes an #error for the compiler to meet or pass over. Errors name
-/// the file and the line. Lines keep their numbers, also behind a group that the compiler passes over, and those
-/// that the source's own #line directives give them. The result is never larger than `max_bytes`.
+/// error, except inside #if … #endif, where it becomes an #error for the compiler to meet or pass over; so is one
+/// that ends in the middle of a comment or a raw string. Errors name the file and the line. Lines keep their
+/// numbers, also behind a group that the compiler passes over, and those that the source's own #line directives
+/// give them. The result is never larger than `max_bytes`.
 Result<ResolvedSource> resolve_includes(const std::string& name, const std::string& source,
                                         const IncludePlaces& places, LineStyle style, std::size_t max_bytes);
 

@@ -77,6 +77,7 @@ void SourceScanner::pass_line_comment() {
 
 void SourceScanner::pass_block_comment() {
   const std::size_t end = std::min(text_.find("*/", position_ + 2), text_.size());
+  if (end == text_.size()) unfinished_ = "a comment";
   line_ += static_cast<std::size_t>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(position_),
                                                text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
   position_ = std::min(end + 2, text_.size());
@@ -106,6 +107,7 @@ void SourceScanner::pass_raw_string() {
   std::string closing(1, ')');
   closing.append(text_.substr(position_ + 2, open - position_ - 2)).append(1, '"');
   const std::size_t end = std::min(text_.find(closing, open), text_.size());
+  if (end == text_.size()) unfinished_ = "a string";
   line_ += static_cast<std::size_t>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(position_),
                                                text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
   position_ = std::min(end + closing.size(), text_.size());

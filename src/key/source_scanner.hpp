@@ -32,8 +32,14 @@ class SourceScanner {
   /// The line of where the scanner stands, counted from 1.
   std::size_t line() const noexcept { return line_; }
 
-  /// Goes on from `position`, on the same line.
-  void skip_to(std::size_t position) { position_ = position; }
+  /// What the text ended in the middle of, as in "a comment"; empty where it did not.
+  std::string_view unfinished() const noexcept { return unfinished_; }
+
+  /// Goes on from `position` as at the beginning of a line, which keeps its number.
+  void skip_to(std::size_t position) {
+    position_ = position;
+    line_is_blank_ = true;
+  }
 
  private:
   char at(std::size_t position) const { return position < text_.size() ? text_[position] : '\0'; }
@@ -52,6 +58,7 @@ class SourceScanner {
   std::size_t position_ = 0;
   std::size_t line_ = 1;
   bool line_is_blank_ = true;
+  std::string_view unfinished_;
 };
 
 }  // namespace kiln::key

@@ -24,4 +24,9 @@ constexpr bool is_name(std::string_view text) noexcept {
   return !text.empty() && !is_digit(text[0]) && std::all_of(text.begin(), text.end(), is_word);
 }
 
+/// Whether the last line of a text, which is not ended yet, would take the next one in by a backslash.
+constexpr bool is_continued(std::string_view text) noexcept {
+  return text.ends_with('\\') || text.ends_with("\\\r");
+}
+
 }  // namespace kiln::key

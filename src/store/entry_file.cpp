@@ -24,6 +24,9 @@ constexpr std::uint32_t codec_zstd = 1;
 // Binaries are written once and read for ever. At the first of its fast levels zstd leaves out one of its two
 // codings: cubins unpacked in 0.6 of the time that level 3 takes, and were a sixth larger.
 constexpr int compression_level = -1;
+// What zstd unpacks comes in blocks of at most so many bytes, none of which is packed into less than four.
+constexpr std::uint64_t block_bytes = std::uint64_t{128} << 10;
+constexpr std::uint64_t least_block_bytes = 4;
 
 Error damaged(std::string why) { return Error(ErrorCode::damaged, std::move(why)); }
 
@@ -136,8 +139,10 @@ Result<DecodedEntry> decode_entry(std::span<const std::byte> file) {
   if (codec == codec_plain && payload_bytes == raw_bytes) {
     raw.assign(payload.begin(), payload.end());
   } else if (codec == codec_zstd) {
-    // Its own word for its size comes first: nothing is allocated for a claim that cannot be true.
-    if (ZSTD_getFrameContentSize(payload.data(), payload.size()) != raw_bytes)
+    // Nothing is allocated for a claim that cannot be true: its own word for its size comes first, and whether so
+    // few bytes can hold so many.
+    if (ZSTD_getFrameContentSize(payload.data(), payload.size()) != raw_bytes ||
+        raw_bytes / block_bytes > payload_bytes / least_block_bytes)
       return damaged("it does not unpack to what it claims");
     raw.resize(raw_bytes);
     const std::size_t size = unpack(raw, payload);

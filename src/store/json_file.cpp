@@ -1,6 +1,6 @@
 #include "store/json_file.hpp"
 
-#include <array>
+#include <vector>
 
 namespace kiln::store {
 namespace {
@@ -8,30 +8,41 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t max_json_bytes = std::uint64_t{64} << 20;
-constexpr int max_depth = 16;
-constexpr std::uint64_t max_comparisons = 50'000'000;
 
-/// Gives up on a text that would cost too much: destroying what is deeply nested overflows the stack, and an
-/// ordered object looks for each of its keys among those before it.
-class Bounds {
+/// Reads a text before it becomes values, for two bounds: destroying deeply nested values would overflow the stack,
+/// and an ordered object looks through all its members for each that is added. A callback of the parser's could
+/// stop it as well, but then looks through whole arrays at the end of each element.
+class Bounds : public nlohmann::json_sax<Json> {
  public:
-  bool exceeded() const noexcept { return exceeded_; }
-
-  bool keep(int depth, Json::parse_event_t event) {
-    if (depth > max_depth) exceeded_ = true;
-    if (exceeded_) return false;
-    const auto level = static_cast<std::size_t>(depth);
-    if (event == Json::parse_event_t::object_start) keys_[level + 1] = 0;
-    if (event == Json::parse_event_t::key) comparisons_ += keys_[level]++;
-    exceeded_ = comparisons_ > max_comparisons;
-    return !exceeded_;
-  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t&) override { return ++members_.back() <= max_members; }
+  bool start_object(std::size_t) override { return begin(); }
+  bool end_object() override { return end(); }
+  bool start_array(std::size_t) override { return begin(); }
+  bool end_array() override { return end(); }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
 
  private:
-  bool exceeded_ = false;
-  std::uint64_t comparisons_ = 0;
-  /// How many the object at each depth has so far.
-  std::array<std::uint64_t, max_depth + 2> keys_ = {};
+  static constexpr std::size_t max_depth = 16;
+  static constexpr std::size_t max_members = 1024;
+
+  bool begin() {
+    members_.push_back(0);
+    return members_.size() <= max_depth;
+  }
+  bool end() {
+    members_.pop_back();
+    return true;
+  }
+
+  /// How many members were read of each object that is open; 0 for arrays.
+  std::vector<std::size_t> members_;
 };
 
 }  // namespace
@@ -43,9 +54,9 @@ Result<void> write_json(const base::Folder& folder, const std::string& name, con
 
 std::optional<nlohmann::ordered_json> parse_json(std::string_view text) {
   Bounds bounds;
-  const auto keep = [&bounds](int depth, Json::parse_event_t event, Json&) { return bounds.keep(depth, event); };
-  auto json = Json::parse(text.begin(), text.end(), keep, false);
-  if (bounds.exceeded() || !json.is_object()) return std::nullopt;
+  if (!Json::sax_parse(text.begin(), text.end(), &bounds)) return std::nullopt;
+  auto json = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (!json.is_object()) return std::nullopt;
   return json;
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.hpp"
 #include "base/file_lock.hpp"
 #include "store/directory.hpp"
@@ -45,17 +43,30 @@ std::uint64_t number(const nlohmann::ordered_json& json, const char* name) {
 }
 
 LifetimeStats read(const base::Folder& folder) {
-  LifetimeStats stats;
   const auto json = read_json(folder, stats_name);
-  if (!json) return stats;
-  stats.sessions = number(*json, "sessions");
-  for (const auto& [name, member] : counters) stats.totals.*member = number(*json, name);
-  stats.totals.compile_time = std::chrono::nanoseconds(number(*json, "compile_time_ns"));
-  stats.totals.compile_time_saved = std::chrono::nanoseconds(number(*json, "compile_time_saved_ns"));
-  return stats;
+  return json ? lifetime_in(*json) : LifetimeStats{};
 }
 
 }  // namespace
+
+nlohmann::ordered_json to_json(const LifetimeStats& stats) {
+  nlohmann::ordered_json json;
+  json["version"] = 1;
+  json["sessions"] = stats.sessions;
+  for (const auto& [name, member] : counters) json[name] = stats.totals.*member;
+  json["compile_time_ns"] = stats.totals.compile_time.count();
+  json["compile_time_saved_ns"] = stats.totals.compile_time_saved.count();
+  return json;
+}
+
+LifetimeStats lifetime_in(const nlohmann::ordered_json& json) {
+  LifetimeStats stats;
+  stats.sessions = number(json, "sessions");
+  for (const auto& [name, member] : counters) stats.totals.*member = number(json, name);
+  stats.totals.compile_time = std::chrono::nanoseconds(number(json, "compile_time_ns"));
+  stats.totals.compile_time_saved = std::chrono::nanoseconds(number(json, "compile_time_saved_ns"));
+  return stats;
+}
 
 LifetimeStats read_lifetime(const std::filesystem::path& root) {
   auto folder = base::Folder::open(root, false);
@@ -70,14 +81,12 @@ Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeSt
   if (!lock_file) return std::move(lock_file).error();
   const auto lock = base::FileLock::acquire(*lock_file, 0, lock_timeout);
 
-  const LifetimeStats before = read(*folder);
-  nlohmann::ordered_json json;
-  json["version"] = 1;
-  json["sessions"] = before.sessions + more.sessions;
-  for (const auto& [name, member] : counters) json[name] = before.totals.*member + more.totals.*member;
-  json["compile_time_ns"] = (before.totals.compile_time + more.totals.compile_time).count();
-  json["compile_time_saved_ns"] = (before.totals.compile_time_saved + more.totals.compile_time_saved).count();
-  return write_json(*folder, stats_name, json);
+  LifetimeStats stats = read(*folder);
+  stats.sessions += more.sessions;
+  for (const auto& [name, member] : counters) stats.totals.*member += more.totals.*member;
+  stats.totals.compile_time += more.totals.compile_time;
+  stats.totals.compile_time_saved += more.totals.compile_time_saved;
+  return write_json(*folder, stats_name, to_json(stats));
 }
 
 }  // namespace kiln::store

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <filesystem>
 
+#include <nlohmann/json.hpp>
+
 #include <kiln/result.hpp>
 #include <kiln/stats.hpp>
 
@@ -17,6 +19,10 @@ struct LifetimeStats {
   /// The counters, added up; programs and bytes in memory are not among them.
   Stats totals;
 };
+
+/// What cache_stats.json holds, and what such an object tells of: what is missing or no number counts as 0.
+nlohmann::ordered_json to_json(const LifetimeStats& stats);
+LifetimeStats lifetime_in(const nlohmann::ordered_json& json);
 
 /// Reads cache_stats.json; a missing or damaged one counts as nothing done.
 LifetimeStats read_lifetime(const std::filesystem::path& root);

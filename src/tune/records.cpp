@@ -9,13 +9,14 @@
 #include "base/file_lock.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
+#include "store/manifest.hpp"
 
 namespace kiln::tune {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int version = 1;
+constexpr std::uint64_t version = 1;
 constexpr std::chrono::milliseconds lock_timeout{2000};
 /// Of more trials, the worst are forgotten, but for those that cannot be used, which are not to be tried again.
 constexpr std::size_t most_trials = 512;
@@ -23,11 +24,6 @@ constexpr std::size_t most_trials = 512;
 Json json_of(const Identity& identity) {
   return {{"api", identity.api},       {"vendor", identity.vendor},     {"device", identity.device},
           {"driver", identity.driver}, {"compiler", identity.compiler}, {"formats", identity.formats}};
-}
-
-Identity identity_of(const Json& json) {
-  return {json.at("api"),    json.at("vendor"),   json.at("device"),
-          json.at("driver"), json.at("compiler"), json.at("formats").get<std::vector<std::uint32_t>>()};
 }
 
 Json json_of(const TuneRecord& record) {
@@ -47,29 +43,38 @@ Json json_of(const TuneRecord& record) {
           {"calls", record.calls},           {"trials", std::move(trials)}};
 }
 
-/// Throws where it is none: a number with a fraction or an exponent may be one that no integer holds.
-std::int64_t integer(const Json& json) { return json.get_ref<const std::int64_t&>(); }
+/// Nothing where a trial is none that can have been.
+std::optional<TuneTrial> trial_of(const Json& json, std::size_t parameters) {
+  TuneTrial trial;
+  for (const Json& value : json.at("variant")) {
+    const auto number = store::whole_number<int>(value);
+    if (!number) return std::nullopt;
+    trial.variant.push_back(*number);
+  }
+  trial.problem = json.value("problem", std::string());
+  if (const auto time = json.find("ns"); time != json.end())
+    trial.time = std::chrono::nanoseconds(store::whole_number<std::int64_t>(*time).value_or(0));
+  if (trial.variant.size() != parameters) return std::nullopt;
+  if (trial.problem.empty() && trial.time.count() <= 0) return std::nullopt;
+  return trial;
+}
 
-/// Throws what is no such record.
-TuneRecord record_of(const Json& json) {
+/// Throws, or is nothing, where there is no such record.
+std::optional<TuneRecord> record_of(const Json& json) {
   TuneRecord record{.kernel = json.at("kernel"),
                     .types = json.at("types"),
                     .parameters = json.at("parameters").get<std::vector<std::string>>(),
                     .complete = json.at("complete"),
-                    .hint = json.at("hint"),
-                    .calls = json.contains("calls") ? static_cast<std::uint64_t>(integer(json["calls"])) : 0};
-  for (const auto& [name, value] : json.at("sizes").items()) record.sizes.push_back({name, integer(value)});
-  for (const Json& one : json.at("trials")) {
-    TuneTrial trial;
-    for (const Json& value : one.at("variant"))
-      if (value.is_number_integer() && std::in_range<int>(value.get<std::int64_t>()))
-        trial.variant.push_back(value.get<int>());
-    trial.problem = one.value("problem", std::string());
-    trial.time = std::chrono::nanoseconds(one.contains("ns") ? integer(one["ns"]) : 0);
-    if (trial.variant.size() != record.parameters.size()) continue;
-    if (trial.problem.empty() && trial.time.count() <= 0) continue;
-    record.trials.push_back(std::move(trial));
+                    .hint = json.at("hint")};
+  if (const auto calls = json.find("calls"); calls != json.end())
+    record.calls = store::whole_number<std::uint64_t>(*calls).value_or(0);
+  for (const auto& [name, value] : json.at("sizes").items()) {
+    const auto size = store::whole_number<std::int64_t>(value);
+    if (!size) return std::nullopt;
+    record.sizes.push_back({name, *size});
   }
+  for (const Json& one : json.at("trials"))
+    if (auto trial = trial_of(one, record.parameters.size())) record.trials.push_back(std::move(*trial));
   rank(record);
   return record;
 }
@@ -150,10 +155,17 @@ Result<std::optional<Parsed>> parse(std::string_view text) {
   const auto json = store::parse_json(text);
   if (!json) return std::optional<Parsed>();
   try {
-    if (const std::int64_t found = integer(json->at("version")); found > version)
-      return Error(ErrorCode::unsupported, fmt::format("it is of version {}; this Kiln knows {}", found, version));
-    Parsed parsed{identity_of(json->at("identity")), {}};
-    for (const Json& one : json->at("records")) parsed.records.push_back(record_of(one));
+    const auto found = store::whole_number<std::uint64_t>(json->at("version"));
+    if (found && *found > version)
+      return Error(ErrorCode::unsupported, fmt::format("it is of version {}; this Kiln knows {}", *found, version));
+    auto identity = store::identity_in(*json);
+    if (!found || !identity) return std::optional<Parsed>();
+    Parsed parsed{std::move(*identity), {}};
+    for (const Json& one : json->at("records")) {
+      auto record = record_of(one);
+      if (!record) return std::optional<Parsed>();
+      parsed.records.push_back(std::move(*record));
+    }
     return std::optional(std::move(parsed));
   } catch (const nlohmann::json::exception&) {
     return std::optional<Parsed>();

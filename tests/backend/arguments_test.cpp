@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <climits>
 #include <random>
+
+#include <elf.h>
+
+#include <nlohmann/json.hpp>
 
 #include <kiln/hip.hpp>
 
@@ -90,6 +96,40 @@ TEST(ArgumentSizes, AreReadForKernelsThatTakeKilobytes) {
     EXPECT_EQ(argument_sizes(*image, capability == 90 ? ImageKind::cubin : ImageKind::ptx, "large"),
               (Sizes{8, 20000, 4}));
   }
+}
+
+/// A code object that has nothing but what is noted of its kernel "mixed": arguments of these sizes.
+Image noted(const nlohmann::json& sizes) {
+  nlohmann::json kernel = {{".name", "mixed"}, {".args", nlohmann::json::array()}};
+  for (const auto& size : sizes) kernel[".args"].push_back({{".size", size}, {".value_kind", "by_value"}});
+  const auto metadata = nlohmann::json::to_msgpack({{"amdhsa.kernels", {kernel}}});
+  Elf64_Ehdr header = {};
+  std::ranges::copy(std::to_array<unsigned char>({ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB}),
+                    header.e_ident);
+  header.e_machine = EM_AMDGPU;
+  header.e_shoff = sizeof header;
+  header.e_shentsize = sizeof(Elf64_Shdr);
+  header.e_shnum = 1;
+  Elf64_Shdr section = {};
+  section.sh_type = SHT_NOTE;
+  section.sh_offset = sizeof header + sizeof section;
+  const Elf64_Nhdr note = {.n_namesz = 0, .n_descsz = static_cast<Elf64_Word>(metadata.size()), .n_type = 32};
+  section.sh_size = sizeof note + metadata.size();
+  Image image;
+  for (const auto part : {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(&section, 1)),
+                          std::as_bytes(std::span(&note, 1)), std::as_bytes(std::span(metadata))})
+    image.insert(image.end(), part.begin(), part.end());
+  return image;
+}
+
+TEST(ArgumentSizes, ThatAreNoWholeNumbersAreNotTold) {
+  const auto sizes = [](const nlohmann::json& noted_sizes) {
+    return argument_sizes(noted(noted_sizes), ImageKind::code_object, "mixed");
+  };
+  EXPECT_EQ(sizes({8, 4}), (Sizes{8, 4}));
+  for (const nlohmann::json& size : {nlohmann::json(1e300), nlohmann::json(1.5), nlohmann::json(-1),
+                                     nlohmann::json("8"), nlohmann::json(true), nlohmann::json()})
+    EXPECT_EQ(sizes({8, size}), std::nullopt) << size;
 }
 
 TEST(ArgumentSizes, AreReadFromCodeObjects) {

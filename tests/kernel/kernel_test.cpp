@@ -52,6 +52,18 @@ TEST(Kernel, TheLinesOfTheSourceKeepTheirNumbers) {
   }
 }
 
+TEST(Kernel, ASourceThatEndsInABackslashDoesNotSwallowWhatIsWrittenBehindIt) {
+  for (const std::string end : {"\\", "\\\n", "\\\r\n", "\\\r"}) {
+    const std::string text = Kernel{.name = "k", .source = "// before " + end + "\nKERNEL {} // after " + end}
+                                 .emit(Language::cuda)
+                                 .value();
+    EXPECT_TRUE(has(text, "// after " + end));
+    EXPECT_TRUE(text.ends_with("\n\n}\n")) << text;
+    for (const std::string_view joined : {"\\\n#line", "\\\r\n#line"})
+      EXPECT_EQ(text.find(joined), std::string::npos) << text;
+  }
+}
+
 TEST(Kernel, EachLanguageAndParameterIsAnotherProgram) {
   std::set<Digest> digests;
   for (const Language language : languages) digests.insert(scale(2).request(language).value().key().digest);

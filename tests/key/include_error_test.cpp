@@ -87,6 +87,27 @@ TEST_F(IncludeError, OfAFolderIsThatTheFileIsMissing) {
   EXPECT_EQ(error().code(), ErrorCode::include_not_found);
 }
 
+TEST_F(IncludeError, OfANameWithANulIsThatTheFileIsMissing) {
+  fakes::write_file(folder() / "a.h", "a\n");
+  const Request request(
+      {.name = "main", .source = std::string("#include \"a.h\0.h\"\n", 18), .include_folders = {folder()}});
+  ASSERT_TRUE(request.error());
+  EXPECT_EQ(request.error()->code(), ErrorCode::include_not_found);
+}
+
+TEST_F(IncludeError, OfAFileThatEndsInTheMiddleOfSomethingNamesIt) {
+  // Else the compiler would find the string's end in the comment below it, and an #include behind that.
+  const std::string source = "#include \"a.h\"\n/* )\"\n#include \"b.h\"\n*/\n";
+  for (const auto& [header, what] : Headers{{"/* open", "a comment"}, {"R\"(open\n", "a string"}}) {
+    const Request request({.name = "main", .source = source, .headers = {{"a.h", header}}});
+    ASSERT_TRUE(request.error()) << header;
+    EXPECT_EQ(request.error()->code(), ErrorCode::invalid_request);
+    EXPECT_HAS(request.error()->message(), "main:1 includes \"a.h\", which ends in the middle of " + what);
+  }
+  EXPECT_FALSE(
+      Request({.name = "main", .source = source, .headers = {{"a.h", "/* closed */ R\"(closed)\""}}}).error());
+}
+
 TEST_F(IncludeError, OfAHugeFileNamesItAndItsSize) {
   fakes::write_file(folder() / "a.h", "");
   for (const off_t size : {off_t{Request::max_source_bytes + 1}, off_t{1} << 40}) {

@@ -61,6 +61,17 @@ TEST(IncludeText, CountsAtTheBeginningOfALineHoweverItIsWritten) {
   }
 }
 
+TEST(IncludeText, CountsBehindAnotherOnItsLine) {
+  // What is left of the line is a line to the compiler, which would look for the file itself.
+  for (const char* source : {"#include \"a\" #include \"b\"\n", "#include <a>\v#include <b>\n",
+                             "#include \"a\" /* c */ #include \"b\" // c\n"}) {
+    const Request made = request(source, {{"a", "A\n"}, {"b", "HEADER\n"}});
+    ASSERT_FALSE(made.error()) << source;
+    EXPECT_NE(made.source().find("HEADER"), std::string::npos) << source;
+    EXPECT_EQ(made.source().find("include"), std::string::npos) << source;
+  }
+}
+
 TEST(IncludeText, DoesNotCountElsewhereAndLeavesTheSourceAlone) {
   for (const char* source : {
            "// #include \"a.h\"\n",
@@ -244,10 +255,11 @@ TEST(IncludeText, LinesKeepTheNumbersThatTheSourceGivesThem) {
 TEST(IncludeText, AFileThatEndsInABackslashDoesNotSwallowTheNextLine) {
   for (const char* source :
        {"#include \"a\"\nvoid main() {}\n", "#if A\n#include \"a\"\n#endif\nvoid main() {}\n"}) {
-    for (const char* header : {"#define A 1 \\", "#pragma once\n#define A 1 \\"}) {
+    for (const char* header : {"#define A 1 \\", "#pragma once\n#define A 1 \\", "#define A 1 \\\r"}) {
       const Request made = request(source, {{"a", header}});
       ASSERT_FALSE(made.error());
       EXPECT_EQ(made.source().find("\\\n#"), std::string::npos) << made.source();
+      EXPECT_EQ(made.source().find("\\\r\n#"), std::string::npos) << made.source();
     }
   }
 }

@@ -126,6 +126,17 @@ TEST_F(Directory, AManifestThatIsMissingOrWrongDoesNoHarmAndIsWrittenAnew) {
   EXPECT_EQ(stored_files(store_->path())->size(), 1U);
 }
 
+TEST_F(Directory, AManifestWithFormatsThatAreNoWholeNumbersIsWrong) {
+  const auto identity_with = [](const std::string& formats) {
+    auto manifest = manifest_of(sample_identity(), {});
+    manifest["identity"]["formats"] = nlohmann::ordered_json::parse(formats);
+    return identity_in(manifest);
+  };
+  for (const std::string formats : {"[1e300]", "[-1]", "[1.5]", "[4294967296]", "[true]", "7", "{\"a\": 7}"})
+    EXPECT_FALSE(identity_with(formats)) << formats;
+  EXPECT_EQ(identity_with("[7]"), sample_identity());
+}
+
 TEST_F(Directory, AManifestOfATerabyteOrAFifoDoesNoHarm) {
   ASSERT_TRUE(store_->put(conv_, sample_entry("x")));
   if (truncate(manifest().c_str(), off_t{1} << 40) == 0) {

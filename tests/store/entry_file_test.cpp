@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "base/bytes.hpp"
 #include "base/sha256.hpp"
 #include "fakes/child.hpp"
 #include "store/samples.hpp"
@@ -189,6 +190,27 @@ TEST(EntryFile, ThatClaimsToUnpackToTheMostAllowedTakesNoMemoryBeforeItIsKnownTo
   const std::string why =
       damage_in_little_memory(forged(encoded(std::string(500, 'a')), raw_bytes_at, max_entry_bytes));
   EXPECT_EQ(why, "it does not unpack to what it claims");
+}
+
+TEST(EntryFile, WhosePackedPartClaimsTheMostAllowedAsWellTakesNoMemoryEither) {
+  // A zstd frame by hand: its magic, eight bytes for the size, and one block that repeats a byte ten times.
+  base::ByteWriter frame;
+  frame.number(std::uint32_t{0xfd2fb528});
+  frame.number(std::uint8_t{0xe0});
+  frame.number(max_entry_bytes);
+  frame.number(std::uint32_t{10U << 3 | 1U << 1 | 1U | 'a' << 24});
+  Bytes file = encoded("");
+  file.insert(file.end(), frame.bytes().begin(), frame.bytes().end());
+  file = forged(file, payload_bytes_at, static_cast<std::uint64_t>(frame.bytes().size()));
+  file = forged(forged(file, codec_at, std::uint32_t{1}), raw_bytes_at, max_entry_bytes);
+  EXPECT_EQ(damage_in_little_memory(file), "it does not unpack to what it claims");
+}
+
+TEST(EntryFile, ThatPacksBestOfAllComesBackAsItWas) {
+  const std::string binary(5'000'000, 'a');
+  const auto decoded = decode_entry(encoded(binary));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(fakes::text_of(decoded->entry.binary.bytes), binary);
 }
 
 TEST(EntryFile, WithAbsurdTimesIsReadOrDamagedButNothingWorse) {

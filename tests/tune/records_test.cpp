@@ -153,6 +153,26 @@ TEST_F(RecordsTest, TrialsThatCannotBeAreLeftOut) {
   EXPECT_EQ(found[0].trials[0].variant, (Variant{2, 2}));
 }
 
+TEST_F(RecordsTest, NumbersThatAreNotWholeOrTooLargeAreNone) {
+  const auto path = folder_of(device);
+  const std::string good = to_json(device, {record(1, {took({1, 1}, 100), took({2, 2}, 200)})});
+  const auto with = [&](const std::string& what, const std::string& number) {
+    std::string text = good;
+    const std::size_t at = text.find_first_of("0123456789", text.find(what));
+    text.replace(at, text.find_first_not_of("0123456789", at) - at, number);
+    write_text(path, text);
+    return read(path).value();
+  };
+  for (const std::string number : {"1e300", "-1e300", "1.5", "18446744073709551616"}) {
+    EXPECT_TRUE(with("\"version\"", number).empty()) << number;
+    EXPECT_TRUE(with("\"n\"", number).empty()) << number;
+    EXPECT_EQ(with("\"calls\"", number).at(0).calls, 0U) << number;
+    EXPECT_EQ(with("\"ns\"", number).at(0).trials.size(), 1U) << number;
+  }
+  // All bits set is no variant of -1.
+  EXPECT_EQ(with("\"variant\"", "18446744073709551615").at(0).trials.size(), 1U);
+}
+
 TEST_F(RecordsTest, ANewerVersionIsLeftAlone) {
   const auto path = folder_of(device);
   const std::string text = R"({"version": 2, "what": "ever"})";

@@ -119,9 +119,13 @@ Sizes sizes_in_metadata(const Json& metadata, const std::string& entry) {
     if (kernel.at(".name") != entry) continue;
     std::vector<std::size_t> sizes;
     if (!kernel.contains(".args")) return sizes;
-    for (const Json& argument : kernel[".args"])
-      if (!argument.at(".value_kind").get<std::string>().starts_with("hidden_"))
-        sizes.push_back(argument.at(".size"));
+    for (const Json& argument : kernel[".args"]) {
+      if (argument.at(".value_kind").get<std::string>().starts_with("hidden_")) continue;
+      // A fraction would be converted, and is undefined where it is too large.
+      const auto* size = argument.at(".size").get_ptr<const Json::number_unsigned_t*>();
+      if (size == nullptr) return std::nullopt;
+      sizes.push_back(*size);
+    }
     return sizes;
   }
   return std::nullopt;
