@@ -129,8 +129,8 @@ class BareVulkan final : public Bare {
     VkShaderModule shader = nullptr;
     VkPipelineCache cache = nullptr;
     const auto& vk = context_.vk;
-    if (vk.CreateShaderModule(context_.device, &code, nullptr, &shader) != VK_SUCCESS) return false;
-    if (vk.CreatePipelineCache(context_.device, &kept, nullptr, &cache) != VK_SUCCESS) return false;
+    if (vk->CreateShaderModule(context_.device, &code, nullptr, &shader) != VK_SUCCESS) return false;
+    if (vk->CreatePipelineCache(context_.device, &kept, nullptr, &cache) != VK_SUCCESS) return false;
     VkComputePipelineCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
     info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
@@ -138,12 +138,12 @@ class BareVulkan final : public Bare {
     info.stage.module = shader;
     info.stage.pName = "main";
     info.layout = layout_;
-    const VkResult result = vk.CreateComputePipelines(context_.device, cache, 1, &info, nullptr, &loaded_);
-    vk.DestroyPipelineCache(context_.device, cache, nullptr);
-    vk.DestroyShaderModule(context_.device, shader, nullptr);
+    const VkResult result = vk->CreateComputePipelines(context_.device, cache, 1, &info, nullptr, &loaded_);
+    vk->DestroyPipelineCache(context_.device, cache, nullptr);
+    vk->DestroyShaderModule(context_.device, shader, nullptr);
     return result == VK_SUCCESS;
   }
-  void unload() override { context_.vk.DestroyPipeline(context_.device, loaded_, nullptr); }
+  void unload() override { context_.vk->DestroyPipeline(context_.device, loaded_, nullptr); }
 
  private:
   static std::vector<std::byte> joined(std::vector<std::byte> code, const std::vector<std::byte>& kept) {
