@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -336,6 +337,17 @@ TEST_P(Tuning, ExhaustiveSearchesOnceInAProcess) {
     for (const std::int64_t size : {count, count + 1}) tuner->choose(tunable(device_, {0}, size));
   // Each has measured one, the initial one, and ran out of time.
   for (const TuneRecord& record : tuner->records()) EXPECT_EQ(record.trials.size(), 1U);
+}
+
+TEST_P(Tuning, ASearchWhoseProgressThrowsKeepsNoOtherFromGoingOn) {
+  Cache cache(device_, options());
+  const auto tuner = open(cache, TunePolicy::background);
+  EXPECT_THROW(static_cast<void>(tuner->tune(tunable(device_), std::chrono::minutes(1),
+                                             [](const TuneProgress&) -> bool { throw std::runtime_error("no"); })),
+               std::runtime_error);
+  tuner->choose(tunable(device_, {0}, count + 1));
+  tuner->drain();
+  EXPECT_TRUE(std::ranges::any_of(tuner->records(), [](const TuneRecord& record) { return record.complete; }));
 }
 
 TEST_P(Tuning, AVariantThatNeverEndsIsRememberedAndEndsTheSearchOfItsProcess) {
