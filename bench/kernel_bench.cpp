@@ -40,7 +40,7 @@ struct Case {
   std::function<Result<Tensor>(Runner)> call;
   bool moves = false;
   std::optional<double> vendor = {};
-  /// What a tuned one is to reach of that.
+  /// What a tuned one is to reach of that; 0 where another case of the same is to.
   double tuned = 0;
   bool tunable = true;
   /// What the call comes to, where its steps do it with less or more.
@@ -199,7 +199,7 @@ class Cases {
         [x = of({n, c, extent, extent}), w = of({k, c, filter, filter}), filter, allow_winograd](Runner on) {
           return kiln::conv2d(on, x, w, {.padding = {filter / 2, filter / 2}, .allow_winograd = allow_winograd});
         },
-        false, vendor};
+        false, vendor, filter != 3 || allow_winograd ? 0.8 : 0};
   }
   /// The same where Winograd's algorithm is allowed, by what the plain sum has to compute.
   Case winograd(int n, int c, int extent, int k, std::optional<double> vendor) const {
@@ -312,17 +312,16 @@ void measure(const std::string& api, const Options& options, Figures& figures, T
     if (vendor)
       figures.add(name + ".of_vendor", "  / NVIDIA's library", speed[0] / *vendor, "x",
                   api == "cuda" ? std::optional(at_least(0.5)) : std::nullopt);
-    if (tuned)
-      std::cerr << fmt::format("{} {}: {:.4g} {}, tuned {:.4g}\n", api, one.name, speed[0], unit, speed[1]);
-    else
-      std::cerr << fmt::format("{} {}: {:.4g} {}\n", api, one.name, speed[0], unit);
+    // The table comes at the end, which may be far.
+    std::cerr << fmt::format("{}: {:.4g} {}{}\n", name, speed[0], unit,
+                             tuned ? fmt::format(", tuned {:.4g}", speed[1]) : "");
     if (!tuned) continue;
     figures.add(name + ".tuned", "  tuned: " + tuned->job().steps.front().request.name(), speed[1], unit);
     figures.add(name + ".gain", "  tuned / as it was", speed[1] / speed[0], "x");
     if (api == "cuda") by_cuda[one.name] = speed[1];
     if (vendor)
       figures.add(name + ".tuned_of_vendor", "  tuned / NVIDIA's library", speed[1] / *vendor, "x",
-                  api == "cuda" ? std::optional(at_least(one.tuned)) : std::nullopt);
+                  api == "cuda" && one.vendor && one.tuned > 0 ? std::optional(at_least(one.tuned)) : std::nullopt);
     if (api != "cuda" && by_cuda.contains(one.name))
       figures.add(name + ".of_cuda", "  tuned / tuned on CUDA", speed[1] / by_cuda[one.name], "x", at_least(0.8));
   }

@@ -23,16 +23,28 @@ constexpr auto kept_every = std::chrono::milliseconds(500);
 
 Result<TuneRecord> Core::tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                               const std::function<bool(const TuneProgress&)>& progress) {
-  {
-    const base::MutexLock lock(mutex_);
-    ++asked_;
-  }
-  changed_.notify_all();
+  // Counted out however the search ends: the caller's functions may throw.
+  class Asking {
+   public:
+    explicit Asking(Core& core) : core_(core) { add(1); }
+    ~Asking() { add(-1); }
+    Asking(const Asking&) = delete;
+    Asking& operator=(const Asking&) = delete;
+
+   private:
+    void add(int more) {
+      {
+        const base::MutexLock lock(core_.mutex_);
+        core_.asked_ += more;
+      }
+      core_.changed_.notify_all();
+    }
+
+    Core& core_;
+  };
+  const Asking asking(*this);
   // Who asks for it wants the best there is.
-  auto found = search(tunable, budget, {.frequent = true, .alone = true}, progress);
-  const base::MutexLock lock(mutex_);
-  --asked_;
-  return found;
+  return search(tunable, budget, {.frequent = true, .alone = true}, progress);
 }
 
 Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds budget, How how,

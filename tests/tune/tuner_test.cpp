@@ -1,104 +1,16 @@
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <thread>
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <kiln/kernel.hpp>
 #include <kiln/kernels.hpp>
-#include <kiln/tune.hpp>
 
-#include "contract/contract.hpp"
+#include "tune/tuner_fixture.hpp"
 
 namespace kiln {
 namespace {
-
-using contract::Contract;
-
-constexpr std::int64_t count = 5000;
-
-/// y = 2 x, by groups of GROUP work items that take EACH elements each. With BUG 1 it computes something else, with
-/// BUG 2 it does not compile, with BUG 3 it does not end, with BUG 5 it writes nothing.
-Kernel twice(const Variant& variant) {
-  return {.name = "twice_g" + std::to_string(variant[0]) + "_e" + std::to_string(variant[1]) + "_b" +
-                  std::to_string(variant[2]),
-          .buffers = {{"x"},
-                      variant[2] == 3 ? KernelBuffer{"y", Type::u32, Access::read_write}
-                                      : KernelBuffer{"y", Type::f32, Access::write}},
-          .scalars = {{"count"}},
-          .group_size = {static_cast<std::uint32_t>(variant[0]), 1, 1},
-          .parameters = {{"EACH", std::to_string(variant[1])}, {"BUG", std::to_string(variant[2])}},
-          .source = R"(KERNEL {
-#if BUG == 3
-  while (atomicAdd(y[0], 0u) != 7u) {
-  }
-#else
-  for (int e = 0; e < EACH; ++e) {
-    int i = (group_id_x * EACH + e) * GROUP_X + local_id_x;
-    if (BUG != 5 && i < count) y[i] = 2.0f * x[i] + (BUG == 1 ? 0.5f : 0.0f);
-  }
-#endif
-#if BUG == 2
-  this is no program;
-#endif
-}
-)"};
-}
-
-Tunable tunable(const std::shared_ptr<Device>& device, std::vector<int> bugs = {0}, std::int64_t size = count) {
-  Tunable result{.kernel = "twice",
-                 .sizes = {{"count", size}},
-                 .parameters = {{"group", {32, 64}}, {"each", {1, 2, 4}}, {"bug", std::move(bugs)}},
-                 .initial = {64, 1, 0},
-                 .inputs = {{size}}};
-  result.call = [device, size](const Variant& variant, const std::vector<Tensor>& inputs) -> Result<Tunable::Call> {
-    const Kernel kernel = twice(variant);
-    auto request = kernel.request(*device);
-    if (!request) return std::move(request).error();
-    auto y = Tensor::empty(device, {size});
-    if (!y) return std::move(y).error();
-    const auto per_group = static_cast<std::int64_t>(variant[0]) * variant[1];
-    Step step{.request = *request,
-              .groups = {static_cast<std::uint32_t>((size + per_group - 1) / per_group), 1, 1},
-              .group_size = kernel.group_size,
-              .memory = {0, 1},
-              .parameters = kernel.pack({static_cast<std::int32_t>(size)}).value()};
-    // Mesa's CPU drivers end all loops after 65,535 rounds; over so many groups, that takes years.
-    if (variant[2] == 3) step.groups = {65535, 65535, 1};
-    Job job{.name = "twice", .memory = {{.buffer = inputs[0].buffer()}, {.buffer = y->buffer()}}, .steps = {step}};
-    return Tunable::Call{std::move(job), std::move(*y)};
-  };
-  return result;
-}
-
-class Tuning : public Contract {
- protected:
-  std::unique_ptr<Tuner> open(Cache& cache, TunePolicy policy = TunePolicy::lookup) {
-    return open(cache, {.policy = policy});
-  }
-  std::unique_ptr<Tuner> open(Cache& cache, TuneOptions how) {
-    how.duty = 1;
-    how.begin_after = {};
-    how.log = book_.log(LogLevel::info);
-    return Tuner::create(device_, cache, how).value();
-  }
-  bool told(std::string_view text) const {
-    return std::ranges::any_of(
-        book_.records(), [&](const LogRecord& record) { return record.message.find(text) != std::string::npos; });
-  }
-  /// Calls it so often, each of which took so long by the device's clock.
-  static void call(Tuner& tuner, const Tunable& tunable, int times,
-                   const std::function<std::chrono::nanoseconds(const Variant&)>& took) {
-    std::vector<std::int64_t> sizes;
-    for (const TuneSize& size : tunable.sizes) sizes.push_back(size.value);
-    for (int i = 0; i < times; ++i) {
-      const Variant variant = tuner.choose(tunable);
-      if (const auto report = tuner.watch(tunable.kernel, sizes, variant)) report({.compute = took(variant)});
-    }
-  }
-};
 
 TEST_P(Tuning, TriesAllAndAnotherProcessUsesTheWinnerWithoutCompilingOrMeasuring) {
   TuneRecord record;
@@ -131,35 +43,6 @@ TEST_P(Tuning, TriesAllAndAnotherProcessUsesTheWinnerWithoutCompilingOrMeasuring
   }
 }
 
-TEST_P(Tuning, VariantsThatAreWrongOrDoNotCompileAreRememberedAndNotTriedAgain) {
-  Cache cache(device_, options());
-  const auto record = open(cache)->tune(tunable(device_, {0, 1, 2, 5}), std::chrono::minutes(1)).value();
-  ASSERT_EQ(record.trials.size(), 24U);
-  for (const TuneTrial& trial : record.trials)
-    EXPECT_EQ(trial.problem.empty(), trial.variant[2] == 0) << trial.problem;
-  EXPECT_EQ(record.trials.front().variant[2], 0);
-  std::size_t tried = 0;
-  const auto again =
-      open(cache)->tune(tunable(device_, {0, 1, 2, 5}), std::chrono::minutes(1), [&](const TuneProgress&) {
-        ++tried;
-        return true;
-      });
-  EXPECT_EQ(tried, 0U);
-  EXPECT_EQ(again.value().trials.size(), 24U);
-}
-
-TEST_P(Tuning, GoesOnWhereItWasStopped) {
-  Cache cache(device_, options());
-  std::size_t tried = 0;
-  const auto until = [&](std::size_t last) {
-    return [&tried, last](const TuneProgress&) { return ++tried < last; };
-  };
-  EXPECT_FALSE(open(cache)->tune(tunable(device_), std::chrono::minutes(1), until(2)).value().complete);
-  EXPECT_EQ(tried, 2U);
-  EXPECT_TRUE(open(cache)->tune(tunable(device_), std::chrono::minutes(1), until(100)).value().complete);
-  EXPECT_EQ(tried, 6U);
-}
-
 TEST_P(Tuning, TheNearestSizesServeOthersIfTheyAreNear) {
   Cache cache(device_, options());
   const auto tuner = open(cache);
@@ -182,27 +65,6 @@ TEST_P(Tuning, InTheBackgroundTheFirstCallDoesNotWait) {
   EXPECT_EQ(tuner->choose(tunable(device_)), tuner->records()[0].trials.front().variant);
 }
 
-TEST_P(Tuning, ATunerThatEndsInTheMiddleKeepsWhatItHas) {
-  Cache cache(device_, options());
-  open(cache, TunePolicy::background)->choose(tunable(device_));
-  const auto tuner = open(cache);
-  EXPECT_LE(tuner->records().size(), 1U);
-}
-
-TEST_P(Tuning, ARecordOfOtherParametersIsMeasuredAnew) {
-  Cache cache(device_, options());
-  open(cache)->tune(tunable(device_), std::chrono::minutes(1)).value();
-  Tunable later = tunable(device_);
-  later.parameters.push_back({"split", {1, 2}});
-  later.initial.push_back(1);
-  const auto tuner = open(cache, TunePolicy::exhaustive);
-  EXPECT_EQ(tuner->choose(later).size(), 4U);
-  const std::vector<TuneRecord> records = tuner->records();
-  ASSERT_EQ(records.size(), 1U);
-  EXPECT_EQ(records[0].trials.size(), 12U);
-  for (const TuneTrial& trial : records[0].trials) EXPECT_EQ(trial.variant.size(), 4U);
-}
-
 TEST_P(Tuning, OffIsOff) {
   Cache cache(device_, options());
   open(cache)->tune(tunable(device_), std::chrono::minutes(1)).value();
@@ -215,15 +77,6 @@ TEST_P(Tuning, ExhaustiveWaitsOnce) {
   const Variant first = tuner->choose(tunable(device_));
   ASSERT_EQ(tuner->records().size(), 1U);
   EXPECT_EQ(first, tuner->records()[0].trials.front().variant);
-}
-
-TEST_P(Tuning, AFolderThatCannotBeWrittenCostsNothingButTheMemory) {
-  CacheOptions nowhere = options();
-  nowhere.directory = "/proc/no/such/folder";
-  Cache cache(device_, nowhere);
-  const auto tuner = open(cache);
-  const auto record = tuner->tune(tunable(device_), std::chrono::minutes(1)).value();
-  EXPECT_EQ(tuner->choose(tunable(device_)), record.trials.front().variant);
 }
 
 TEST_P(Tuning, CallsAreCountedOverProcesses) {
@@ -308,27 +161,6 @@ TEST_P(Tuning, ARivalThatIsBetterInCallsTakesOver) {
   EXPECT_GE(runs, 70);
 }
 
-TEST_P(Tuning, NumbersThatNoParameterHasAreNotUsed) {
-  Cache cache(device_, options());
-  const auto file = folder_.path() / "records.json";
-  open(cache)->export_to(file).value();
-  std::ifstream in(file);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  const std::string trials = R"([{"variant": [0, 1, 0], "ns": 1}, {"variant": [64, 1e30, 0], "ns": 2},
-    {"variant": [64, 3, 0], "ns": 3}, {"variant": ["a", 1, 0], "ns": 4}, {"variant": [32, 2], "ns": 5}])";
-  const std::string record = R"({"kernel": "twice", "types": "f32", "sizes": {"count": 5000}, "parameters":
-    ["group", "each", "bug"], "complete": true, "hint": false, "calls": 0, "trials": )" +
-                             trials + "}";
-  const auto records = text.find("\"records\": [") + 12;
-  text.insert(records, record);
-  std::ofstream(file) << text;
-  for (const double rivals : {0.0, 0.5}) {
-    const auto tuner = open(cache, {.rivals = rivals});
-    EXPECT_EQ(tuner->import_from(file).value(), 1U);
-    for (int i = 0; i < 4; ++i) EXPECT_EQ(tuner->choose(tunable(device_)), (Variant{64, 1, 0}));
-  }
-}
-
 TEST_P(Tuning, ExhaustiveSearchesOnceInAProcess) {
   Cache cache(device_, options());
   const auto tuner = open(cache, {.policy = TunePolicy::exhaustive, .budget = {}, .frequent = 1});
@@ -336,51 +168,6 @@ TEST_P(Tuning, ExhaustiveSearchesOnceInAProcess) {
     for (const std::int64_t size : {count, count + 1}) tuner->choose(tunable(device_, {0}, size));
   // Each has measured one, the initial one, and ran out of time.
   for (const TuneRecord& record : tuner->records()) EXPECT_EQ(record.trials.size(), 1U);
-}
-
-TEST_P(Tuning, AVariantThatNeverEndsIsRememberedAndEndsTheSearchOfItsProcess) {
-  // In a process of its own, which it never lets go of.
-  const Tunable endless = tunable(device_, {0, 3});
-  CacheOptions kept = options();
-  const char* given = std::getenv(contract::handed_down);
-  if (given != nullptr) {
-    kept.directory = given;
-    Cache cache(device_, kept);
-    const auto tuner = open(cache, {.time_limit = std::chrono::milliseconds(300)});
-    const auto record = tuner->tune(endless, std::chrono::minutes(1));
-    const auto again = tuner->tune(endless, std::chrono::minutes(1));
-    const bool right = record && !record->complete && !record->trials.back().problem.empty() && !again &&
-                       again.error().message().find("did not end") != std::string::npos;
-    ::_exit(right ? 0 : 1);
-  }
-  EXPECT_EQ(contract::run_this_test_elsewhere(kept.directory), 0);
-  Cache cache(device_, kept);
-  const auto records = open(cache)->records();
-  ASSERT_EQ(records.size(), 1U);
-  EXPECT_EQ(std::ranges::count_if(records[0].trials, [](const TuneTrial& one) { return !one.problem.empty(); }), 1);
-}
-
-TEST_P(Tuning, TwoProcessesThatTuneTheSameBothKeepWhatTheyFind) {
-  const char* given = std::getenv(contract::handed_down);
-  CacheOptions kept = options();
-  if (given != nullptr) kept.directory = given;
-  const auto tune = [&](std::int64_t size) {
-    Cache cache(device_, kept);
-    return open(cache)->tune(tunable(device_, {0}, size), std::chrono::minutes(1)).value().complete;
-  };
-  if (given != nullptr) {
-    EXPECT_TRUE(tune(count));
-    EXPECT_TRUE(tune(count + 1));
-    return;
-  }
-  std::thread other([&] { EXPECT_EQ(contract::run_this_test_elsewhere(kept.directory), 0); });
-  EXPECT_TRUE(tune(count));
-  EXPECT_TRUE(tune(count + 2));
-  other.join();
-  Cache cache(device_, kept);
-  const auto records = open(cache)->records();
-  ASSERT_EQ(records.size(), 3U);
-  for (const TuneRecord& record : records) EXPECT_EQ(record.trials.size(), 6U);
 }
 
 TEST_P(Tuning, KernelsOfTheLibraryRunWhatTheirTunerChooses) {
