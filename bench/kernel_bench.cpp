@@ -313,8 +313,9 @@ void measure(const std::string& api, const Options& options, Figures& figures, T
       figures.add(name + ".of_vendor", "  / NVIDIA's library", speed[0] / *vendor, "x",
                   api == "cuda" ? std::optional(at_least(0.5)) : std::nullopt);
     // The table comes at the end, which may be far.
-    std::cerr << fmt::format("{}: {:.4g} {}{}\n", name, speed[0], unit,
-                             tuned ? fmt::format(", tuned {:.4g}", speed[1]) : "");
+    std::cerr << fmt::format(
+        "{}: {:.4g} {}{}\n", name, speed[0], unit,
+        tuned ? fmt::format(", tuned {:.4g}, {}", speed[1], tuned->job().steps.front().request.name()) : "");
     if (!tuned) continue;
     figures.add(name + ".tuned", "  tuned: " + tuned->job().steps.front().request.name(), speed[1], unit);
     figures.add(name + ".gain", "  tuned / as it was", speed[1] / speed[0], "x");

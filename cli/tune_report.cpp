@@ -39,7 +39,9 @@ struct Points {
     }
     if (all.empty()) return;
     low = best;
-    high = std::max_element(all.begin(), all.end(), [](const Point& a, const Point& b) { return a.time < b.time; })->time;
+    high = std::max_element(all.begin(), all.end(), [](const Point& a, const Point& b) {
+             return a.time < b.time;
+           })->time;
     // A range of nothing has no scale.
     high = std::max(high, low * 1.01);
   }
@@ -82,7 +84,8 @@ std::string svg_of(const std::string& title, const std::vector<TuneTrial>& trial
       height - 10);
   if (points.all.empty()) return svg + "</svg>\n";
   for (const double time : {points.low, std::sqrt(points.low * points.high), points.high})
-    svg += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:.4g} µs</text>\n", left - 6, y(time) + 4, time);
+    svg += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:.4g} µs</text>\n", left - 6, y(time) + 4,
+                       time);
   std::string line;
   for (const Points::Point& point : points.all)
     line += fmt::format("{}{:.1f},{:.1f}", line.empty() ? "" : " ", x(point.number), y(point.best));
@@ -136,7 +139,8 @@ std::string plot_of(const std::vector<TuneTrial>& trials, const Terminal& termin
     const double time = row == 0 ? points.high : points.low;
     text += fmt::format("{:>10} |{}\n", labelled ? fmt::format("{:.4g} us", time) : "", picture[row]);
   }
-  return text + fmt::format("{:>10} +{} {} tried; * the best so far\n", "", std::string(columns, '-'), trials.size());
+  return text +
+         fmt::format("{:>10} +{} {} tried; * the best so far\n", "", std::string(columns, '-'), trials.size());
 }
 
 void write_tune_report(const std::filesystem::path& file, const Device& device, const TuneRecord& record,

@@ -9,12 +9,13 @@
 namespace kiln::kernels {
 namespace {
 
-// Keys and values take turns in one shared array; the weights go through another, from who computed them to who
-// needs them, those of four queries and a key in a quad. Quads are stored at a place that depends on their row (an
-// exclusive or), so that neighbours read from different banks without padding. Which keys come first does not
-// matter to the sum: its weights are relative to the largest score so far, and what was summed up before is scaled
-// down when a larger one turns up. The total of the weights is kept by each work item for its own keys until the
-// end.
+// Keys and values take turns in one shared array; where a device copies to shared memory by itself, the values are
+// on their way while the keys are used, and weights take the keys' place. The weights go through an array of
+// theirs, from who computed them to who needs them, those of four queries and a key in a quad. Quads are stored at
+// a place that depends on their row (an exclusive or), so that neighbours read from different banks without
+// padding. Which keys come first does not matter to the sum: its weights are relative to the largest score so far,
+// and what was summed up before is scaled down when a larger one turns up. The total of the weights is kept by each
+// work item for its own keys until the end.
 constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #define KEYS_EACH (BK / ACROSS)
 #define QUADS_EACH (QUADS / ACROSS)
@@ -26,11 +27,22 @@ constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #define QUERY_PLACE(row, quad) ((row) * QUADS + ((quad) ^ ((row) / RQ & TWIST(QUADS))))
 #define PLACE(row, quad) ((row) * QUADS + ((quad) ^ ((row) & TWIST(QUADS))))
 #define WEIGHT_PLACE(key, i) ((key) * (BQ / 4) + ((item_y * FOURS + (i)) ^ ((key) & TWIST(BQ / 4))))
+#if ASYNC
+#define VALUES later
+#define WEIGHTS block
+#define UNROLL_LOADS _Pragma("unroll 2")
+#else
+#define VALUES block
+#define WEIGHTS weights
 #if KILN_CUDA || KILN_HIP
 #define UNROLL_LOADS _Pragma("unroll 4")
-#define ADD_DOT(sum, a, b) sum = fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))))
 #else
 #define UNROLL_LOADS
+#endif
+#endif
+#if KILN_CUDA || KILN_HIP
+#define ADD_DOT(sum, a, b) sum = fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))))
+#else
 #define ADD_DOT(sum, a, b) sum += dot(a, b)
 #endif
 #if KILN_OPENGL && UNROLLED > 1
@@ -67,13 +79,13 @@ FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0
 #define FOLD(value, of_two) \
   group_barrier(); \
   UNROLL for (int i = 0; i < FOURS; ++i) \
-    weights[WEIGHT_PLACE(item_x, i)] = \
+    WEIGHTS[WEIGHT_PLACE(item_x, i)] = \
         make_float4(value[4 * i], value[4 * i + 1], value[4 * i + 2], value[4 * i + 3]); \
   group_barrier(); \
   UNROLL for (int i = 0; i < FOURS; ++i) { \
-    float4 of_all = weights[WEIGHT_PLACE(0, i)]; \
+    float4 of_all = WEIGHTS[WEIGHT_PLACE(0, i)]; \
     for (int other = 1; other < ACROSS; ++other) { \
-      float4 one = weights[WEIGHT_PLACE(other, i)]; \
+      float4 one = WEIGHTS[WEIGHT_PLACE(other, i)]; \
       of_all = make_float4(of_two(of_all.x, one.x), of_two(of_all.y, one.y), of_two(of_all.z, one.z), \
                            of_two(of_all.w, one.w)); \
     } \
@@ -103,6 +115,22 @@ FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0
     tile[place(row, quad)] = value * (factor); \
   }
 
+#if ASYNC
+// The same, under way until it is waited for; each is a group of its own.
+#define START_LOAD(tile, place, height, array, first, count) \
+  UNROLL_LOADS for (int n = 0; n < (height) * QUADS / ITEMS; ++n) { \
+    int row = (local_index + n * ITEMS) / QUADS; \
+    int quad = (local_index + n * ITEMS) % QUADS; \
+    bool there = row < (count) && 4 * quad < dimension; \
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"( \
+                     (uint)__cvta_generic_to_shared(&tile[place(row, quad)])), \
+                 "l"(there ? &QUAD_OF(array, (first) + row, 4 * quad) : array), "r"(there ? 16 : 0) \
+                 : "memory"); \
+  } \
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#define WAIT_FOR_ALL_BUT(groups) asm volatile("cp.async.wait_group " #groups ";" ::: "memory");
+#endif
+
 KERNEL {
   int item_x = local_index % ACROSS;
   int item_y = local_index / ACROSS;
@@ -125,7 +153,13 @@ KERNEL {
     }
 
     for (int first_key = 0; first_key < seen; first_key += BK) {
+#if ASYNC
+      START_LOAD(block, PLACE, BK, k, head * keys + first_key, keys - first_key)
+      START_LOAD(VALUES, PLACE, BK, v, head * keys + first_key, keys - first_key)
+      WAIT_FOR_ALL_BUT(1)
+#else
       LOAD(block, PLACE, BK, k, head * keys + first_key, keys - first_key, 1.0f)
+#endif
       group_barrier();
       float score[RQ][KEYS_EACH];
       UNROLL for (int i = 0; i < RQ; ++i) {
@@ -160,19 +194,26 @@ KERNEL {
           total[i] += score[i][j];
         }
       }
+#if ASYNC
+      group_barrier();
+#endif
       UNROLL for (int j = 0; j < KEYS_EACH; ++j) {
         UNROLL for (int i = 0; i < FOURS; ++i)
-          weights[WEIGHT_PLACE(item_x + j * ACROSS, i)] =
+          WEIGHTS[WEIGHT_PLACE(item_x + j * ACROSS, i)] =
               make_float4(score[4 * i][j], score[4 * i + 1][j], score[4 * i + 2][j], score[4 * i + 3][j]);
       }
+#if ASYNC
+      WAIT_FOR_ALL_BUT(0)
+#else
       group_barrier();
-      LOAD(block, PLACE, BK, v, head * keys + first_key, keys - first_key, 1.0f)
+      LOAD(VALUES, PLACE, BK, v, head * keys + first_key, keys - first_key, 1.0f)
+#endif
       group_barrier();
       PARTLY_UNROLL for (int key = 0; key < BK; ++key) {
         float4 value[QUADS_EACH];
-        UNROLL for (int j = 0; j < QUADS_EACH; ++j) value[j] = block[PLACE(key, item_x + j * ACROSS)];
+        UNROLL for (int j = 0; j < QUADS_EACH; ++j) value[j] = VALUES[PLACE(key, item_x + j * ACROSS)];
         UNROLL for (int i = 0; i < FOURS; ++i) {
-          float4 by = weights[WEIGHT_PLACE(key, i)];
+          float4 by = WEIGHTS[WEIGHT_PLACE(key, i)];
           UNROLL for (int j = 0; j < QUADS_EACH; ++j) {
             sum[4 * i][j] += by.x * value[j];
             sum[4 * i + 1][j] += by.y * value[j];
@@ -232,15 +273,19 @@ Result<void> check(const Tensor& q, const Tensor& k, const Tensor& v) {
   return {};
 }
 
+bool copies_asynchronously(const DeviceInfo& device) { return is_cuda_from(device, 80); }
+
 }  // namespace
 
 std::uint64_t FlashAttentionVariant::shared_bytes() const {
-  return static_cast<std::uint64_t>(head * (queries + keys) + queries * keys) * sizeof(float);
+  const int third = asynchronous ? head * keys : queries * keys;
+  return static_cast<std::uint64_t>(head * (queries + keys) + third) * sizeof(float);
 }
 
 std::string FlashAttentionVariant::name() const {
-  return fmt::format("flash_attention_d{}_q{}_k{}_r{}_x{}{}{}{}", head, queries, keys, item_queries, across,
-                     vectors ? "_v4" : "", unroll > 1 ? fmt::format("_u{}", unroll) : "",
+  return fmt::format("flash_attention_d{}_q{}_k{}_r{}_x{}{}{}{}{}", head, queries, keys, item_queries, across,
+                     vectors ? "_v4" : "", asynchronous ? "_async" : "",
+                     unroll > 1 ? fmt::format("_u{}", unroll) : "",
                      min_groups > 0 ? fmt::format("_b{}", min_groups) : "");
 }
 
@@ -261,8 +306,19 @@ FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int
     const bool fits = large.shared_bytes() <= device.limits.shared_bytes;
     FlashAttentionVariant variant = fits && !device.software ? large : small;
     variant.vectors = !device.software && dimension % 4 == 0;
-    // Four at once take so many registers that a third of the groups does not fit.
-    if (device.language == Language::cuda || device.language == Language::hip) variant.unroll = 2;
+    switch (device.language) {
+      // Four at once take so many registers that a third of the groups does not fit.
+      case Language::cuda:
+      case Language::hip: variant.unroll = 2; break;
+      case Language::vulkan: variant.unroll = device.software ? 1 : 16; break;
+      // Its compiler keeps fewer numbers in registers.
+      case Language::glsl: variant.item_queries = 4; break;
+      case Language::opencl: break;
+    }
+    if (large.head == 64 && variant.vectors && copies_asynchronously(device)) {
+      variant.asynchronous = true;
+      variant.across = 8;
+    }
     return variant;
   }
   return {};
@@ -274,13 +330,15 @@ bool FlashAttentionVariant::fits(const DeviceLimits& limits) const {
   // Work items share queries, keys and the loading of both evenly.
   return item_queries % 4 == 0 && queries % item_queries == 0 && keys % across == 0 && quads % across == 0 &&
          queries * quads % all == 0 && keys * quads % all == 0 && shared_bytes() <= limits.shared_bytes &&
-         items() <= limits.max_group_items && items() <= limits.max_group_size[0];
+         items() <= limits.max_group_items && items() <= limits.max_group_size[0] &&
+         (!asynchronous || (vectors && queries <= head));
 }
 
 namespace {
 
 FlashAttentionVariant variant_of(const Variant& numbers, int head) {
-  return {head, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] != 0, numbers[5], numbers[6]};
+  return {head,       numbers[0], numbers[1],     numbers[2], numbers[3], numbers[4] != 0,
+          numbers[5], numbers[6], numbers[7] != 0};
 }
 
 std::string tuned_name(const FlashAttentionOptions& options) {
@@ -303,9 +361,10 @@ Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const 
                      {"x", {4, 8, 16, 32}},
                      {"v", {0, 1}},
                      {"u", in_c ? std::vector<int>{1, 2, 4, 16} : std::vector<int>{1, 16}},
-                     {"b", device.language == Language::cuda ? std::vector<int>{0, 2, 3, 4} : std::vector<int>{0}}},
+                     {"b", device.language == Language::cuda ? std::vector<int>{0, 2, 3, 4} : std::vector<int>{0}},
+                     {"async", copies_asynchronously(device) ? std::vector<int>{0, 1} : std::vector<int>{0}}},
       .initial = {initial.queries, initial.keys, initial.item_queries, initial.across, initial.vectors ? 1 : 0,
-                  initial.unroll, initial.min_groups},
+                  initial.unroll, initial.min_groups, initial.asynchronous ? 1 : 0},
       .inputs = {q, k, k}};
   tunable.fits = [limits = device.limits, dimension = q[3], head = initial.head](const Variant& numbers) {
     const FlashAttentionVariant variant = variant_of(numbers, head);
@@ -339,22 +398,24 @@ FlashAttentionVariant choose(Plan& plan, const Shape& q, const Shape& k, const F
 
 Kernel flash_attention_kernel(const FlashAttentionVariant& variant) {
   const Type type = variant.vectors ? Type::f32x4 : Type::f32;
-  return {.name = variant.name(),
-          .buffers = {{"q", type}, {"k", type}, {"v", type}, {"result", type, Access::write}},
-          .scalars = {{"heads"}, {"queries"}, {"keys"}, {"dimension"}, {"causal"}, {"scale", Type::f32}},
-          .shared = {{"query", Type::f32x4, {"(BQ * HEAD / 4)"}},
-                     {"block", Type::f32x4, {"(BK * HEAD / 4)"}},
-                     {"weights", Type::f32x4, {"(BQ * BK / 4)"}}},
-          .group_size = {variant.items(), 1, 1},
-          .min_groups = static_cast<std::uint32_t>(variant.min_groups),
-          .parameters = {{"HEAD", std::to_string(variant.head)},
-                         {"BQ", std::to_string(variant.queries)},
-                         {"BK", std::to_string(variant.keys)},
-                         {"RQ", std::to_string(variant.item_queries)},
-                         {"ACROSS", std::to_string(variant.across)},
-                         {"VECTORS", flag(variant.vectors)},
-                         {"UNROLLED", std::to_string(variant.unroll)}},
-          .source = std::string(source)};
+  const SharedArray third = variant.asynchronous ? SharedArray{"later", Type::f32x4, {"(BK * HEAD / 4)"}}
+                                                 : SharedArray{"weights", Type::f32x4, {"(BQ * BK / 4)"}};
+  return {
+      .name = variant.name(),
+      .buffers = {{"q", type}, {"k", type}, {"v", type}, {"result", type, Access::write}},
+      .scalars = {{"heads"}, {"queries"}, {"keys"}, {"dimension"}, {"causal"}, {"scale", Type::f32}},
+      .shared = {{"query", Type::f32x4, {"(BQ * HEAD / 4)"}}, {"block", Type::f32x4, {"(BK * HEAD / 4)"}}, third},
+      .group_size = {variant.items(), 1, 1},
+      .min_groups = static_cast<std::uint32_t>(variant.min_groups),
+      .parameters = {{"HEAD", std::to_string(variant.head)},
+                     {"BQ", std::to_string(variant.queries)},
+                     {"BK", std::to_string(variant.keys)},
+                     {"RQ", std::to_string(variant.item_queries)},
+                     {"ACROSS", std::to_string(variant.across)},
+                     {"VECTORS", flag(variant.vectors)},
+                     {"UNROLLED", std::to_string(variant.unroll)},
+                     {"ASYNC", flag(variant.asynchronous)}},
+      .source = std::string(source)};
 }
 
 Result<Tensor> flash_attention(Runner on, const Tensor& q, const Tensor& k, const Tensor& v,

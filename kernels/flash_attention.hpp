@@ -22,6 +22,9 @@ struct FlashAttentionVariant {
   int unroll = 1;
   /// As Kernel::min_groups.
   int min_groups = 0;
+  /// Whether values are copied while keys are used: on CUDA, by four elements, and with no more queries than
+  /// `head`.
+  bool asynchronous = false;
 
   std::uint32_t items() const { return static_cast<std::uint32_t>(queries / item_queries * across); }
   std::uint64_t shared_bytes() const;

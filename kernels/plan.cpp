@@ -1,12 +1,20 @@
 #include "kernels/plan.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "kernels/copy.hpp"
 #include "kernels/known_requests.hpp"
 #include "kernels/tuned.hpp"
 
 namespace kiln::kernels {
+
+bool is_cuda_from(const DeviceInfo& device, int architecture) {
+  constexpr std::string_view start = "sm_";
+  const std::string& name = device.traits.architecture;
+  return device.language == Language::cuda && name.starts_with(start) &&
+         std::atoi(name.c_str() + start.size()) >= architecture;
+}
 
 std::uint32_t groups_for(std::int64_t pieces) {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(pieces, 1, 65535));

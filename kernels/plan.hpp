@@ -24,6 +24,9 @@ Error unfit(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
   return Error(ErrorCode::invalid_request, fmt::format(text, std::forward<Arguments>(arguments)...));
 }
 
+/// Whether a device runs CUDA on an architecture that is not older, such as 80 for sm_80.
+bool is_cuda_from(const DeviceInfo& device, int architecture);
+
 /// `a / b`, rounded up.
 constexpr std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

@@ -1,7 +1,6 @@
 #include "kernels/tile.hpp"
 
 #include <array>
-#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -206,7 +205,8 @@ bool Tile::sound() const {
 
 Tile Tile::on(const DeviceInfo& device) const {
   Tile tile = *this;
-  tile.unroll = device.language == Language::cuda || device.language == Language::hip;
+  tile.unroll = device.language == Language::cuda || device.language == Language::hip ||
+                (device.language == Language::opencl && !device.software);
   return tile;
 }
 
@@ -232,11 +232,7 @@ std::string_view suffix_of(Precision precision) {
 }
 
 Precision precision_on(const DeviceInfo& device, Precision asked) {
-  constexpr std::string_view start = "sm_";
-  const std::string& architecture = device.traits.architecture;
-  const bool has = device.language == Language::cuda && architecture.starts_with(start) &&
-                   std::atoi(architecture.c_str() + start.size()) >= 80;
-  return has ? asked : Precision::f32;
+  return is_cuda_from(device, 80) ? asked : Precision::f32;
 }
 
 Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns, std::int64_t batch,
@@ -266,10 +262,15 @@ Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns,
   }};
   for (const auto& [tile, groups] : choices) {
     // What hangs over the edge is work for nothing.
-    if (tile.fits(device.limits) &&
-        quotient_up(rows, tile.rows) * quotient_up(columns, tile.columns) * batch >= groups &&
-        2 * rows > tile.rows && 2 * columns > tile.columns)
-      return tile.on(device);
+    if (!tile.fits(device.limits) ||
+        quotient_up(rows, tile.rows) * quotient_up(columns, tile.columns) * batch < groups ||
+        2 * rows <= tile.rows || 2 * columns <= tile.columns)
+      continue;
+    Tile chosen = tile.on(device);
+    if (!chosen.unroll) return chosen;
+    // Half as many barriers; where the loop stays a loop, it is slower.
+    chosen.depth = 16;
+    return chosen.fits(device.limits) ? chosen : tile.on(device);
   }
   return small;
 }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "tune/bench.hpp"
 #include "tune/choice.hpp"
 
 namespace kiln::tune {

@@ -1,7 +1,7 @@
 #include "tune/search.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <iterator>
 
 namespace kiln::tune {
 namespace {
@@ -107,17 +107,21 @@ std::vector<Variant> Search::next(std::size_t most) {
   // The one that everything is compared with.
   if (fits(tunable_.initial)) take(tunable_.initial);
   for (const Variant& variant : all_) take(variant);
-  for (; !few_ && drawn_ < at_first && batch.size() < most; ++drawn_) {
-    const auto variant = at_random();
-    if (!variant) {
-      drawn_ = at_first;
-      break;
-    }
-    take(*variant);
-  }
   const std::size_t leading = std::min(best, ranked_.size());
-  for (std::size_t i = 0; !few_ && i < leading && batch.size() < most; ++i)
-    for (const Variant& variant : neighbours(ranked_[i].variant)) take(variant);
+  std::vector<Variant> near;
+  for (std::size_t i = 0; !few_ && i < leading; ++i)
+    std::ranges::copy(neighbours(ranked_[i].variant), std::back_inserter(near));
+  auto nearest = near.begin();
+  // They take turns, so that a search that is over soon has seen some of either.
+  while (!few_ && batch.size() < most && (nearest != near.end() || drawn_ < at_first)) {
+    if (nearest != near.end() && (known_.size() % 2 != 0 || drawn_ >= at_first)) {
+      take(*nearest++);
+      continue;
+    }
+    const auto variant = at_random();
+    drawn_ = variant ? drawn_ + 1 : at_first;
+    if (variant) take(*variant);
+  }
   if (!frequent_ || !batch.empty()) return batch;
   for (std::size_t i = 0; i < leading; ++i)
     for (const Variant& variant : specialised(ranked_[i].variant)) take(variant);

@@ -10,9 +10,9 @@
 
 namespace kiln::tune {
 
-/// In which order variants are tried: all of them where they are few; else some at random, and then the neighbours
-/// of the best as long as there are any. For a frequent call then the best few with the parameters that are for
-/// such calls. A function of the seed and of what was measured, and of nothing else.
+/// In which order variants are tried: all of them where they are few; else the neighbours of the best as long as
+/// there are any, in turns with some at random. For a frequent call then the best few with the parameters that are
+/// for such calls. A function of the seed and of what was measured, and of nothing else.
 class Search {
  public:
   Search(const Tunable& tunable, std::uint64_t seed, bool frequent);

@@ -1,5 +1,7 @@
 #include "store/entry_file.hpp"
 
+#include <cstdlib>
+
 #include "base/sha256.hpp"
 #include "fuzz/input.hpp"
 #include "store/directory.hpp"
@@ -43,13 +45,14 @@ std::vector<std::byte> sealed(std::span<const std::byte> covered) {
 }
 
 DecodedEntry entry_of(Input& input) {
-  // Entries keep whole seconds, and those before the year 2242.
+  // Entries keep whole seconds, and those before the year 2242, and of a compiler's time not more than a day.
   constexpr std::int64_t most_seconds = std::int64_t{1} << 33;
+  constexpr std::int64_t day = std::chrono::nanoseconds(std::chrono::hours(24)).count();
   DecodedEntry decoded;
   decoded.key = base::sha256(input.text());
   decoded.identity = base::sha256(input.text());
   decoded.entry.binary.format = input.number<std::uint32_t>();
-  decoded.entry.compile_time = std::chrono::nanoseconds(input.number<std::int64_t>());
+  decoded.entry.compile_time = std::chrono::nanoseconds(std::abs(input.number<std::int64_t>() % day));
   decoded.entry.created += std::chrono::seconds(input.number<std::int64_t>() % most_seconds);
   decoded.entry.gflops = input.number<double>();
   decoded.entry.gbps = input.number<double>();

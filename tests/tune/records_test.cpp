@@ -128,17 +128,23 @@ TEST_F(RecordsTest, WhatIsNoFileOfKilnsHoldsNothingAndIsReplaced) {
 
 TEST_F(RecordsTest, NumbersThatNoIntegerHoldsAreDamage) {
   const auto path = folder_of(device);
-  const std::string good = to_json(device, {record(1, {took({1, 1}, 100)})});
-  for (const auto& [number, other] :
-       {std::pair("\"version\": 1", "\"version\": 1e300"), std::pair("\"ns\": 100", "\"ns\": 1e300"),
-        std::pair("\"m\": 1", "\"m\": 1e300"), std::pair("\"calls\": 0", "\"calls\": -1e300")}) {
-    std::string text = good;
-    ASSERT_NE(text.find(number), std::string::npos) << number;
-    write_text(path, text.replace(text.find(number), std::strlen(number), other));
-    const auto found = read(path);
-    ASSERT_TRUE(found) << other;
-    EXPECT_TRUE(found->empty()) << other;
-  }
+  const auto read_with = [&](std::string_view number, std::string_view other) {
+    std::string text = to_json(device, {record(1, {took({1, 1}, 100), took({2, 2}, 200)})});
+    EXPECT_NE(text.find(number), std::string::npos) << number;
+    write_text(path, text.replace(text.find(number), number.size(), other));
+    return read(path).value();
+  };
+  EXPECT_TRUE(read_with("\"version\": 1", "\"version\": 1e300").empty());
+  EXPECT_TRUE(read_with("\"m\": 1", "\"m\": 1e300").empty());
+  // What was measured otherwise is worth keeping.
+  const auto without_trial = read_with("\"ns\": 100", "\"ns\": 1e300");
+  ASSERT_EQ(without_trial.size(), 1U);
+  ASSERT_EQ(without_trial[0].trials.size(), 1U);
+  EXPECT_EQ(without_trial[0].trials[0].variant, (Variant{2, 2}));
+  const auto without_calls = read_with("\"calls\": 0", "\"calls\": -1e300");
+  ASSERT_EQ(without_calls.size(), 1U);
+  EXPECT_EQ(without_calls[0].calls, 0U);
+  EXPECT_EQ(without_calls[0].trials.size(), 2U);
 }
 
 TEST_F(RecordsTest, TrialsThatCannotBeAreLeftOut) {

@@ -80,6 +80,19 @@ TEST(Search, OfManyItFindsTheBestAndTriesFew) {
   }
 }
 
+TEST(Search, NeighboursOfTheBestTakeTurnsWithOthersFromTheStart) {
+  Valley valley = large();
+  valley.best = valley.tunable.initial = {4, 4, 4, 4, 4};
+  const auto tried = valley.search(0, 4);
+  const auto is_neighbour = [&](const Variant& variant) {
+    int differ = 0;
+    for (std::size_t i = 0; i < variant.size(); ++i) differ += variant[i] != valley.tunable.initial[i] ? 1 : 0;
+    return differ == 1;
+  };
+  EXPECT_EQ(std::count_if(tried.begin() + 4, tried.begin() + 8, is_neighbour), 2);
+  EXPECT_EQ(std::count_if(tried.begin() + 8, tried.begin() + 12, is_neighbour), 2);
+}
+
 TEST(Search, TheSameSeedTriesTheSame) {
   const Valley valley = large();
   EXPECT_EQ(valley.search(7), valley.search(7));
