@@ -11,8 +11,16 @@ namespace {
 // are taken across it, one by one, so that they can be put into the panel at once; work items side by side take
 // those that lie side by side.
 constexpr std::string_view source = R"(
-#define AT_A(r, d) (top + (r) < m && (d) < depth ? a[a_first + (top + (r)) * a_row + (d) * a_depth] : 0.0f)
-#define AT_B(d, c) (left + (c) < n && (d) < depth ? b[b_first + (d) * b_depth + (left + (c)) * b_column] : 0.0f)
+// What is no part of a sum has its depth from the call: a register less.
+#if DIVIDED
+#define DEPTH depth
+#define PARTS parts
+#else
+#define DEPTH k
+#define PARTS 1
+#endif
+#define AT_A(r, d) (top + (r) < m && (d) < DEPTH ? a[a_first + (top + (r)) * a_row + (d) * a_depth] : 0.0f)
+#define AT_B(d, c) (left + (c) < n && (d) < DEPTH ? b[b_first + (d) * b_depth + (left + (c)) * b_column] : 0.0f)
 
 #if A_ALONG_DEPTH && !A_TURNED
 #define A_DEPTH(q) ((q) % (TK / 4) * 4)
@@ -54,7 +62,7 @@ constexpr std::string_view source = R"(
     int r = top + A_ROW(q); \
     int d = (begin) + A_DEPTH(q); \
     next_a[i] = NOTHING; \
-    if (r < m && d < depth) next_a[i] = a[(a_first + r * a_row + d * a_depth) >> 2]; \
+    if (r < m && d < DEPTH) next_a[i] = a[(a_first + r * a_row + d * a_depth) >> 2]; \
   }
 #else
 #define FETCH_A(begin) \
@@ -71,7 +79,7 @@ constexpr std::string_view source = R"(
     int c = left + B_COLUMN(q); \
     int d = (begin) + B_DEPTH(q); \
     next_b[i] = NOTHING; \
-    if (c < n && d < depth) next_b[i] = b[(b_first + d * b_depth + c * b_column) >> 2]; \
+    if (c < n && d < DEPTH) next_b[i] = b[(b_first + d * b_depth + c * b_column) >> 2]; \
   }
 #else
 #define FETCH_B(begin) \
@@ -118,22 +126,30 @@ KERNEL {
   int tiles_across = (n + TN - 1) / TN;
   int tiles_down = (m + TM - 1) / TM;
   int tiles = tiles_across * tiles_down;
-  for (int tile = group_id_x; tile < tiles * parts * batch; tile += group_count_x) {
+  for (int tile = group_id_x; tile < tiles * PARTS * batch; tile += group_count_x) {
     int product = tile / tiles;
+#if DIVIDED
     int matrix = product / parts;
     int first_depth = (product - matrix * parts) * part_depth;
     int depth = min(k - first_depth, part_depth);
+#else
+    int matrix = product;
+#endif
     int top = tile % tiles / tiles_across * TM;
     int left = tile % tiles % tiles_across * TN;
-    int a_first = matrix * a_batch + first_depth * a_depth;
-    int b_first = matrix * b_batch + first_depth * b_depth;
+    int a_first = matrix * a_batch;
+    int b_first = matrix * b_batch;
+#if DIVIDED
+    a_first += first_depth * a_depth;
+    b_first += first_depth * b_depth;
+#endif
     int c_first = matrix * c_batch;
     int result_first = product * (m * n);
     float4 next_a[LOADS_A];
     float4 next_b[LOADS_B];
     float4 sum[RM][RN / 4];
     CLEAR_SUM
-    MULTIPLY_PANELS(depth)
+    MULTIPLY_PANELS(DEPTH)
     UNROLL for (int i = 0; i < RM; ++i) {
       int row = top + ITEM_ROW(i);
       int base = row * n;
@@ -169,7 +185,8 @@ constexpr std::uint32_t sum_items = 64;
 }  // namespace
 
 std::string GemmVariant::name(std::string_view call) const {
-  return fmt::format("{}_{}{}{}", call, tile.name(), vectors ? "_v4" : "", turned ? "_turned" : "");
+  return fmt::format("{}_{}{}{}{}", call, tile.name(), vectors ? "_v4" : "", turned ? "_turned" : "",
+                     split > 1 ? "_parts" : "");
 }
 
 namespace {
@@ -187,6 +204,12 @@ int split_for(const GemmSize& size, const Tile& tile) {
   int split = 1;
   while (split < most && tiles * split < groups && size.k >= 2 * least_depth * split) split *= 2;
   return split;
+}
+
+/// With 64 sums each, 128 registers are enough for a work item: so many groups, of 65,536 in all.
+std::uint32_t full_register_file(const Tile& tile) {
+  return tile.precision == Precision::f32 && tile.item_rows * tile.item_columns == 64 && tile.items() == 256 ? 2
+                                                                                                             : 0;
 }
 
 GemmVariant variant_of(const Variant& numbers, Precision precision) {
@@ -258,6 +281,7 @@ Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool trans
   const auto type = [&variant](bool turned) { return variant.vectors && !turned ? Type::f32x4 : Type::f32; };
   auto parameters = variant.tile.parameters();
   parameters["VECTORS"] = flag(variant.vectors);
+  parameters["DIVIDED"] = flag(variant.split > 1);
   parameters["A_ALONG_DEPTH"] = flag(!transpose_a);
   parameters["B_ALONG_DEPTH"] = flag(transpose_b);
   parameters["A_TURNED"] = flag(turned_a);
@@ -284,6 +308,7 @@ Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool trans
                       {"beta", Type::f32}},
           .shared = variant.tile.shared(),
           .group_size = {variant.tile.items(), 1, 1},
+          .min_groups = full_register_file(variant.tile),
           .parameters = std::move(parameters),
           .source = std::string(tile_source) + std::string(source)};
 }

@@ -122,6 +122,41 @@ FUNCTION void add_product(float& a, float& b, float& c, float& d, const uint dow
     } \
   }
 #else
+#if UNROLL_PANELS && (KILN_CUDA || KILN_HIP || KILN_OPENCL)
+// Column by column, down and up again: each product has a factor in common with the one before it, which need not be
+// read from the registers again.
+#define DOWN_COLUMN(j, part) \
+  UNROLL for (int i = 0; i < RM / 4; ++i) { \
+    sum[4 * i][j].part += down[i].x * across[j].part; \
+    sum[4 * i + 1][j].part += down[i].y * across[j].part; \
+    sum[4 * i + 2][j].part += down[i].z * across[j].part; \
+    sum[4 * i + 3][j].part += down[i].w * across[j].part; \
+  }
+#define UP_COLUMN(j, part) \
+  UNROLL for (int i = RM / 4 - 1; i >= 0; --i) { \
+    sum[4 * i + 3][j].part += down[i].w * across[j].part; \
+    sum[4 * i + 2][j].part += down[i].z * across[j].part; \
+    sum[4 * i + 1][j].part += down[i].y * across[j].part; \
+    sum[4 * i][j].part += down[i].x * across[j].part; \
+  }
+#define ADD_PRODUCTS \
+  UNROLL for (int j = 0; j < RN / 4; ++j) { \
+    DOWN_COLUMN(j, x) \
+    UP_COLUMN(j, y) \
+    DOWN_COLUMN(j, z) \
+    UP_COLUMN(j, w) \
+  }
+#else
+#define ADD_PRODUCTS \
+  UNROLL for (int i = 0; i < RM / 4; ++i) { \
+    UNROLL for (int j = 0; j < RN / 4; ++j) { \
+      sum[4 * i][j] += down[i].x * across[j]; \
+      sum[4 * i + 1][j] += down[i].y * across[j]; \
+      sum[4 * i + 2][j] += down[i].z * across[j]; \
+      sum[4 * i + 3][j] += down[i].w * across[j]; \
+    } \
+  }
+#endif
 #define MULTIPLY_STAGE \
   UNROLL_DEPTH for (int d = 0; d < TK; ++d) { \
     float4 down[RM / 4]; \
@@ -130,14 +165,7 @@ FUNCTION void add_product(float& a, float& b, float& c, float& d, const uint dow
       down[i] = panel_a[(stage * TK + d) * (STRIDE_A / 4) + i * (TM / RM) + item_y]; \
     UNROLL for (int j = 0; j < RN / 4; ++j) \
       across[j] = panel_b[(stage * TK + d) * (STRIDE_B / 4) + j * (TN / RN) + item_x]; \
-    UNROLL for (int i = 0; i < RM / 4; ++i) { \
-      UNROLL for (int j = 0; j < RN / 4; ++j) { \
-        sum[4 * i][j] += down[i].x * across[j]; \
-        sum[4 * i + 1][j] += down[i].y * across[j]; \
-        sum[4 * i + 2][j] += down[i].z * across[j]; \
-        sum[4 * i + 3][j] += down[i].w * across[j]; \
-      } \
-    } \
+    ADD_PRODUCTS \
   }
 #endif
 
@@ -262,15 +290,10 @@ Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns,
   }};
   for (const auto& [tile, groups] : choices) {
     // What hangs over the edge is work for nothing.
-    if (!tile.fits(device.limits) ||
-        quotient_up(rows, tile.rows) * quotient_up(columns, tile.columns) * batch < groups ||
-        2 * rows <= tile.rows || 2 * columns <= tile.columns)
-      continue;
-    Tile chosen = tile.on(device);
-    if (!chosen.unroll) return chosen;
-    // Half as many barriers; where the loop stays a loop, it is slower.
-    chosen.depth = 16;
-    return chosen.fits(device.limits) ? chosen : tile.on(device);
+    if (tile.fits(device.limits) &&
+        quotient_up(rows, tile.rows) * quotient_up(columns, tile.columns) * batch >= groups &&
+        2 * rows > tile.rows && 2 * columns > tile.columns)
+      return tile.on(device);
   }
   return small;
 }

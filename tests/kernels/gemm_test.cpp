@@ -156,15 +156,17 @@ TEST_P(Gemm, IsTurnedWhereGpusAreSlowToScatter) {
   EXPECT_EQ(turned(Language::glsl, false, true), 0) << "nothing lies along the depth";
 }
 
-TEST_P(Gemm, IsUnrolledByCudaAndHip) {
+TEST_P(Gemm, IsUnrolledByCompilersOfCForGpus) {
   DeviceInfo device = device_->info();
-  const auto unrolled = [&device](Language language) {
+  const auto unrolled = [&device](Language language, bool software = false) {
     device.language = language;
+    device.software = software;
     return initial(kernels::gemm_tunable(device, "gemm", {.m = 512, .n = 512, .k = 512}), "u");
   };
   EXPECT_EQ(unrolled(Language::cuda), 1);
   EXPECT_EQ(unrolled(Language::hip), 1);
-  EXPECT_EQ(unrolled(Language::opencl), 0);
+  EXPECT_EQ(unrolled(Language::opencl), 1);
+  EXPECT_EQ(unrolled(Language::opencl, true), 0);
   EXPECT_EQ(unrolled(Language::glsl), 0);
 }
 
