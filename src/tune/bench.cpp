@@ -163,9 +163,7 @@ Result<TuneTrial> Bench::measure(const Variant& variant, std::optional<std::chro
   const auto more = run(*made, runs);
   if (!more) return failed(more.error());
   trial.time = median(*more);
-  // What is right once may be so by chance; but it must be close to the best to be used.
-  if (best && static_cast<double>(trial.time.count()) > close_to_best * static_cast<double>(best->count()))
-    return trial;
+  // What is right once may be so by chance.
   if (const auto right = check(); !right) return right.error();
   if (!trial.problem.empty()) trial.time = {};
   return trial;

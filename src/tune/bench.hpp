@@ -10,9 +10,6 @@
 
 namespace kiln::tune {
 
-/// What takes at most so many times as long as the best may turn out to be better.
-inline constexpr double close_to_best = 1.1;
-
 /// Runs variants of one call and takes their time. Used by one thread.
 class Bench {
  public:

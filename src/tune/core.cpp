@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "tune/bench.hpp"
 #include "tune/choice.hpp"
 
 namespace kiln::tune {

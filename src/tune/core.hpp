@@ -20,7 +20,8 @@ namespace kiln::tune {
 
 class Bench;
 
-/// Of those close to the best, so many at most are measured again together with it, or tried in calls.
+/// Those so close to the best are measured again together with it, or tried in calls, so many at most.
+inline constexpr double close_to_best = 1.1;
 inline constexpr std::size_t most_compared = 4;
 
 /// What a Tuner is: the records, the choices made from them, and the thread that makes them better.
