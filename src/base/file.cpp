@@ -201,13 +201,12 @@ Result<void> Folder::touch(const std::string& name) const {
   return {};
 }
 
-void Folder::sync_made() const {
-  if (made_in_.empty()) return;
+void Folder::sync_name() const {
   for (std::filesystem::path above = path_.parent_path();; above = above.parent_path()) {
     const std::filesystem::path name = above.empty() ? "." : above;
     const FileHandle folder(system().open(AT_FDCWD, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), system());
     if (folder) static_cast<void>(system().sync(folder.get()));
-    if (name == made_in_ || above == above.parent_path()) return;
+    if (made_in_.empty() || name == made_in_ || above == above.parent_path()) return;
   }
 }
 

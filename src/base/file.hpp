@@ -85,9 +85,9 @@ class Folder {
   /// Sets the file's time of last change to now.
   Result<void> touch(const std::string& name) const;
 
-  /// Has the folder survive a loss of power where open() has made it, and its parents where it made those, as far
+  /// Has the folder survive a loss of power, whoever has made it, and its parents where open() made those, as far
   /// as the file system lets it.
-  void sync_made() const;
+  void sync_name() const;
 
   /// Whether `name` is that of a temporary file of replace().
   static bool is_temporary(const std::string& name);

@@ -40,7 +40,7 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& 
                                                    Log log, Durability durability, const base::FileSystem& system) {
   auto folder = base::Folder::open(root, true, system);
   if (!folder) return std::move(folder).error();
-  if (durability == Durability::fsync) folder->sync_made();
+  if (durability == Durability::fsync) folder->sync_name();
   auto store = std::make_unique<DiskStore>(Private{}, root, identity, std::move(log), durability, system);
   std::error_code error;
   if (std::filesystem::exists(store->path_, error))
@@ -74,7 +74,7 @@ Result<std::shared_ptr<const DiskStore::Opened>> DiskStore::reopen(bool create) 
   base::FileHandle lock_file;
   // Without a lock file programs may be compiled twice; nothing worse.
   if (auto opened = folder->open_lock_file(lock_name)) lock_file = std::move(*opened);
-  if (durability_ == Durability::fsync) folder->sync_made();
+  if (durability_ == Durability::fsync) folder->sync_name();
   if (is_new)
     if (auto written = store::write_manifest(*folder, identity_); !written) log_.debug(written.error().message());
   opened_ = std::make_shared<const Opened>(Opened{std::move(*folder), std::move(lock_file)});

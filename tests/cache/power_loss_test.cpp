@@ -107,6 +107,23 @@ TEST_P(PowerIsLost, AndWhatWasSavedIsAsTheDurabilitySays) {
   std::cout << cases_ << " states of the disk\n";
 }
 
+class PowerIsLostForTwo : public PowerIsLost {};
+
+TEST_F(PowerIsLostForTwo, WhatIsSavedInAFolderThatAnotherMadeIsThere) {
+  const auto place = place_.path() / "disk";
+  std::filesystem::create_directory(place);
+  const PowerLoss disk(place);
+  CacheOptions options = this->options();
+  options.directory = place / "cache";
+  options.write_queue = 0;
+  for (const Durability durability : {Durability::none, Durability::fsync}) {
+    options.durability = durability;
+    const auto cache = CacheOnFileSystem::make(backend_, options, disk);
+    cache->get(request(durability == Durability::none ? programs : 0)).value();
+  }
+  EXPECT_EQ(worst_left(disk).whole, 1);
+}
+
 std::string name_of(const testing::TestParamInfo<Durability>& given) {
   constexpr std::array names = {"none", "rename", "fsync"};
   return names[static_cast<std::size_t>(given.param)];

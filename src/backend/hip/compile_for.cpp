@@ -33,8 +33,6 @@ std::string contents(const std::filesystem::path& path) {
 /// hipcc by PATH, or where ROCm's own packages put it.
 Result<int> run_hipcc(std::vector<std::string> words, const std::map<std::string, std::string>& environment,
                       const std::filesystem::path& output) {
-  if (base::has_more_rights_than_its_caller())
-    return Error(ErrorCode::unsupported, "hipcc is found by PATH, which a set-uid program does not trust");
   for (const char* compiler : {"hipcc", "/opt/rocm/bin/hipcc"}) {
     words.front() = compiler;
     auto status = run_process(words, environment, output);
@@ -52,6 +50,9 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
   if (!names_architecture(architecture))
     return Error(ErrorCode::invalid_request,
                  fmt::format("\"{}\" is no AMD architecture; write it as gfx906", architecture));
+  if (base::has_more_rights_than_its_caller())
+    return Error(ErrorCode::unsupported,
+                 "hipcc is found by PATH, and works in TMPDIR; a set-uid program trusts neither");
   const auto folder = ScratchFolder::create();
   if (!folder) return folder.error();
   const auto source = folder->path() / "program.hip";
