@@ -78,8 +78,10 @@ struct PreloadReport {
 ///
 /// All functions may be called from any number of threads at once, and any number of caches, in this process
 /// or others, may use one directory. A key is compiled once however many ask for it. A hit in memory takes no
-/// lock. Destroying the cache waits for gets that are under way, which end as if it went on, and for what is still
-/// to be saved; handles outlive it. It is not destroyed by a get itself: by a callback of its own, or a backend.
+/// lock. Destroying the cache waits for gets that load or compile, and for preload() and warm(), which end as if it
+/// went on, and for what is still to be saved; handles outlive it. Gets that begin meanwhile, or are but about to,
+/// are the caller's to keep apart from its end. It is not destroyed by a get itself: by a callback of its own, or a
+/// backend. In the child of a fork its end waits for nothing and saves nothing: that is the parent's.
 class Cache {
  public:
   /// A cache for `backend`. Never fails: a directory that cannot be used is logged, and programs are then

@@ -18,6 +18,7 @@ void Cache::Path::get_async(Request request, std::function<void(Result<Program>)
 }
 
 PreloadReport Cache::Path::preload(std::span<const Request> requests, const ProgressCallback& progress) {
+  const cache::UnderWay::Call call(under_way_);
   return for_each(
       requests.size(), [&](std::size_t i) -> const std::string& { return requests[i].name(); },
       [&](std::size_t i) -> std::optional<Error> {
@@ -29,6 +30,7 @@ PreloadReport Cache::Path::preload(std::span<const Request> requests, const Prog
 }
 
 PreloadReport Cache::Path::warm(const ProgressCallback& progress) {
+  const cache::UnderWay::Call call(under_way_);
   if (!disk_) return {};
   auto items = disk_->list();
   if (!items) return {0, {std::move(items).error()}};
@@ -103,7 +105,6 @@ PreloadReport Cache::Path::for_each(std::size_t count, const std::function<const
     }
     if (shared.done == count) shared.all_done.notify_all();
   };
-  const cache::UnderWay::Call call(under_way_);
   const bool parallel = backend_->usable_from_any_thread();
   for (std::size_t i = 0; i < count; ++i) {
     if (parallel) {

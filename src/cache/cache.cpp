@@ -68,7 +68,10 @@ Cache::Cache(std::shared_ptr<Backend> backend, CacheOptions options)
 Cache::Cache(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system)
     : path_(std::make_unique<Path>(std::move(backend), std::move(options), system)) {}
 
-Cache::~Cache() = default;
+Cache::~Cache() {
+  // The child of a fork has none of the threads that would be waited for; all that is theirs is done in the parent.
+  if (!path_->is_of_this_process()) static_cast<void>(path_.release());
+}
 
 std::future<Result<Program>> Cache::get_async(Request request) {
   auto promise = std::make_shared<std::promise<Result<Program>>>();

@@ -134,8 +134,10 @@ std::optional<Cache::Path::Loaded> Cache::Path::load(Store& store, const Key& ke
   // Without the key's lock another process may be replacing it at this moment.
   const bool bad = problem->code() == ErrorCode::damaged || problem->code() == ErrorCode::load_failed;
   if (bad && look == Look::locked) {
-    ++counters_.replaced;
-    if (auto removed = store.remove(key); !removed) options_.log.debug(removed.error().message());
+    if (auto removed = store.remove(key))
+      ++counters_.replaced;
+    else
+      options_.log.debug(removed.error().message());
   }
   return std::nullopt;
 }

@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 
+#include <unistd.h>
+
 #include <kiln/cache.hpp>
 
 #include "base/mutex.hpp"
@@ -23,6 +25,7 @@ class Cache::Path {
  public:
   Path(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system);
   ~Path();
+  bool is_of_this_process() const noexcept { return getpid() == process_; }
 
   // get.cpp
   [[gnu::cold, gnu::noinline]] Result<Program> get_or_compile(const Request& request);
@@ -100,6 +103,7 @@ class Cache::Path {
                          const std::function<std::optional<Error>(std::size_t)>& work,
                          const ProgressCallback& progress);
 
+  const pid_t process_ = getpid();
   const std::shared_ptr<Backend> backend_;
   const CacheOptions options_;
   std::unique_ptr<store::DiskStore> disk_;

@@ -21,8 +21,9 @@ void WorkerPool::finish() {
 void WorkerPool::submit(std::function<void()> work) {
   {
     const base::MutexLock lock(mutex_);
-    if (waiting_.size() >= idle_ && threads_.size() < size_) start();
-    if (!threads_.empty()) {
+    // What comes in while the threads end has none of them to wait for.
+    if (!stopping_ && waiting_.size() >= idle_ && threads_.size() < size_) start();
+    if (!stopping_ && !threads_.empty()) {
       waiting_.push_back(std::move(work));
       changed_.notify_one();
       return;

@@ -17,7 +17,7 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// Does all work that was submitted, and ends the threads.
+  /// Does all work that was submitted, and ends the threads; what is submitted later is done by who submits it.
   void finish() KILN_EXCLUDES(mutex_);
   /// The work must not throw. Done here and now where no thread can be had.
   void submit(std::function<void()> work) KILN_EXCLUDES(mutex_);

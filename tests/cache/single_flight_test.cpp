@@ -5,6 +5,9 @@
 #include <latch>
 #include <thread>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "fakes/cache_fixture.hpp"
 
 namespace kiln {
@@ -186,6 +189,55 @@ TEST_F(SingleFlight, DestroyingTheCacheWaitsForGetsUnderWay) {
   for (int i = 0; i < threads; ++i)
     EXPECT_EQ(text(programs[static_cast<std::size_t>(i)]), "source of program " + std::to_string(i));
   EXPECT_EQ(entries().size(), static_cast<std::size_t>(threads)) << "all were saved";
+}
+
+TEST_F(SingleFlight, APreloadUnderWayEndsWhenTheCacheIsDestroyed) {
+  for (const unsigned threads : {1U, 3U}) {
+    backend_->compiles = 0;
+    CacheOptions options = this->options();
+    options.directory = "";
+    options.threads = threads;
+    auto cache = std::make_unique<Cache>(backend_, options);
+    std::latch compiling(1);
+    std::atomic_flag told;
+    backend_->on_compile = [&](const Request&) {
+      if (!told.test_and_set()) compiling.count_down();
+    };
+    std::vector<Request> requests;
+    for (int i = 0; i < 64; ++i) requests.push_back(request(i));
+    PreloadReport report;
+    std::thread preloading([&, asked = cache.get()] { report = asked->preload(requests); });
+    compiling.wait();
+    cache.reset();
+    preloading.join();
+    EXPECT_EQ(report.ready, requests.size());
+    EXPECT_EQ(backend_->compiles, static_cast<int>(requests.size()));
+  }
+}
+
+TEST_F(SingleFlight, AForkedChildMayDestroyACacheThatIsInUse) {
+  auto cache = std::make_unique<Cache>(backend_, options());
+  std::latch compiling(1);
+  std::latch forked(1);
+  backend_->on_compile = [&](const Request&) {
+    compiling.count_down();
+    forked.wait();
+  };
+  std::thread getting([&] { EXPECT_TRUE(cache->get(request(0))); });
+  compiling.wait();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    cache.reset();
+    _exit(0);
+  }
+  forked.count_down();
+  getting.join();
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  cache.reset();
+  EXPECT_EQ(entries().size(), 1U);
 }
 
 }  // namespace
