@@ -33,7 +33,7 @@ constexpr std::string_view source = R"(
 #define PANEL_COLUMN (local_index % (TN / PIXELS) * PIXELS)
 #define TAP_STEP (ITEMS / (TN / PIXELS))
 #define TAP_LOADS (TK / TAP_STEP)
-#define AT_W(r, d) (top + (r) < m && (d) < k ? w[w_first + (top + (r)) * k + (d)] : 0.0f)
+#define AT_W(r, d) LOAD_IF(top + (r) < m && (d) < k, w, w_first + (top + (r)) * k + (d))
 
 #if VECTORS && !TURNED
 #define FETCH_A(begin) \
@@ -68,9 +68,9 @@ constexpr std::string_view source = R"(
 #define BESIDE(e) 0
 #endif
 #define LOAD_PIXEL(e, into) \
-  if (tap < k && to_uint(first_row[PLACE(e)] + down) < to_uint(rows_inside) && \
-      to_uint(first_column[PLACE(e)] + BESIDE(e) + right) < to_uint(width)) \
-    into = x[first_place[PLACE(e)] + BESIDE(e) + offset];
+  into = LOAD_IF(tap < k && to_uint(first_row[PLACE(e)] + down) < to_uint(rows_inside) && \
+                     to_uint(first_column[PLACE(e)] + BESIDE(e) + right) < to_uint(width), \
+                 x, first_place[PLACE(e)] + BESIDE(e) + offset);
 #if TURNED
 #define LOADED float4
 #define LOAD_PIXELS(into) \

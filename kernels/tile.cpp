@@ -67,6 +67,15 @@ const std::string_view tile_source = R"(#if UNROLL_PANELS && KILN_OPENGL
     UNROLL for (int j = 0; j < RN / 4; ++j) sum[i][j] = NOTHING; \
   }
 
+// An element, or zero where there is none. GPUs' compilers of GLSL make a branch of a choice, and wait for each load
+// in turn; loading something in any case keeps them from it.
+#if UNROLL_PANELS && (KILN_OPENGL || KILN_VULKAN)
+FUNCTION float if_there(bool there, float element) { return there ? element : 0.0f; }
+#define LOAD_IF(there, array, at) if_there(there, array[(there) ? (at) : 0])
+#else
+#define LOAD_IF(there, array, at) ((there) ? array[at] : 0.0f)
+#endif
+
 #if PRODUCTS == 1
 #define PRODUCT_DEPTH 8
 #define PRODUCT "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
@@ -122,7 +131,7 @@ FUNCTION void add_product(float& a, float& b, float& c, float& d, const uint dow
     } \
   }
 #else
-#if UNROLL_PANELS && (KILN_CUDA || KILN_HIP || KILN_OPENCL)
+#if UNROLL_PANELS
 // Column by column, down and up again: each product has a factor in common with the one before it, which need not be
 // read from the registers again.
 #define DOWN_COLUMN(j, part) \
@@ -233,8 +242,7 @@ bool Tile::sound() const {
 
 Tile Tile::on(const DeviceInfo& device) const {
   Tile tile = *this;
-  tile.unroll = device.language == Language::cuda || device.language == Language::hip ||
-                (device.language == Language::opencl && !device.software);
+  tile.unroll = !device.software;
   return tile;
 }
 

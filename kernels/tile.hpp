@@ -34,7 +34,7 @@ struct Tile {
   bool fits(const DeviceLimits& limits) const;
   /// Whether its numbers go together: work items in rows of 8 or 16 that share the loading of panels evenly.
   bool sound() const;
-  /// The same, unrolled where that is known to be better: by compilers of C for GPUs.
+  /// The same, unrolled where that is known to be better: on GPUs.
   Tile on(const DeviceInfo& device) const;
   /// The numbers that tell it from others, as a tuner has them, and the tile that they are of.
   static std::vector<TuneParameter> tunable();

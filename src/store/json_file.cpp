@@ -30,7 +30,7 @@ class Bounds : public nlohmann::json_sax<Json> {
 
  private:
   static constexpr std::size_t max_depth = 16;
-  static constexpr std::size_t max_members = 8192;
+  static constexpr std::size_t max_members = 2048;
 
   bool begin() {
     members_.push_back(0);

@@ -195,7 +195,7 @@ TEST_F(SingleFlight, APreloadUnderWayEndsWhenTheCacheIsDestroyed) {
   for (const unsigned threads : {1U, 3U}) {
     backend_->compiles = 0;
     CacheOptions options = this->options();
-    options.directory = "";
+    options.disk = false;
     options.threads = threads;
     auto cache = std::make_unique<Cache>(backend_, options);
     std::latch compiling(1);

@@ -156,7 +156,7 @@ TEST_P(Gemm, IsTurnedWhereGpusAreSlowToScatter) {
   EXPECT_EQ(turned(Language::glsl, false, true), 0) << "nothing lies along the depth";
 }
 
-TEST_P(Gemm, IsUnrolledByCompilersOfCForGpus) {
+TEST_P(Gemm, IsUnrolledOnGpus) {
   DeviceInfo device = device_->info();
   const auto unrolled = [&device](Language language, bool software = false) {
     device.language = language;
@@ -167,7 +167,9 @@ TEST_P(Gemm, IsUnrolledByCompilersOfCForGpus) {
   EXPECT_EQ(unrolled(Language::hip), 1);
   EXPECT_EQ(unrolled(Language::opencl), 1);
   EXPECT_EQ(unrolled(Language::opencl, true), 0);
-  EXPECT_EQ(unrolled(Language::glsl), 0);
+  EXPECT_EQ(unrolled(Language::glsl), 1);
+  EXPECT_EQ(unrolled(Language::vulkan), 1);
+  EXPECT_EQ(unrolled(Language::glsl, true), 0);
 }
 
 TEST_P(Gemm, WithoutDepthIsWhatItIsAddedTo) {

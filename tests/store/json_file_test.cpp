@@ -39,10 +39,10 @@ TEST(Json, IsBoundedInDepthAndInMembers) {
   EXPECT_TRUE(parse_json(nested(16)));
   EXPECT_FALSE(parse_json(nested(17)));
   EXPECT_FALSE(parse_json(nested(1'000'000)));
-  EXPECT_TRUE(parse_json(members(1024)));
-  EXPECT_FALSE(parse_json(members(1025)));
-  EXPECT_FALSE(parse_json("{\"a\":" + members(1025) + "}"));
-  EXPECT_TRUE(parse_json(many(10, members(1024))));
+  EXPECT_TRUE(parse_json(members(2048)));
+  EXPECT_FALSE(parse_json(members(2049)));
+  EXPECT_FALSE(parse_json("{\"a\":" + members(2049) + "}"));
+  EXPECT_TRUE(parse_json(many(10, members(2048))));
 }
 
 TEST(Json, TakesTimeInProportionToItsText) {
