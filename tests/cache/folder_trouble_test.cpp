@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
+#include <iterator>
+#include <thread>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +26,10 @@ class FolderTrouble : public fakes::CacheTest {
     cache.flush();
   }
   std::filesystem::path directory() const { return folder_.path() / "cache"; }
+  static std::string contents(const std::filesystem::path& file) {
+    std::ifstream stream(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
 };
 
 TEST_F(FolderTrouble, TheFolderIsAFile) {
@@ -72,21 +80,167 @@ TEST_F(FolderTrouble, TheFolderIsReadOnly) {
 }
 
 TEST_F(FolderTrouble, AFullDiskCostsOnlyWhatDoesNotFit) {
-  const fakes::MountedDisk disk(directory(), "64k", false);
-  if (!disk.mounted()) GTEST_SKIP() << "a file system cannot be mounted here";
+  // Of bytes, few and a megabyte, and of files.
+  for (const auto& [size, programs] :
+       {std::pair("64k", 60), std::pair("1m", 600), std::pair("1m,nr_inodes=30", 60)}) {
+    const fakes::MountedDisk disk(directory(), size, false);
+    if (!disk.mounted()) GTEST_SKIP() << "a file system cannot be mounted here";
+    const auto count = static_cast<std::uint64_t>(programs);
+    {
+      Cache cache(backend_, options());
+      expect_to_work(cache, programs);
+      const Stats stats = cache.stats();
+      EXPECT_GT(stats.saves, 0U) << size;
+      EXPECT_GT(stats.save_failures, 0U) << size;
+      EXPECT_EQ(stats.saves + stats.save_failures, count) << size;
+    }
+    Cache cache(backend_, options());
+    const int before = backend_->compiles;
+    expect_to_work(cache, programs);
+    EXPECT_LT(backend_->compiles - before, programs) << "what did fit is used: " << size;
+    EXPECT_EQ(cache.stats().replaced, 0U) << "nothing half written is found: " << size;
+  }
+}
+
+TEST_F(FolderTrouble, OfAReadOnlyMountWhatIsThereIsUsed) {
   {
     Cache cache(backend_, options());
-    expect_to_work(cache, 60);
-    const Stats stats = cache.stats();
-    EXPECT_GT(stats.saves, 0U);
-    EXPECT_GT(stats.save_failures, 0U);
-    EXPECT_EQ(stats.saves + stats.save_failures, 60U);
+    expect_to_work(cache);
   }
+  const fakes::ReadOnlyMount mount(directory());
+  if (!mount.mounted()) GTEST_SKIP() << "a folder cannot be mounted here";
   Cache cache(backend_, options());
-  const int before = backend_->compiles;
-  expect_to_work(cache, 60);
-  EXPECT_LT(backend_->compiles - before, 60) << "what did fit is used";
-  EXPECT_EQ(cache.stats().replaced, 0U) << "nothing half written is found";
+  expect_to_work(cache, 8);
+  EXPECT_EQ(backend_->compiles, 8);
+  EXPECT_EQ(cache.stats().disk_hits, 5U);
+  EXPECT_EQ(cache.stats().save_failures, 3U);
+  EXPECT_EQ(book_.records().size(), 1U) << "once, not for every program";
+}
+
+TEST_F(FolderTrouble, WithoutDescriptorsProgramsAreCompiled) {
+  struct rlimit all {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &all), 0);
+  const auto descriptors = [] {
+    return static_cast<rlim_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+  };
+  for (rlim_t left = 0; left < 12; ++left) {
+    const rlim_t before = descriptors();
+    struct rlimit few = all;
+    few.rlim_cur = before + left;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    {
+      Cache cache(backend_, options());
+      expect_to_work(cache);
+      cache.trim();
+      expect_to_work(cache);
+      static_cast<void>(cache.prune({}));
+    }
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &all), 0);
+    EXPECT_EQ(descriptors(), before) << "none is left open";
+    Cache cache(backend_, options());
+    expect_to_work(cache);
+    EXPECT_EQ(entries().size(), 5U) << "all is well again";
+    std::filesystem::remove_all(directory());
+  }
+}
+
+TEST_F(FolderTrouble, TheFolderIsReplacedByAFileWhileInUse) {
+  Cache cache(backend_, options());
+  expect_to_work(cache);
+  const auto folder = cache.folder();
+  std::filesystem::remove_all(folder);
+  std::ofstream(folder) << "in the way";
+  cache.trim();
+  expect_to_work(cache);
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder));
+  EXPECT_EQ(book_.records().size(), 1U) << "once, not for every program";
+  std::filesystem::remove(folder);
+  cache.trim();
+  expect_to_work(cache);
+  EXPECT_EQ(entries().size(), 5U) << "the folder is made again";
+}
+
+TEST_F(FolderTrouble, TheFolderIsReplacedByASymlinkWhileInUse) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  Cache cache(backend_, options());
+  expect_to_work(cache);
+  const auto theirs = folder_.path() / "theirs";
+  std::filesystem::create_directory(theirs);
+  ASSERT_EQ(chown(theirs.c_str(), 12345, 12345), 0);
+  std::filesystem::remove_all(cache.folder());
+  std::filesystem::create_directory_symlink(theirs, cache.folder());
+  cache.trim();
+  expect_to_work(cache);
+  EXPECT_TRUE(std::filesystem::is_empty(theirs)) << "nothing is written into another user's folder";
+}
+
+TEST_F(FolderTrouble, AClockThatIsTenYearsOffCostsNothing) {
+  for (const int years : {-10, 10}) {
+    {
+      Cache cache(backend_, options());
+      expect_to_work(cache);
+    }
+    const auto then = std::filesystem::file_time_type::clock::now() + std::chrono::hours(24 * 365 * years);
+    for (const auto& item : std::filesystem::recursive_directory_iterator(directory()))
+      std::filesystem::last_write_time(item.path(), then);
+    const int before = backend_->compiles;
+    {
+      Cache cache(backend_, options());
+      expect_to_work(cache);
+      EXPECT_EQ(backend_->compiles, before) << years;
+      // Used a moment ago, or in the future: not old.
+      EXPECT_EQ(cache.prune({.max_age = std::chrono::hours(1)}).value().removed, 0U) << years;
+    }
+    EXPECT_EQ(entries().size(), 5U) << years;
+    prune(directory(), {.max_bytes = 0}).value();
+    EXPECT_TRUE(entries().empty()) << years;
+  }
+  EXPECT_TRUE(book_.records().empty());
+}
+
+TEST_F(FolderTrouble, WhatStandsAtAnEntrysPathMayChangeAtAnyMoment) {
+  const std::string secret = "a secret of somebody's";
+  const auto secret_file = folder_.path() / "secret";
+  std::ofstream(secret_file) << secret;
+  std::filesystem::path entry;
+  std::string good;
+  {
+    Cache cache(backend_, options());
+    cache.get(request(0)).value();
+    cache.flush();
+    entry = entries().at(0);
+    good = contents(entry);
+  }
+  std::atomic<bool> ends{false};
+  std::thread hostile([&] {
+    const auto beside = entry.parent_path() / "beside";
+    for (int turn = 0; !ends; ++turn) {
+      std::error_code ignored;
+      switch (turn % 6) {
+        case 0: std::ofstream(beside) << good; break;
+        case 1: std::filesystem::create_symlink(secret_file, beside, ignored); break;
+        case 2: static_cast<void>(mkfifo(beside.c_str(), 0600)); break;
+        case 3: std::ofstream(beside) << good.substr(0, good.size() / 2); break;
+        case 4: std::filesystem::create_symlink("/dev/zero", beside, ignored); break;
+        default: std::filesystem::create_directory(beside, ignored); break;
+      }
+      if (turn % 6 == 5) std::filesystem::remove(entry, ignored);
+      std::filesystem::rename(beside, entry, ignored);
+      std::filesystem::remove(beside, ignored);
+    }
+  });
+  CacheOptions options = this->options();
+  options.log = {};
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  int gets = 0;
+  for (; std::chrono::steady_clock::now() < until; ++gets) {
+    Cache cache(backend_, options);
+    EXPECT_EQ(text(cache.get(request(0)).value()), "source of program 0");
+  }
+  ends = true;
+  hostile.join();
+  EXPECT_GT(gets, 10);
+  EXPECT_EQ(contents(secret_file), secret);
 }
 
 TEST_F(FolderTrouble, TheFolderIsRemovedWhileInUse) {

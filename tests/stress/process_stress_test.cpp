@@ -50,6 +50,19 @@ class ManyProcesses : public fakes::CacheTest {
     }
     return sum;
   }
+
+  /// How `kiln verify --repair` of a directory ends.
+  static int repair(const std::filesystem::path& directory) {
+    const pid_t child = fork();
+    if (child == 0) {
+      static_cast<void>(!freopen("/dev/null", "w", stdout));
+      execl(KILN_COMMAND, KILN_COMMAND, "verify", "--repair", "--json", "--dir", directory.c_str(), nullptr);
+      _exit(127);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return status;
+  }
 };
 
 TEST_F(ManyProcesses, EightColdOnTheSameFiftyKeysCompileFiftyInAll) {
@@ -186,8 +199,10 @@ TEST_F(ManyProcesses, AChildOfAProcessWhoseThreadsUseACacheMakesOneOfItsOwn) {
 TEST_F(ManyProcesses, EightOfManyThreadsGetTheRightProgramsWhileOthersPruneClearAndRepair) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   constexpr unsigned many = 8;
+  constexpr int rounds = 50;
 #else
   constexpr unsigned many = 64;
+  constexpr int rounds = 200;
 #endif
   constexpr int keys = 100;
   std::vector<pid_t> children;
@@ -205,7 +220,7 @@ TEST_F(ManyProcesses, EightOfManyThreadsGetTheRightProgramsWhileOthersPruneClear
         for (unsigned seed = 0; seed < many; ++seed)
           threads.emplace_back([&, seed] {
             std::mt19937 random(process * many + seed);
-            for (int round = 0; round < 50; ++round) {
+            for (int round = 0; round < rounds; ++round) {
               const int i = static_cast<int>(random() % keys);
               const auto program = cache.get(request(i));
               if (!program || text(*program) != "source of program " + std::to_string(i)) ++wrong;
@@ -218,13 +233,19 @@ TEST_F(ManyProcesses, EightOfManyThreadsGetTheRightProgramsWhileOthersPruneClear
       }
       const std::uint64_t sum = stats.memory_hits + stats.disk_hits + stats.shared_hits + stats.joined +
                                 stats.compiles + stats.failures + stats.absent;
-      _exit(wrong == 0 && stats.requests == 50U * many && sum == stats.requests ? 0 : 1);
+      _exit(wrong == 0 && stats.requests == rounds * many && sum == stats.requests ? 0 : 1);
     }
     children.push_back(child);
   }
   const auto directory = folder_.path() / "cache";
   std::size_t left = children.size();
   std::uint64_t turns = 0;
+  std::atomic<bool> ends{false};
+  std::uint64_t repairs = 0;
+  std::thread repairing([&] {
+    for (; !ends; ++repairs)
+      EXPECT_EQ(repair(directory), 0) << "nothing is damaged, whatever comes and goes meanwhile";
+  });
   while (left > 0) {
     EXPECT_TRUE(prune(directory, {.max_bytes = turns % 3 == 0 ? 0 : 10'000}));
     Cache other(backend_, options());
@@ -238,6 +259,8 @@ TEST_F(ManyProcesses, EightOfManyThreadsGetTheRightProgramsWhileOthersPruneClear
       --left;
     }
   }
+  ends = true;
+  repairing.join();
   prune(directory, {}).value();
   for (const auto& item : std::filesystem::recursive_directory_iterator(directory)) {
     EXPECT_FALSE(base::Folder::is_temporary(item.path().filename()));
@@ -245,7 +268,7 @@ TEST_F(ManyProcesses, EightOfManyThreadsGetTheRightProgramsWhileOthersPruneClear
       EXPECT_TRUE(store::read_entry(item.path().parent_path(), item.path().filename()));
     }
   }
-  std::cout << "pruned " << turns << " times meanwhile\n";
+  std::cout << "pruned " << turns << " times meanwhile, repaired " << repairs << " times\n";
 }
 
 TEST_F(ManyProcesses, StatisticsOfAllProcessesAddUp) {
