@@ -91,8 +91,8 @@ class Core : public std::enable_shared_from_this<Core> {
   };
   Result<TuneRecord> search(const Tunable& tunable, std::chrono::nanoseconds budget, How how,
                             const std::function<bool(const TuneProgress&)>& progress) KILN_EXCLUDES(mutex_);
-  /// Measures those anew that are close to the best.
-  Result<void> compare_close(Bench& bench, TuneRecord& record);
+  /// Measures those anew that are close to the best, and the initial one beside them.
+  Result<void> compare_close(Bench& bench, const Variant& initial, TuneRecord& record);
   void work_in_background() KILN_EXCLUDES(mutex_);
   /// Lets the device do other work for as long as the duty says after it was busy for so long; false where the
   /// tuner ends.

@@ -134,7 +134,7 @@ Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds
     }
   }
   if (wanted)
-    if (auto compared = compare_close(**bench, record); !compared) {
+    if (auto compared = compare_close(**bench, tunable.initial, record); !compared) {
       if ((*bench)->stuck()) stuck_ = tunable.kernel;
       keep(record);
       return std::move(compared).error();
@@ -144,18 +144,23 @@ Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds
   return record;
 }
 
-Result<void> Core::compare_close(Bench& bench, TuneRecord& record) {
+Result<void> Core::compare_close(Bench& bench, const Variant& initial, TuneRecord& record) {
   std::vector<TuneTrial*> close;
   const auto best = record.trials.empty() ? std::chrono::nanoseconds() : record.trials.front().time;
   for (TuneTrial& trial : record.trials)
     if (close.size() < most_compared && trial.problem.empty() &&
         static_cast<double>(trial.time.count()) <= close_to_best * static_cast<double>(best.count()))
       close.push_back(&trial);
+  // Whatever wins must be better than the built-in one, measured beside it.
+  const std::size_t near = close.size();
+  for (TuneTrial& trial : record.trials)
+    if (trial.problem.empty() && trial.variant == initial && std::ranges::find(close, &trial) == close.end())
+      close.push_back(&trial);
   if (close.size() < 2) return {};
   if (auto compared = bench.compare(close); !compared) return compared;
   // Those that were not compared were measured by another clock, perhaps: they come after those that were.
   std::chrono::nanoseconds last = {};
-  for (const TuneTrial* trial : close) last = std::max(last, trial->time);
+  for (std::size_t i = 0; i < near; ++i) last = std::max(last, close[i]->time);
   for (TuneTrial& trial : record.trials)
     if (trial.problem.empty() && std::ranges::find(close, &trial) == close.end())
       trial.time = std::max(trial.time, last + std::chrono::nanoseconds(1));
