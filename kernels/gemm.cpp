@@ -207,7 +207,7 @@ int split_for(const GemmSize& size, const Tile& tile) {
 }
 
 /// With 64 sums each, 128 registers are enough for a work item: so many groups, of 65,536 in all.
-std::uint32_t full_register_file(const Tile& tile) {
+std::uint32_t groups_at_once(const Tile& tile) {
   return tile.precision == Precision::f32 && tile.item_rows * tile.item_columns == 64 && tile.items() == 256 ? 2
                                                                                                              : 0;
 }
@@ -308,7 +308,7 @@ Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool trans
                       {"beta", Type::f32}},
           .shared = variant.tile.shared(),
           .group_size = {variant.tile.items(), 1, 1},
-          .min_groups = full_register_file(variant.tile),
+          .min_groups = groups_at_once(variant.tile),
           .parameters = std::move(parameters),
           .source = std::string(tile_source) + std::string(source)};
 }

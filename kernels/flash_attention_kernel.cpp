@@ -1,0 +1,287 @@
+#include "kernels/flash_attention.hpp"
+
+#include <fmt/format.h>
+
+#include "kernels/plan.hpp"
+
+namespace kiln::kernels {
+namespace {
+
+// Keys and values take turns in one shared array; where a device copies to shared memory by itself, the values are
+// on their way while the keys are used, and weights take the keys' place. The weights go through an array of
+// theirs, from who computed them to who needs them, those of four queries and a key in a quad. Quads are stored at
+// a place that depends on their row (an exclusive or), so that neighbours read from different banks without
+// padding. Which keys come first does not matter to the sum: its weights are relative to the largest score so far,
+// and what was summed up before is scaled down when a larger one turns up. The total of the weights is kept by each
+// work item for its own keys until the end.
+constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
+#define KEYS_EACH (BK / ACROSS)
+#define QUADS_EACH (QUADS / ACROSS)
+#define ITEMS (BQ / RQ * ACROSS)
+#define NOTHING make_float4(0.0f, 0.0f, 0.0f, 0.0f)
+#define FOURS (RQ / 4)
+#define TWIST(quads) (((quads) < 16 ? (quads) : 16) - 1)
+#define ROW(i) (item_y * RQ + (i))
+#define QUERY_PLACE(row, quad) ((row) * QUADS + ((quad) ^ ((row) / RQ & TWIST(QUADS))))
+#define PLACE(row, quad) ((row) * QUADS + ((quad) ^ ((row) & TWIST(QUADS))))
+#define WEIGHT_PLACE(key, i) ((key) * (BQ / 4) + ((item_y * FOURS + (i)) ^ ((key) & TWIST(BQ / 4))))
+#if ASYNC
+#define VALUES later
+#define WEIGHTS block
+#define UNROLL_LOADS _Pragma("unroll 2")
+#else
+#define VALUES block
+#define WEIGHTS weights
+#if KILN_CUDA || KILN_HIP
+#define UNROLL_LOADS _Pragma("unroll 4")
+#else
+#define UNROLL_LOADS
+#endif
+#endif
+#if KILN_CUDA || KILN_HIP
+#define ADD_DOT(sum, a, b) sum = fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))))
+#else
+#define ADD_DOT(sum, a, b) sum += dot(a, b)
+#endif
+#if KILN_OPENGL && UNROLLED > 1
+#pragma optionNV(unroll all)
+#endif
+#if UNROLLED == 1 || KILN_OPENGL
+#define PARTLY_UNROLL
+#elif KILN_VULKAN
+#define PARTLY_UNROLL UNROLL
+#elif UNROLLED == 2
+#define PARTLY_UNROLL _Pragma("unroll 2")
+#elif UNROLLED == 4
+#define PARTLY_UNROLL _Pragma("unroll 4")
+#else
+#define PARTLY_UNROLL _Pragma("unroll 16")
+#endif
+#if KILN_CUDA
+#define EXP __expf
+#else
+#define EXP exp
+#endif
+FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0f : EXP(score - most); }
+#define SUM(a, b) ((a) + (b))
+
+// Makes of the values of all work items of a query that of all. They are neighbours in a warp of CUDA's; elsewhere the
+// weights' array is free when this is used.
+#if KILN_CUDA
+#define FOLD(value, of_two) \
+  UNROLL for (int i = 0; i < RQ; ++i) { \
+    UNROLL for (int other = ACROSS / 2; other > 0; other >>= 1) \
+      value[i] = of_two(value[i], __shfl_xor_sync(0xffffffffu, value[i], other)); \
+  }
+#else
+#define FOLD(value, of_two) \
+  group_barrier(); \
+  UNROLL for (int i = 0; i < FOURS; ++i) \
+    WEIGHTS[WEIGHT_PLACE(item_x, i)] = \
+        make_float4(value[4 * i], value[4 * i + 1], value[4 * i + 2], value[4 * i + 3]); \
+  group_barrier(); \
+  UNROLL for (int i = 0; i < FOURS; ++i) { \
+    float4 of_all = WEIGHTS[WEIGHT_PLACE(0, i)]; \
+    for (int other = 1; other < ACROSS; ++other) { \
+      float4 one = WEIGHTS[WEIGHT_PLACE(other, i)]; \
+      of_all = make_float4(of_two(of_all.x, one.x), of_two(of_all.y, one.y), of_two(of_all.z, one.z), \
+                           of_two(of_all.w, one.w)); \
+    } \
+    value[4 * i] = of_all.x; \
+    value[4 * i + 1] = of_all.y; \
+    value[4 * i + 2] = of_all.z; \
+    value[4 * i + 3] = of_all.w; \
+  } \
+  group_barrier();
+#endif
+
+#if VECTORS
+#define QUAD_OF(array, row, d) array[((row) * dimension + (d)) >> 2]
+#else
+#define ONE_OF(array, row, d) ((d) < dimension ? array[(row) * dimension + (d)] : 0.0f)
+#define QUAD_OF(array, row, d) \
+  make_float4(ONE_OF(array, row, d), ONE_OF(array, row, (d) + 1), ONE_OF(array, row, (d) + 2), \
+              ONE_OF(array, row, (d) + 3))
+#endif
+// Rows first .. first + count of an array, and zeros for the others up to `height`.
+#define LOAD(tile, place, height, array, first, count, factor) \
+  UNROLL_LOADS for (int n = 0; n < (height) * QUADS / ITEMS; ++n) { \
+    int row = (local_index + n * ITEMS) / QUADS; \
+    int quad = (local_index + n * ITEMS) % QUADS; \
+    float4 value = NOTHING; \
+    if (row < (count) && 4 * quad < dimension) value = QUAD_OF(array, (first) + row, 4 * quad); \
+    tile[place(row, quad)] = value * (factor); \
+  }
+
+#if ASYNC
+// The same, under way until it is waited for; each is a group of its own.
+#define START_LOAD(tile, place, height, array, first, count) \
+  UNROLL_LOADS for (int n = 0; n < (height) * QUADS / ITEMS; ++n) { \
+    int row = (local_index + n * ITEMS) / QUADS; \
+    int quad = (local_index + n * ITEMS) % QUADS; \
+    bool there = row < (count) && 4 * quad < dimension; \
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"( \
+                     (uint)__cvta_generic_to_shared(&tile[place(row, quad)])), \
+                 "l"(there ? &QUAD_OF(array, (first) + row, 4 * quad) : array), "r"(there ? 16 : 0) \
+                 : "memory"); \
+  } \
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#define WAIT_FOR_ALL_BUT(groups) asm volatile("cp.async.wait_group " #groups ";" ::: "memory");
+#endif
+
+KERNEL {
+  int item_x = local_index % ACROSS;
+  int item_y = local_index / ACROSS;
+  int tiles = (queries + BQ - 1) / BQ;
+  for (int tile = group_id_x; tile < tiles * heads; tile += group_count_x) {
+    int head = tile / tiles;
+    // The last queries see the most keys: they go first.
+    int first_query = (tiles - 1 - tile % tiles) * BQ;
+    int ahead = causal != 0 ? keys - queries : keys;
+    int seen = causal != 0 ? min(keys, first_query + BQ + ahead) : keys;
+
+    LOAD(query, QUERY_PLACE, BQ, q, head * queries + first_query, queries - first_query, scale)
+    float4 sum[RQ][QUADS_EACH];
+    float most[RQ];
+    float total[RQ];
+    UNROLL for (int i = 0; i < RQ; ++i) {
+      most[i] = -INFINITY;
+      total[i] = 0.0f;
+      UNROLL for (int j = 0; j < QUADS_EACH; ++j) sum[i][j] = NOTHING;
+    }
+
+    for (int first_key = 0; first_key < seen; first_key += BK) {
+#if ASYNC
+      START_LOAD(block, PLACE, BK, k, head * keys + first_key, keys - first_key)
+      START_LOAD(VALUES, PLACE, BK, v, head * keys + first_key, keys - first_key)
+      WAIT_FOR_ALL_BUT(1)
+#else
+      LOAD(block, PLACE, BK, k, head * keys + first_key, keys - first_key, 1.0f)
+#endif
+      group_barrier();
+      float score[RQ][KEYS_EACH];
+      UNROLL for (int i = 0; i < RQ; ++i) {
+        UNROLL for (int j = 0; j < KEYS_EACH; ++j) score[i][j] = 0.0f;
+      }
+      PARTLY_UNROLL for (int d = 0; d < QUADS; ++d) {
+        float4 key[KEYS_EACH];
+        UNROLL for (int j = 0; j < KEYS_EACH; ++j) key[j] = block[PLACE(item_x + j * ACROSS, d)];
+        UNROLL for (int i = 0; i < RQ; ++i) {
+          float4 of_query = query[QUERY_PLACE(ROW(i), d)];
+          UNROLL for (int j = 0; j < KEYS_EACH; ++j) ADD_DOT(score[i][j], of_query, key[j]);
+        }
+      }
+      float larger[RQ];
+      UNROLL for (int i = 0; i < RQ; ++i) {
+        larger[i] = most[i];
+        int last = causal != 0 ? min(first_query + ROW(i) + ahead, keys - 1) : keys - 1;
+        UNROLL for (int j = 0; j < KEYS_EACH; ++j) {
+          if (first_key + item_x + j * ACROSS > last) score[i][j] = -INFINITY;
+          larger[i] = fmax(larger[i], score[i][j]);
+        }
+      }
+      FOLD(larger, fmax)
+      UNROLL for (int i = 0; i < RQ; ++i) {
+        float finite = larger[i] == -INFINITY ? 0.0f : larger[i];
+        float keep = weight(most[i], finite);
+        most[i] = larger[i];
+        total[i] *= keep;
+        UNROLL for (int j = 0; j < QUADS_EACH; ++j) sum[i][j] *= keep;
+        UNROLL for (int j = 0; j < KEYS_EACH; ++j) {
+          score[i][j] = weight(score[i][j], finite);
+          total[i] += score[i][j];
+        }
+      }
+#if ASYNC
+      group_barrier();
+#endif
+      UNROLL for (int j = 0; j < KEYS_EACH; ++j) {
+        UNROLL for (int i = 0; i < FOURS; ++i)
+          WEIGHTS[WEIGHT_PLACE(item_x + j * ACROSS, i)] =
+              make_float4(score[4 * i][j], score[4 * i + 1][j], score[4 * i + 2][j], score[4 * i + 3][j]);
+      }
+#if ASYNC
+      WAIT_FOR_ALL_BUT(0)
+#else
+      group_barrier();
+      LOAD(VALUES, PLACE, BK, v, head * keys + first_key, keys - first_key, 1.0f)
+#endif
+      group_barrier();
+      PARTLY_UNROLL for (int key = 0; key < BK; ++key) {
+        float4 value[QUADS_EACH];
+        UNROLL for (int j = 0; j < QUADS_EACH; ++j) value[j] = VALUES[PLACE(key, item_x + j * ACROSS)];
+        UNROLL for (int i = 0; i < FOURS; ++i) {
+          float4 by = WEIGHTS[WEIGHT_PLACE(key, i)];
+          UNROLL for (int j = 0; j < QUADS_EACH; ++j) {
+            sum[4 * i][j] += by.x * value[j];
+            sum[4 * i + 1][j] += by.y * value[j];
+            sum[4 * i + 2][j] += by.z * value[j];
+            sum[4 * i + 3][j] += by.w * value[j];
+          }
+        }
+      }
+      group_barrier();
+    }
+
+    FOLD(total, SUM)
+    UNROLL for (int i = 0; i < RQ; ++i) {
+      int row = first_query + ROW(i);
+      float inverse = total[i] == 0.0f ? 0.0f : 1.0f / total[i];
+      if (row < queries) {
+        UNROLL for (int j = 0; j < QUADS_EACH; ++j) {
+          int d = 4 * (item_x + j * ACROSS);
+          int at = (head * queries + row) * dimension + d;
+          float4 value = sum[i][j] * inverse;
+#if VECTORS
+          if (d < dimension) result[at >> 2] = value;
+#else
+          if (d < dimension) result[at] = value.x;
+          if (d + 1 < dimension) result[at + 1] = value.y;
+          if (d + 2 < dimension) result[at + 2] = value.z;
+          if (d + 3 < dimension) result[at + 3] = value.w;
+#endif
+        }
+      }
+    }
+    group_barrier();
+  }
+}
+)";
+
+}  // namespace
+
+std::uint64_t FlashAttentionVariant::shared_bytes() const {
+  const int third = asynchronous ? head * keys : queries * keys;
+  return static_cast<std::uint64_t>(head * (queries + keys) + third) * sizeof(float);
+}
+
+std::string FlashAttentionVariant::name() const {
+  return fmt::format("flash_attention_d{}_q{}_k{}_r{}_x{}{}{}{}{}", head, queries, keys, item_queries, across,
+                     vectors ? "_v4" : "", asynchronous ? "_async" : "",
+                     unroll > 1 ? fmt::format("_u{}", unroll) : "",
+                     min_groups > 0 ? fmt::format("_b{}", min_groups) : "");
+}
+
+Kernel flash_attention_kernel(const FlashAttentionVariant& variant) {
+  const Type type = variant.vectors ? Type::f32x4 : Type::f32;
+  const SharedArray third = variant.asynchronous ? SharedArray{"later", Type::f32x4, {"(BK * HEAD / 4)"}}
+                                                 : SharedArray{"weights", Type::f32x4, {"(BQ * BK / 4)"}};
+  return {
+      .name = variant.name(),
+      .buffers = {{"q", type}, {"k", type}, {"v", type}, {"result", type, Access::write}},
+      .scalars = {{"heads"}, {"queries"}, {"keys"}, {"dimension"}, {"causal"}, {"scale", Type::f32}},
+      .shared = {{"query", Type::f32x4, {"(BQ * HEAD / 4)"}}, {"block", Type::f32x4, {"(BK * HEAD / 4)"}}, third},
+      .group_size = {variant.items(), 1, 1},
+      .min_groups = static_cast<std::uint32_t>(variant.min_groups),
+      .parameters = {{"HEAD", std::to_string(variant.head)},
+                     {"BQ", std::to_string(variant.queries)},
+                     {"BK", std::to_string(variant.keys)},
+                     {"RQ", std::to_string(variant.item_queries)},
+                     {"ACROSS", std::to_string(variant.across)},
+                     {"VECTORS", flag(variant.vectors)},
+                     {"UNROLLED", std::to_string(variant.unroll)},
+                     {"ASYNC", flag(variant.asynchronous)}},
+      .source = std::string(source)};
+}
+
+}  // namespace kiln::kernels
