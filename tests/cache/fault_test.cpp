@@ -186,6 +186,7 @@ TEST_F(Faults, AProcessMayBeKilledAtAnyTime) {
       }
     });
     ASSERT_EQ(child.report(), "begins");
+    // Not for anything to happen: that it is any moment is what is tried.
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 5000));
     child.kill();
     ASSERT_EQ(problem_of(directory), "") << "round " << round;

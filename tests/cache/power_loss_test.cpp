@@ -27,6 +27,20 @@ class PowerIsLost : public fakes::CacheTest, public testing::WithParamInterface<
     int missing = 0;
   };
 
+  std::filesystem::path disk_path() const { return place_.path() / "disk"; }
+  std::filesystem::path make_disk() const {
+    std::filesystem::create_directory(disk_path());
+    return disk_path();
+  }
+  /// A cache on the disk that saves at once.
+  auto on(const PowerLoss& disk, Durability durability) {
+    CacheOptions options = this->options();
+    options.directory = disk_path() / "cache";
+    options.durability = durability;
+    options.write_queue = 0;
+    return CacheOnFileSystem::make(backend_, options, disk);
+  }
+
   /// Looks at all that could be left, and that a cache lives with it. The least and the worst of it.
   Left worst_left(const PowerLoss& disk) {
     Left worst{.whole = programs};
@@ -83,14 +97,8 @@ class PowerIsLost : public fakes::CacheTest, public testing::WithParamInterface<
 };
 
 TEST_P(PowerIsLost, AndWhatWasSavedIsAsTheDurabilitySays) {
-  const auto place = place_.path() / "disk";
-  std::filesystem::create_directory(place);
-  const PowerLoss disk(place);
-  CacheOptions options = this->options();
-  options.directory = place / "cache";
-  options.durability = GetParam();
-  options.write_queue = 0;
-  const auto cache = CacheOnFileSystem::make(backend_, options, disk);
+  const PowerLoss disk(make_disk());
+  const auto cache = on(disk, GetParam());
   for (int i = 0; i < programs; ++i) {
     cache->get(request(i)).value();
     const Left left = worst_left(disk);
@@ -110,17 +118,9 @@ TEST_P(PowerIsLost, AndWhatWasSavedIsAsTheDurabilitySays) {
 class PowerIsLostForTwo : public PowerIsLost {};
 
 TEST_F(PowerIsLostForTwo, WhatIsSavedInAFolderThatAnotherMadeIsThere) {
-  const auto place = place_.path() / "disk";
-  std::filesystem::create_directory(place);
-  const PowerLoss disk(place);
-  CacheOptions options = this->options();
-  options.directory = place / "cache";
-  options.write_queue = 0;
-  for (const Durability durability : {Durability::none, Durability::fsync}) {
-    options.durability = durability;
-    const auto cache = CacheOnFileSystem::make(backend_, options, disk);
-    cache->get(request(durability == Durability::none ? programs : 0)).value();
-  }
+  const PowerLoss disk(make_disk());
+  on(disk, Durability::none)->get(request(programs)).value();
+  on(disk, Durability::fsync)->get(request(0)).value();
   EXPECT_EQ(worst_left(disk).whole, 1);
 }
 
