@@ -280,7 +280,9 @@ bool is_of(const Scalar& scalar, Type type) {
 Result<std::string> Kernel::emit(Language language) const {
   if (auto ok = check(*this); !ok) return std::move(ok).error();
   std::string text;
-  for (const std::string_view part : kernel::prelude(language)) text += part;
+  const bool reads_what_it_writes =
+      std::ranges::any_of(buffers, [](const KernelBuffer& buffer) { return buffer.access == Access::read_write; });
+  for (const std::string_view part : kernel::prelude(language, reads_what_it_writes)) text += part;
   // Nothing may stand before #version.
   const std::size_t begin = is_glsl(language) ? text.find('\n') + 1 : 0;
   text.insert(begin, line_directive(*this, language, backend::generated_lines));

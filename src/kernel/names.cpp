@@ -60,11 +60,19 @@ binding local_size_x local_size_y local_size_z push_constant reqd_work_group_siz
 constexpr std::array all_languages = {Language::glsl, Language::vulkan, Language::opencl, Language::cuda,
                                       Language::hip};
 
+/// Every part of every prelude, some more than once.
+std::vector<std::string_view> all_preludes() {
+  std::vector<std::string_view> all;
+  for (const Language language : all_languages)
+    for (const bool reads_what_it_writes : {false, true})
+      for (const std::string_view part : prelude(language, reads_what_it_writes)) all.push_back(part);
+  return all;
+}
+
 /// Every word in a prelude: what a macro of the same name would change.
 Words words_in_preludes() {
   Words words = split(declaration_words);
-  for (const Language language : all_languages)
-    for (const std::string_view part : prelude(language)) words.merge(split(part));
+  for (const std::string_view part : all_preludes()) words.merge(split(part));
   return words;
 }
 
@@ -98,13 +106,12 @@ void add_names_of(std::string_view line, Words& words) {
 /// Every word that the source of a kernel may use, and what stands behind them.
 Words names_of_preludes() {
   Words words = split(dialect_words);
-  for (const Language language : all_languages)
-    for (std::string_view part : prelude(language))
-      while (!part.empty()) {
-        const std::size_t end = std::min(part.find('\n'), part.size() - 1);
-        add_names_of(part.substr(0, end), words);
-        part.remove_prefix(end + 1);
-      }
+  for (std::string_view part : all_preludes())
+    while (!part.empty()) {
+      const std::size_t end = std::min(part.find('\n'), part.size() - 1);
+      add_names_of(part.substr(0, end), words);
+      part.remove_prefix(end + 1);
+    }
   return words;
 }
 

@@ -28,7 +28,6 @@ constexpr std::string_view glsl = R"(#define FUNCTION
 #define global_id_y int(gl_GlobalInvocationID.y)
 #define global_id_z int(gl_GlobalInvocationID.z)
 #define local_index int(gl_LocalInvocationIndex)
-#define group_barrier() do { groupMemoryBarrier(); barrier(); } while (false)
 #define memory_barrier() memoryBarrier()
 #define float2 vec2
 #define float4 vec4
@@ -54,6 +53,13 @@ constexpr std::string_view glsl = R"(#define FUNCTION
 #define store_half2(a, i, v) (a)[i] = packHalf2x16(v)
 )";
 
+// A barrier is for shared arrays anyway. Drivers wait for every load and store to end where it is for buffers, too.
+constexpr std::string_view glsl_barrier = R"(#define group_barrier() barrier()
+)";
+constexpr std::string_view glsl_barrier_of_buffers =
+    R"(#define group_barrier() do { groupMemoryBarrier(); barrier(); } while (false)
+)";
+
 constexpr std::string_view opencl = R"(#define KILN_OPENCL 1
 #define UNROLL _Pragma("unroll")
 #define FUNCTION static inline
@@ -70,7 +76,6 @@ constexpr std::string_view opencl = R"(#define KILN_OPENCL 1
 #define global_id_y ((int)get_global_id(1))
 #define global_id_z ((int)get_global_id(2))
 #define local_index ((local_id_z * GROUP_Y + local_id_y) * GROUP_X + local_id_x)
-#define group_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define memory_barrier() mem_fence(CLK_GLOBAL_MEM_FENCE)
 #define make_float2(x, y) ((float2)((x), (y)))
 #define make_float4(x, y, z, w) ((float4)((x), (y), (z), (w)))
@@ -90,6 +95,12 @@ constexpr std::string_view opencl = R"(#define KILN_OPENCL 1
 #define load_half(a, i) vload_half((i), (a))
 #define load_half2(a, i) vload_half2((i), (a))
 #define store_half2(a, i, v) vstore_half2((v), (i), (a))
+)";
+
+constexpr std::string_view opencl_barrier = R"(#define group_barrier() barrier(CLK_LOCAL_MEM_FENCE)
+)";
+constexpr std::string_view opencl_barrier_of_buffers =
+    R"(#define group_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 )";
 
 // CUDA and HIP. The atomics are functions, not macros: where the language has one of the same name for pointers,
@@ -179,11 +190,12 @@ FUNCTION unsigned short kiln_to_half(float f) { return __builtin_bit_cast(unsign
 
 }  // namespace
 
-std::vector<std::string_view> prelude(Language language) {
+std::vector<std::string_view> prelude(Language language, bool reads_what_it_writes) {
+  const std::string_view in_glsl = reads_what_it_writes ? glsl_barrier_of_buffers : glsl_barrier;
   switch (language) {
-    case Language::glsl: return {opengl, glsl};
-    case Language::vulkan: return {vulkan, glsl};
-    case Language::opencl: return {opencl};
+    case Language::glsl: return {opengl, glsl, in_glsl};
+    case Language::vulkan: return {vulkan, glsl, in_glsl};
+    case Language::opencl: return {opencl, reads_what_it_writes ? opencl_barrier_of_buffers : opencl_barrier};
     case Language::cuda: return {cuda, cuda_like, cuda_vectors};
     case Language::hip: return {hip, cuda_like, hip_half};
   }

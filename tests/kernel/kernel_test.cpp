@@ -64,6 +64,17 @@ TEST(Kernel, ASourceThatEndsInABackslashDoesNotSwallowWhatIsWrittenBehindIt) {
   }
 }
 
+TEST(Kernel, ABarrierIsForBuffersWhereAKernelReadsWhatItWrites) {
+  Kernel kernel{.name = "k", .buffers = {{"a", Type::f32, Access::write}}, .source = "KERNEL { group_barrier(); }"};
+  EXPECT_FALSE(has(kernel.emit(Language::glsl).value(), "groupMemoryBarrier()"));
+  EXPECT_FALSE(has(kernel.emit(Language::vulkan).value(), "groupMemoryBarrier()"));
+  EXPECT_FALSE(has(kernel.emit(Language::opencl).value(), "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"));
+  kernel.buffers.front().access = Access::read_write;
+  EXPECT_TRUE(has(kernel.emit(Language::glsl).value(), "groupMemoryBarrier()"));
+  EXPECT_TRUE(has(kernel.emit(Language::vulkan).value(), "groupMemoryBarrier()"));
+  EXPECT_TRUE(has(kernel.emit(Language::opencl).value(), "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"));
+}
+
 TEST(Kernel, EachLanguageAndParameterIsAnotherProgram) {
   std::set<Digest> digests;
   for (const Language language : languages) digests.insert(scale(2).request(language).value().key().digest);

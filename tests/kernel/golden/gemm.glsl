@@ -16,7 +16,6 @@
 #define global_id_y int(gl_GlobalInvocationID.y)
 #define global_id_z int(gl_GlobalInvocationID.z)
 #define local_index int(gl_LocalInvocationIndex)
-#define group_barrier() do { groupMemoryBarrier(); barrier(); } while (false)
 #define memory_barrier() memoryBarrier()
 #define float2 vec2
 #define float4 vec4
@@ -40,6 +39,7 @@
 #define load_half(a, i) unpackHalf2x16((a)[(i) >> 1])[(i) & 1]
 #define load_half2(a, i) unpackHalf2x16((a)[i])
 #define store_half2(a, i, v) (a)[i] = packHalf2x16(v)
+#define group_barrier() barrier()
 layout(local_size_x = GROUP_X, local_size_y = GROUP_Y, local_size_z = GROUP_Z) in;
 layout(std430, binding = 0) restrict readonly buffer kiln_buffer_0 { float a[]; };
 layout(std430, binding = 1) restrict readonly buffer kiln_buffer_1 { float b[]; };

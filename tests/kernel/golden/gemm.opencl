@@ -15,7 +15,6 @@
 #define global_id_y ((int)get_global_id(1))
 #define global_id_z ((int)get_global_id(2))
 #define local_index ((local_id_z * GROUP_Y + local_id_y) * GROUP_X + local_id_x)
-#define group_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define memory_barrier() mem_fence(CLK_GLOBAL_MEM_FENCE)
 #define make_float2(x, y) ((float2)((x), (y)))
 #define make_float4(x, y, z, w) ((float4)((x), (y), (z), (w)))
@@ -35,6 +34,7 @@
 #define load_half(a, i) vload_half((i), (a))
 #define load_half2(a, i) vload_half2((i), (a))
 #define store_half2(a, i, v) vstore_half2((v), (i), (a))
+#define group_barrier() barrier(CLK_LOCAL_MEM_FENCE)
 struct kiln_scalars { int m; int n; int k; };
 #line 1 "gemm_t32_r4"
 #line 60038 "gemm_t32_r4"
