@@ -33,7 +33,7 @@ constexpr std::string_view source = R"(
 #define PANEL_COLUMN (local_index % (TN / PIXELS) * PIXELS)
 #define TAP_STEP (ITEMS / (TN / PIXELS))
 #define TAP_LOADS (TK / TAP_STEP)
-#define AT_W(r, d) LOAD_IF(top + (r) < m && (d) < k, w, w_first + (top + (r)) * k + (d))
+#define AT_W(r, d) LOAD_IF(BOTH(top + (r) < m, (d) < k), w, w_first + (top + (r)) * k + (d))
 
 #if VECTORS && !TURNED
 #define FETCH_A(begin) \
@@ -68,8 +68,8 @@ constexpr std::string_view source = R"(
 #define BESIDE(e) 0
 #endif
 #define LOAD_PIXEL(e, into) \
-  into = LOAD_IF(tap < k && to_uint(first_row[PLACE(e)] + down) < to_uint(rows_inside) && \
-                     to_uint(first_column[PLACE(e)] + BESIDE(e) + right) < to_uint(width), \
+  into = LOAD_IF(ALL_THREE(tap < k, to_uint(first_row[PLACE(e)] + down) < to_uint(rows_inside), \
+                           to_uint(first_column[PLACE(e)] + BESIDE(e) + right) < to_uint(width)), \
                  x, first_place[PLACE(e)] + BESIDE(e) + offset);
 #if TURNED
 #define LOADED float4
@@ -199,6 +199,8 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, cons
     return variant;
   }
   variant.vectors = takes_vectors(size);
+  // Its compiler puts quads apart well, but no pixels one by one.
+  variant.turned = variant.turned || device.language == Language::vulkan;
   const std::int64_t groups = options.groups;
   const std::int64_t filters = size.filters / groups;
   constexpr Tile large = {.rows = 64, .columns = 128, .depth = 8, .item_rows = 8, .item_columns = 8};

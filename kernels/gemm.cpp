@@ -19,8 +19,8 @@ constexpr std::string_view source = R"(
 #define DEPTH k
 #define PARTS 1
 #endif
-#define AT_A(r, d) LOAD_IF(top + (r) < m && (d) < DEPTH, a, a_first + (top + (r)) * a_row + (d) * a_depth)
-#define AT_B(d, c) LOAD_IF(left + (c) < n && (d) < DEPTH, b, b_first + (d) * b_depth + (left + (c)) * b_column)
+#define AT_A(r, d) LOAD_IF(BOTH(top + (r) < m, (d) < DEPTH), a, a_first + (top + (r)) * a_row + (d) * a_depth)
+#define AT_B(d, c) LOAD_IF(BOTH(left + (c) < n, (d) < DEPTH), b, b_first + (d) * b_depth + (left + (c)) * b_column)
 
 #if A_ALONG_DEPTH && !A_TURNED
 #define A_DEPTH(q) ((q) % (TK / 4) * 4)

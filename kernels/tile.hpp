@@ -58,8 +58,8 @@ Precision precision_on(const DeviceInfo& device, Precision asked);
 /// "", "_tf32" or "_f16".
 std::string_view suffix_of(Precision precision);
 
-/// Whether it takes a device long to put single elements into a panel of vectors: compilers of GLSL for GPUs make
-/// branches of it.
+/// Whether it takes a device long to put single elements into a panel of vectors: the compiler of OpenGL for
+/// GPUs makes branches of it.
 bool is_slow_to_scatter(const DeviceInfo& device);
 
 /// Macros that multiply panels. The kernel defines FETCH_A(start) and FETCH_B(start), which load what is of the

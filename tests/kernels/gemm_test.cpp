@@ -149,7 +149,7 @@ TEST_P(Gemm, IsTurnedWhereGpusAreSlowToScatter) {
     return initial(tunable, "turned");
   };
   EXPECT_EQ(turned(Language::glsl, false), 1);
-  EXPECT_EQ(turned(Language::vulkan, false), 1);
+  EXPECT_EQ(turned(Language::vulkan, false), 0);
   EXPECT_EQ(turned(Language::glsl, true), 0);
   EXPECT_EQ(turned(Language::cuda, false), 0);
   EXPECT_EQ(turned(Language::opencl, false), 0);
