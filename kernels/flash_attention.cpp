@@ -57,9 +57,20 @@ FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int
       // Four at once take so many registers that a third of the groups does not fit.
       case Language::cuda:
       case Language::hip: variant.unroll = 2; break;
-      case Language::vulkan: variant.unroll = device.software ? 1 : 16; break;
+      case Language::vulkan:
+        variant.unroll = device.software ? 1 : 16;
+        // Unrolled whole, a program is too long for groups at different places of it.
+        if (large.head == 64 && !device.software) {
+          variant.unroll = 4;
+          variant.item_queries = 4;
+          variant.across = 8;
+        }
+        break;
       // Its compiler keeps fewer numbers in registers.
-      case Language::glsl: variant.item_queries = 4; break;
+      case Language::glsl:
+        variant.item_queries = 4;
+        variant.unroll = device.software ? 1 : 16;
+        break;
       case Language::opencl: break;
     }
     if (large.head == 64 && variant.vectors && copies_asynchronously(device)) {
@@ -97,8 +108,6 @@ std::string tuned_name(const FlashAttentionOptions& options) {
 Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const Shape& k,
                                 const FlashAttentionOptions& options) {
   const FlashAttentionVariant initial = flash_attention_variant(device, q[3]);
-  // Elsewhere a loop is unrolled whole or not at all.
-  const bool in_c = device.language != Language::glsl && device.language != Language::vulkan;
   Tunable tunable{
       .kernel = tuned_name(options),
       .sizes = {{"heads", q[0] * q[1]}, {"queries", q[2]}, {"keys", k[2]}, {"d", q[3]}},
@@ -107,7 +116,9 @@ Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const 
                      {"r", {4, 8, 16}},
                      {"x", {4, 8, 16, 32}},
                      {"v", {0, 1}},
-                     {"u", in_c ? std::vector<int>{1, 2, 4, 16} : std::vector<int>{1, 16}},
+                     // OpenGL unrolls all loops, or none.
+                     {"u",
+                      device.language == Language::glsl ? std::vector<int>{1, 16} : std::vector<int>{1, 2, 4, 16}},
                      {"b", device.language == Language::cuda ? std::vector<int>{0, 2, 3, 4} : std::vector<int>{0}},
                      {"async", copies_asynchronously(device) ? std::vector<int>{0, 1} : std::vector<int>{0}}},
       .initial = {initial.queries, initial.keys, initial.item_queries, initial.across, initial.vectors ? 1 : 0,

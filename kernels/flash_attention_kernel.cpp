@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/native.hpp"
 #include "kernels/plan.hpp"
 
 namespace kiln::kernels {
@@ -34,15 +35,14 @@ constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #define WEIGHTS weights
 #if KILN_CUDA || KILN_HIP
 #define UNROLL_LOADS _Pragma("unroll 4")
+#elif KILN_VULKAN && UNROLLED > 1
+#define UNROLL_LOADS UNROLL
 #else
 #define UNROLL_LOADS
 #endif
 #endif
-#if KILN_CUDA || KILN_HIP
-#define ADD_DOT(sum, a, b) sum = fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))))
-#else
-#define ADD_DOT(sum, a, b) sum += dot(a, b)
-#endif
+// Four steps; the sum of a dot product and what was there is five.
+#define ADD_DOT(sum, a, b) sum = a.x * b.x + (a.y * b.y + (a.z * b.z + (a.w * b.w + sum)))
 #if KILN_OPENGL && UNROLLED > 1
 #pragma optionNV(unroll all)
 #endif
@@ -57,21 +57,24 @@ constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #else
 #define PARTLY_UNROLL _Pragma("unroll 16")
 #endif
-#if KILN_CUDA
-#define EXP __expf
+// Where a loop is unrolled whole or not at all, one in another is unrolled partly.
+#if KILN_VULKAN && (UNROLLED == 2 || UNROLLED == 4)
+#define PARTLY_UNROLLED_FOR(i, count) \
+  for (int unrolled_from = 0; unrolled_from < (count); unrolled_from += UNROLLED) \
+    UNROLL for (int i = unrolled_from; i < unrolled_from + UNROLLED; ++i)
 #else
-#define EXP exp
+#define PARTLY_UNROLLED_FOR(i, count) PARTLY_UNROLL for (int i = 0; i < (count); ++i)
 #endif
 FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0f : EXP(score - most); }
 #define SUM(a, b) ((a) + (b))
 
-// Makes of the values of all work items of a query that of all. They are neighbours in a warp of CUDA's; elsewhere the
-// weights' array is free when this is used.
-#if KILN_CUDA
+// Makes of the values of all work items of a query that of all. They are neighbours in a warp of NVIDIA's; elsewhere
+// the weights' array is free when this is used.
+#ifdef OF_NEIGHBOUR
 #define FOLD(value, of_two) \
   UNROLL for (int i = 0; i < RQ; ++i) { \
     UNROLL for (int other = ACROSS / 2; other > 0; other >>= 1) \
-      value[i] = of_two(value[i], __shfl_xor_sync(0xffffffffu, value[i], other)); \
+      value[i] = of_two(value[i], OF_NEIGHBOUR(value[i], other)); \
   }
 #else
 #define FOLD(value, of_two) \
@@ -103,13 +106,21 @@ FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0
   make_float4(ONE_OF(array, row, d), ONE_OF(array, row, (d) + 1), ONE_OF(array, row, (d) + 2), \
               ONE_OF(array, row, (d) + 3))
 #endif
+// Compilers of GLSL wait for each load behind a branch in turn; loading something in any case keeps them from it.
+#if VECTORS && UNROLLED > 1 && (KILN_OPENGL || KILN_VULKAN)
+FUNCTION float4 if_there(bool there, float4 quad) { return there ? quad : NOTHING; }
+#define QUAD_IF(there, into, array, row, d) \
+  into = if_there(there, array[(there) ? ((row) * dimension + (d)) >> 2 : 0]);
+#else
+#define QUAD_IF(there, into, array, row, d) if (there) into = QUAD_OF(array, row, d);
+#endif
 // Rows first .. first + count of an array, and zeros for the others up to `height`.
 #define LOAD(tile, place, height, array, first, count, factor) \
   UNROLL_LOADS for (int n = 0; n < (height) * QUADS / ITEMS; ++n) { \
     int row = (local_index + n * ITEMS) / QUADS; \
     int quad = (local_index + n * ITEMS) % QUADS; \
     float4 value = NOTHING; \
-    if (row < (count) && 4 * quad < dimension) value = QUAD_OF(array, (first) + row, 4 * quad); \
+    QUAD_IF(row < (count) && 4 * quad < dimension, value, array, (first) + row, 4 * quad) \
     tile[place(row, quad)] = value * (factor); \
   }
 
@@ -163,7 +174,7 @@ KERNEL {
       UNROLL for (int i = 0; i < RQ; ++i) {
         UNROLL for (int j = 0; j < KEYS_EACH; ++j) score[i][j] = 0.0f;
       }
-      PARTLY_UNROLL for (int d = 0; d < QUADS; ++d) {
+      PARTLY_UNROLLED_FOR(d, QUADS) {
         float4 key[KEYS_EACH];
         UNROLL for (int j = 0; j < KEYS_EACH; ++j) key[j] = block[PLACE(item_x + j * ACROSS, d)];
         UNROLL for (int i = 0; i < RQ; ++i) {
@@ -207,7 +218,7 @@ KERNEL {
       LOAD(VALUES, PLACE, BK, v, head * keys + first_key, keys - first_key, 1.0f)
 #endif
       group_barrier();
-      PARTLY_UNROLL for (int key = 0; key < BK; ++key) {
+      PARTLY_UNROLLED_FOR(key, BK) {
         float4 value[QUADS_EACH];
         UNROLL for (int j = 0; j < QUADS_EACH; ++j) value[j] = VALUES[PLACE(key, item_x + j * ACROSS)];
         UNROLL for (int i = 0; i < FOURS; ++i) {
@@ -281,7 +292,7 @@ Kernel flash_attention_kernel(const FlashAttentionVariant& variant) {
                      {"VECTORS", flag(variant.vectors)},
                      {"UNROLLED", std::to_string(variant.unroll)},
                      {"ASYNC", flag(variant.asynchronous)}},
-      .source = std::string(source)};
+      .source = std::string(native_source) + std::string(source)};
 }
 
 }  // namespace kiln::kernels

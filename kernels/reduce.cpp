@@ -1,5 +1,7 @@
 #include "kernels/reduce.hpp"
 
+#include "kernels/native.hpp"
+
 namespace kiln::kernels {
 namespace {
 
@@ -67,7 +69,7 @@ Kernel reduce_kernel(const ReduceVariant& variant) {
                          {"NOTHING", max   ? "(-INFINITY)"
                                      : min ? "INFINITY"
                                            : "0.0f"}},
-          .source = std::string(fold_source) + std::string(source)};
+          .source = std::string(native_source) + std::string(fold_source) + std::string(source)};
 }
 
 Chunks chunks_for(const Rows& rows) {

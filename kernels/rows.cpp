@@ -4,11 +4,10 @@
 
 namespace kiln::kernels {
 
-// In CUDA a row's work items are whole warps, whose registers fold without barriers.
-const std::string_view fold_source = R"(#if KILN_CUDA
+// On NVIDIA's a row's work items are whole warps, whose registers fold without barriers.
+const std::string_view fold_source = R"(#ifdef OF_NEIGHBOUR
 #define FOLD(value, of_two) { \
-  UNROLL for (int other = 16; other > 0; other >>= 1) \
-    value = of_two(value, __shfl_xor_sync(0xffffffffu, value, other)); \
+  UNROLL for (int other = 16; other > 0; other >>= 1) value = of_two(value, OF_NEIGHBOUR(value, other)); \
   if (GROUP_X > 32) { \
     group_barrier(); \
     if (local_id_x % 32 == 0) partial[local_id_y][local_id_x / 32] = value; \
@@ -19,17 +18,19 @@ const std::string_view fold_source = R"(#if KILN_CUDA
   } \
 }
 #else
+#define FOLDED (GROUP_X > 256 ? 32 : GROUP_X >= 16 ? 16 : GROUP_X)
 #define FOLD(value, of_two) { \
   group_barrier(); \
   partial[local_id_y][local_id_x] = value; \
-  for (int other = GROUP_X / 2; other > 0; other >>= 1) { \
-    group_barrier(); \
-    if (local_id_x < other) \
-      partial[local_id_y][local_id_x] = of_two(partial[local_id_y][local_id_x], \
-                                               partial[local_id_y][local_id_x + other]); \
+  group_barrier(); \
+  if (local_id_x < FOLDED) { \
+    for (int other = local_id_x + FOLDED; other < GROUP_X; other += FOLDED) \
+      value = of_two(value, partial[local_id_y][other]); \
+    partial[local_id_y][local_id_x] = value; \
   } \
   group_barrier(); \
   value = partial[local_id_y][0]; \
+  UNROLL for (int other = 1; other < FOLDED; ++other) value = of_two(value, partial[local_id_y][other]); \
 }
 #endif
 )";

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "kernels/native.hpp"
 #include "kernels/plan.hpp"
 #include "kernels/tuned.hpp"
 
@@ -11,11 +12,6 @@ namespace {
 // Elements of -inf have no weight, whatever exp() makes of them; with a NaN, or an infinity, the sum is NaN and so
 // is the row. The first pass of rows that are not held corrects its sum as it finds larger elements.
 constexpr std::string_view source = R"(
-#if KILN_CUDA
-#define EXP __expf
-#else
-#define EXP exp
-#endif
 #define SUM(a, b) ((a) + (b))
 FUNCTION float weight(float value, float most) { return value == -INFINITY ? 0.0f : EXP(value - most); }
 FUNCTION float4 weights(float4 v, float most) {
@@ -25,20 +21,29 @@ FUNCTION float most_of(float4 v) { return fmax(fmax(v.x, v.y), fmax(v.z, v.w)); 
 FUNCTION float sum_of(float4 v) { return (v.x + v.y) + (v.z + v.w); }
 
 #if VECTORS
-#define LOAD(v, quad) \
+#if KILN_OPENGL || KILN_VULKAN
+// Compilers of GLSL wait for each load behind a branch in turn; loading something in any case keeps them from it.
+FUNCTION float4 if_there(bool there, float4 v) {
+  return there ? v : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+}
+#define LOAD_VALUES(v, quad) \
+  v = if_there(row < rows && 4 * (quad) < width, \
+               values[row < rows && 4 * (quad) < width ? row * (width / 4) + (quad) : 0]);
+#else
+#define LOAD_VALUES(v, quad) \
   v = make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY); \
-  if (row < rows && 4 * (quad) < width) { \
-    v = values[row * (width / 4) + (quad)]; \
-    if (mask_rows > 0) v += mask[row % mask_rows * (width / 4) + (quad)]; \
-  }
+  if (row < rows && 4 * (quad) < width) v = values[row * (width / 4) + (quad)];
+#endif
+#define ADD_MASK(v, quad) \
+  if (row < rows && 4 * (quad) < width) v += mask[row % mask_rows * (width / 4) + (quad)];
 #define STORE(v, quad) if (row < rows && 4 * (quad) < width) result[row * (width / 4) + (quad)] = v;
 #else
-#define VALUE(column) \
-  (row < rows && (column) < width \
-       ? values[row * width + (column)] + (mask_rows > 0 ? mask[row % mask_rows * width + (column)] : 0.0f) \
-       : -INFINITY)
-#define LOAD(v, quad) \
+#define VALUE(column) (row < rows && (column) < width ? values[row * width + (column)] : -INFINITY)
+#define LOAD_VALUES(v, quad) \
   v = make_float4(VALUE(4 * (quad)), VALUE(4 * (quad) + 1), VALUE(4 * (quad) + 2), VALUE(4 * (quad) + 3));
+#define MASK(column) (row < rows && (column) < width ? mask[row % mask_rows * width + (column)] : 0.0f)
+#define ADD_MASK(v, quad) \
+  v += make_float4(MASK(4 * (quad)), MASK(4 * (quad) + 1), MASK(4 * (quad) + 2), MASK(4 * (quad) + 3));
 #define STORE_ONE(value, column) if (row < rows && (column) < width) result[row * width + (column)] = value;
 #define STORE(v, quad) \
   STORE_ONE(v.x, 4 * (quad)) \
@@ -46,6 +51,9 @@ FUNCTION float sum_of(float4 v) { return (v.x + v.y) + (v.z + v.w); }
   STORE_ONE(v.z, 4 * (quad) + 2) \
   STORE_ONE(v.w, 4 * (quad) + 3)
 #endif
+#define LOAD(v, quad) \
+  LOAD_VALUES(v, quad) \
+  if (mask_rows > 0) { ADD_MASK(v, quad) }
 
 KERNEL {
   for (int first = group_id_x * GROUP_Y; first < rows; first += group_count_x * GROUP_Y) {
@@ -54,10 +62,11 @@ KERNEL {
     float sum = 0.0f;
 #if HOLD > 0
     float4 held[HOLD];
-    UNROLL for (int i = 0; i < HOLD; ++i) {
-      LOAD(held[i], i * GROUP_X + local_id_x)
-      most = fmax(most, most_of(held[i]));
+    UNROLL for (int i = 0; i < HOLD; ++i) { LOAD_VALUES(held[i], i * GROUP_X + local_id_x) }
+    if (mask_rows > 0) {
+      UNROLL for (int i = 0; i < HOLD; ++i) { ADD_MASK(held[i], i * GROUP_X + local_id_x) }
     }
+    UNROLL for (int i = 0; i < HOLD; ++i) most = fmax(most, most_of(held[i]));
     FOLD(most, fmax)
     if (most == -INFINITY) most = 0.0f;
     UNROLL for (int i = 0; i < HOLD; ++i) {
@@ -183,7 +192,7 @@ Kernel softmax_kernel(const SoftmaxVariant& variant) {
           .shared = {partial_array()},
           .group_size = variant.group.size(),
           .parameters = {{"HOLD", std::to_string(variant.hold)}, {"VECTORS", flag(variant.vectors)}},
-          .source = std::string(fold_source) + std::string(source)};
+          .source = std::string(native_source) + std::string(fold_source) + std::string(source)};
 }
 
 Result<Tensor> softmax(Runner on, const Tensor& x, const SoftmaxOptions& options, const SoftmaxVariant* given) {
