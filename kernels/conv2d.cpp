@@ -199,7 +199,7 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, cons
     return variant;
   }
   variant.vectors = takes_vectors(size);
-  // Its compiler puts quads apart well, but no pixels one by one.
+  // What is slow on Vulkan is to put pixels one by one; of filters it takes quads apart well.
   variant.turned = variant.turned || device.language == Language::vulkan;
   const std::int64_t groups = options.groups;
   const std::int64_t filters = size.filters / groups;

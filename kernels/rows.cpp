@@ -4,7 +4,7 @@
 
 namespace kiln::kernels {
 
-// On NVIDIA's a row's work items are whole warps, whose registers fold without barriers.
+// In CUDA and NVIDIA's OpenCL a row's work items are whole warps, whose registers fold without barriers.
 const std::string_view fold_source = R"(#ifdef OF_NEIGHBOUR
 #define FOLD(value, of_two) { \
   UNROLL for (int other = 16; other > 0; other >>= 1) value = of_two(value, OF_NEIGHBOUR(value, other)); \

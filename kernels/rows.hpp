@@ -32,7 +32,8 @@ struct Rows {
 Rows rows_of(const Shape& shape);
 
 /// FOLD(value, of_two): makes of the value of each work item of a row that of all, by a function or macro of two.
-/// partial_array() is what it needs declared.
+/// native_source comes before it, and partial_array() is what it needs declared. A row has a multiple of 32 work
+/// items.
 extern const std::string_view fold_source;
 SharedArray partial_array();
 

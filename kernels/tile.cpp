@@ -67,8 +67,7 @@ const std::string_view tile_source = R"(#if UNROLL_PANELS && KILN_OPENGL
     UNROLL for (int j = 0; j < RN / 4; ++j) sum[i][j] = NOTHING; \
   }
 
-// An element, or zero where there is none. GPUs' compilers of GLSL make a branch of a choice, and wait for each load
-// in turn; loading something in any case keeps them from it.
+// Without branches where a compiler makes them of &&.
 #if KILN_OPENGL || KILN_VULKAN
 #define BOTH(a, b) all(bvec2(a, b))
 #define ALL_THREE(a, b, c) all(bvec3(a, b, c))
@@ -76,6 +75,9 @@ const std::string_view tile_source = R"(#if UNROLL_PANELS && KILN_OPENGL
 #define BOTH(a, b) ((a) && (b))
 #define ALL_THREE(a, b, c) ((a) && (b) && (c))
 #endif
+
+// An element, or zero where there is none. GPUs' compilers of GLSL make a branch of a choice, and wait for each load
+// in turn; loading something in any case keeps them from it.
 #if UNROLL_PANELS && (KILN_OPENGL || KILN_VULKAN)
 FUNCTION float if_there(bool there, float element) { return there ? element : 0.0f; }
 #define LOAD_IF(there, array, at) if_there(there, array[(there) ? (at) : 0])

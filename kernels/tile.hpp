@@ -64,7 +64,7 @@ bool is_slow_to_scatter(const DeviceInfo& device);
 
 /// Macros that multiply panels. The kernel defines FETCH_A(start) and FETCH_B(start), which load what is of the
 /// panels that begin at `start` into registers, and STAGE_A(stage), STAGE_B(stage), which put it into panel_a and
-/// panel_b.
+/// panel_b. Past the depth they load zeros, and read nothing out of bounds.
 ///
 ///     MULTIPLY_PANELS(k)  sums up in `float4 sum[RM][RN / 4]`
 ///     ITEM_ROW(i), ITEM_COLUMN(j)  where in the tile sum[i][j] belongs

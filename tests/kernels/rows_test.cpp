@@ -32,8 +32,9 @@ TEST_P(Softmax, ComputesWhatTheReferenceDoes) {
 
 TEST_P(Softmax, EveryVariantComputesTheSame) {
   using kernels::RowGroup;
-  for (const RowGroup& group : {RowGroup{}, RowGroup{.items = 256, .rows = 1}})
+  for (const RowGroup& group : {RowGroup{}, RowGroup{.items = 256, .rows = 1}, RowGroup{.items = 512, .rows = 1}})
     for (const int hold : {0, 1, 8}) {
+      if (group.items == 512 && hold > 0) continue;
       // What a CPU is not asked to do takes long to compile for one.
       if (device_->info().software && shapes_to_try() <= 100 && (hold == 1) != (group.items == 32)) continue;
       const kernels::SoftmaxVariant variant{.group = group, .hold = hold, .vectors = true};
