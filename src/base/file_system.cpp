@@ -1,6 +1,9 @@
 #include "base/file_system.hpp"
 
+#include <array>
 #include <cerrno>
+#include <cstddef>
+#include <new>
 #include <string_view>
 
 #include <dirent.h>
@@ -57,7 +60,9 @@ int FileSystem::list(int folder, std::vector<std::string>* names) const {
 }
 
 const FileSystem& FileSystem::system() noexcept {
-  static const FileSystem system;
+  // Never destroyed: a cache in a static variable saves after everything else.
+  alignas(FileSystem) static std::array<std::byte, sizeof(FileSystem)> place;
+  static const FileSystem& system = *new (place.data()) FileSystem;
   return system;
 }
 

@@ -107,8 +107,9 @@ ResidentPool& ResidentPool::of_process() {
   // Never destroyed: handles in static objects are released after everything else.
   static ResidentPool& pool = []() -> ResidentPool& {
     // No thread of the parent's holds it in a child, where that thread is not.
-    pthread_atfork([] { of_process().mutex_.lock(); }, [] { of_process().mutex_.unlock(); },
-                   [] { of_process().mutex_.unlock(); });
+    const auto lock = []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { of_process().mutex_.lock(); };
+    const auto unlock = []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { of_process().mutex_.unlock(); };
+    pthread_atfork(lock, unlock, unlock);
     return *std::make_unique<ResidentPool>().release();
   }();
   return pool;
