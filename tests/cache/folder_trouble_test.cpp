@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <fstream>
-#include <iterator>
 #include <thread>
 
 #include <sys/resource.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "fakes/cache_fixture.hpp"
+#include "fakes/files.hpp"
 #include "fakes/mounted_disk.hpp"
 
 namespace kiln {
@@ -26,10 +26,6 @@ class FolderTrouble : public fakes::CacheTest {
     cache.flush();
   }
   std::filesystem::path directory() const { return folder_.path() / "cache"; }
-  static std::string contents(const std::filesystem::path& file) {
-    std::ifstream stream(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(stream), {}};
-  }
 };
 
 TEST_F(FolderTrouble, TheFolderIsAFile) {
@@ -124,13 +120,10 @@ TEST_F(FolderTrouble, WithoutDescriptorsProgramsAreCompiled) {
 #endif
   struct rlimit all {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &all), 0);
-  const auto descriptors = [] {
-    return static_cast<rlim_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
-  };
   for (rlim_t left = 0; left < 12; ++left) {
-    const rlim_t before = descriptors();
+    const long before = fakes::open_descriptors();
     struct rlimit few = all;
-    few.rlim_cur = before + left;
+    few.rlim_cur = static_cast<rlim_t>(before) + left;
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
     {
       Cache cache(backend_, options());
@@ -140,7 +133,7 @@ TEST_F(FolderTrouble, WithoutDescriptorsProgramsAreCompiled) {
       static_cast<void>(cache.prune({}));
     }
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &all), 0);
-    EXPECT_EQ(descriptors(), before) << "none is left open";
+    EXPECT_EQ(fakes::open_descriptors(), before) << "none is left open";
     Cache cache(backend_, options());
     expect_to_work(cache);
     EXPECT_EQ(entries().size(), 5U) << "all is well again";
@@ -213,7 +206,7 @@ TEST_F(FolderTrouble, WhatStandsAtAnEntrysPathMayChangeAtAnyMoment) {
     cache.get(request(0)).value();
     cache.flush();
     entry = entries().at(0);
-    good = contents(entry);
+    good = fakes::read_file(entry);
   }
   std::atomic<bool> ends{false};
   std::thread hostile([&] {
@@ -244,7 +237,7 @@ TEST_F(FolderTrouble, WhatStandsAtAnEntrysPathMayChangeAtAnyMoment) {
   ends = true;
   hostile.join();
   EXPECT_GT(gets, 10);
-  EXPECT_EQ(contents(secret_file), secret);
+  EXPECT_EQ(fakes::read_file(secret_file), secret);
 }
 
 TEST_F(FolderTrouble, TheFolderIsRemovedWhileInUse) {

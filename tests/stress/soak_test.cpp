@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fakes/cache_fixture.hpp"
+#include "fakes/files.hpp"
 
 namespace kiln {
 namespace {
@@ -37,7 +38,7 @@ Used used() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("VmRSS:")) used.kilobytes = std::atol(line.c_str() + 6);
-  used.descriptors = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  used.descriptors = fakes::open_descriptors();
   return used;
 }
 
