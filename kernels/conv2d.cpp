@@ -1,5 +1,6 @@
 #include "kernels/conv2d.hpp"
 
+#include "kernels/native.hpp"
 #include "kernels/plan.hpp"
 #include "kernels/tuned.hpp"
 #include "kernels/winograd.hpp"
@@ -14,7 +15,8 @@ namespace {
 //
 // Where the variant is turned, what goes into the panels is taken across the depth, four elements one by one, so
 // that they can be put there at once: of four filters, and of four pixels of the output. Where these are always of
-// one row, only the first is worked out.
+// one row, only the first is worked out. Which of the rows and columns of a filter of a known size are inside the image
+// for each of the four is worked out once as well, as bits: four for each row and each column.
 constexpr std::string_view source = R"(
 #define TAPS (FILTER_H * FILTER_W)
 #if TURNED
@@ -33,16 +35,15 @@ constexpr std::string_view source = R"(
 #define PANEL_COLUMN (local_index % (TN / PIXELS) * PIXELS)
 #define TAP_STEP (ITEMS / (TN / PIXELS))
 #define TAP_LOADS (TK / TAP_STEP)
-#define AT_W(r, d) LOAD_IF(BOTH(top + (r) < m, (d) < k), w, w_first + (top + (r)) * k + (d))
+#define AT_W(r, d) LOAD_IF((d) < k, w, w_first + min(top + (r), m - 1) * k + (d))
 
 #if VECTORS && !TURNED
 #define FETCH_A(begin) \
   UNROLL for (int i = 0; i < LOADS_A; ++i) { \
     int q = local_index + i * ITEMS; \
-    int r = top + W_ROW(q); \
+    int r = min(top + W_ROW(q), m - 1); \
     int d = (begin) + W_DEPTH(q); \
-    next_a[i] = NOTHING; \
-    if (r < m && d < k) next_a[i] = w[(w_first + r * k + d) >> 2]; \
+    LOAD_QUAD_IF(next_a[i], d < k, w, (w_first + r * k + d) >> 2) \
   }
 #else
 #define FETCH_A(begin) \
@@ -67,10 +68,18 @@ constexpr std::string_view source = R"(
 #define PLACE(e) e
 #define BESIDE(e) 0
 #endif
+#define ROW_INSIDE(e, filter_row) (to_uint(first_row[PLACE(e)] + (filter_row) * dilation_h) < to_uint(rows))
+#define COLUMN_INSIDE(e, filter_column) \
+  (to_uint(first_column[PLACE(e)] + BESIDE(e) + (filter_column) * dilation_w) < to_uint(width))
+#define PIXEL_PLACE(e) (first_place[PLACE(e)] + BESIDE(e) + offset)
+#if FILTER_BITS
+#define INSIDE rows_inside >> (4 * filter_row) & columns_inside >> (4 * filter_column) & -to_int(tap < k)
+#define LOAD_PIXEL(e, into) into = LOAD_BY(-(inside >> (e) & 1), x, PIXEL_PLACE(e));
+#else
+#define INSIDE to_int(tap < k)
 #define LOAD_PIXEL(e, into) \
-  into = LOAD_IF(ALL_THREE(tap < k, to_uint(first_row[PLACE(e)] + down) < to_uint(rows_inside), \
-                           to_uint(first_column[PLACE(e)] + BESIDE(e) + right) < to_uint(width)), \
-                 x, first_place[PLACE(e)] + BESIDE(e) + offset);
+  into = LOAD_IF(inside != 0 && ROW_INSIDE(e, filter_row) && COLUMN_INSIDE(e, filter_column), x, PIXEL_PLACE(e));
+#endif
 #if TURNED
 #define LOADED float4
 #define LOAD_PIXELS(into) \
@@ -90,12 +99,12 @@ constexpr std::string_view source = R"(
 #define FETCH_B(begin) \
   UNROLL for (int i = 0; i < TAP_LOADS; ++i) { \
     int tap = (begin) + first_tap + i * TAP_STEP; \
-    int channel = tap / TAPS; \
+    int channel = to_int(to_uint(tap) / to_uint(TAPS)); \
     int in_filter = tap - channel * TAPS; \
-    int filter_row = in_filter / FILTER_W; \
-    int down = filter_row * dilation_h; \
-    int right = (in_filter - filter_row * FILTER_W) * dilation_w; \
-    int offset = (channel * height + down) * width + right; \
+    int filter_row = to_int(to_uint(in_filter) / to_uint(FILTER_W)); \
+    int filter_column = in_filter - filter_row * FILTER_W; \
+    int inside = INSIDE; \
+    int offset = (channel * height + filter_row * dilation_h) * width + filter_column * dilation_w; \
     LOAD_PIXELS(next_b[i]) \
   }
 #define STAGE_B(stage) \
@@ -132,7 +141,15 @@ KERNEL {
           ((image * channel_groups + channel_group) * channels * height + first_row[e]) * width + first_column[e];
     }
     // A pixel past the last has all its taps outside the image; one that only fills up four is the last again.
-    int rows_inside = first_pixel < pixels ? height : 0;
+    int rows = first_pixel < pixels ? height : 0;
+#if FILTER_BITS
+    int rows_inside = 0;
+    int columns_inside = 0;
+    UNROLL for (int e = 0; e < PIXELS; ++e) {
+      UNROLL for (int f = 0; f < FILTER_H; ++f) rows_inside |= to_int(ROW_INSIDE(e, f)) << (4 * f + e);
+      UNROLL for (int f = 0; f < FILTER_W; ++f) columns_inside |= to_int(COLUMN_INSIDE(e, f)) << (4 * f + e);
+    }
+#endif
 
     float4 next_a[LOADS_A];
     LOADED next_b[TAP_LOADS];
@@ -309,6 +326,7 @@ Kernel conv2d_kernel(const Conv2dVariant& variant) {
   auto parameters = variant.tile.parameters();
   parameters["VECTORS"] = flag(variant.vectors);
   parameters["TURNED"] = flag(variant.turned);
+  parameters["FILTER_BITS"] = flag(variant.turned && variant.filter_height != 0);
   parameters["ROWS_OF_QUADS"] = flag(variant.turned && variant.rows_of_quads);
   // Where the extents are no constants, the scalars stand in for them.
   parameters["FILTER_H"] =
@@ -341,7 +359,7 @@ Kernel conv2d_kernel(const Conv2dVariant& variant) {
           .shared = variant.tile.shared(),
           .group_size = {variant.tile.items(), 1, 1},
           .parameters = std::move(parameters),
-          .source = std::string(tile_source) + std::string(source)};
+          .source = std::string(native_source) + std::string(tile_source) + std::string(source)};
 }
 
 Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dOptions& options,

@@ -1,5 +1,6 @@
 #include "kernels/gemm.hpp"
 
+#include "kernels/native.hpp"
 #include "kernels/tuned.hpp"
 
 namespace kiln::kernels {
@@ -19,15 +20,17 @@ constexpr std::string_view source = R"(
 #define DEPTH k
 #define PARTS 1
 #endif
-#define AT_A(r, d) LOAD_IF(BOTH(top + (r) < m, (d) < DEPTH), a, a_first + (top + (r)) * a_row + (d) * a_depth)
-#define AT_B(d, c) LOAD_IF(BOTH(left + (c) < n, (d) < DEPTH), b, b_first + (d) * b_depth + (left + (c)) * b_column)
+#define AT_A(r, d) LOAD_IF((d) < DEPTH, a, a_first + min(top + (r), m - 1) * a_row + (d) * a_depth)
+#define AT_B(d, c) LOAD_IF((d) < DEPTH, b, b_first + (d) * b_depth + min(left + (c), n - 1) * b_column)
 
 #if A_ALONG_DEPTH && !A_TURNED
+#define A_TAKEN 1
 #define A_DEPTH(q) ((q) % (TK / 4) * 4)
 #define A_ROW(q) ((q) / (TK / 4))
 #define PUT_A PUT_ALONG_DEPTH
 #define QUAD_OF_A(r, d) make_float4(AT_A(r, d), AT_A(r, (d) + 1), AT_A(r, (d) + 2), AT_A(r, (d) + 3))
 #else
+#define A_TAKEN 4
 #if A_TURNED
 #define A_DEPTH(q) ((q) % TK)
 #define A_ROW(q) ((q) / TK * 4)
@@ -39,11 +42,13 @@ constexpr std::string_view source = R"(
 #define QUAD_OF_A(r, d) make_float4(AT_A(r, d), AT_A((r) + 1, d), AT_A((r) + 2, d), AT_A((r) + 3, d))
 #endif
 #if B_ALONG_DEPTH && !B_TURNED
+#define B_TAKEN 1
 #define B_DEPTH(q) ((q) % (TK / 4) * 4)
 #define B_COLUMN(q) ((q) / (TK / 4))
 #define PUT_B PUT_ALONG_DEPTH
 #define QUAD_OF_B(d, c) make_float4(AT_B(d, c), AT_B((d) + 1, c), AT_B((d) + 2, c), AT_B((d) + 3, c))
 #else
+#define B_TAKEN 4
 #if B_TURNED
 #define B_DEPTH(q) ((q) % TK)
 #define B_COLUMN(q) ((q) / TK * 4)
@@ -59,10 +64,9 @@ constexpr std::string_view source = R"(
 #define FETCH_A(begin) \
   UNROLL for (int i = 0; i < LOADS_A; ++i) { \
     int q = local_index + i * ITEMS; \
-    int r = top + A_ROW(q); \
+    int r = min(top + A_ROW(q), m - A_TAKEN); \
     int d = (begin) + A_DEPTH(q); \
-    next_a[i] = NOTHING; \
-    if (r < m && d < DEPTH) next_a[i] = a[(a_first + r * a_row + d * a_depth) >> 2]; \
+    LOAD_QUAD_IF(next_a[i], d < DEPTH, a, (a_first + r * a_row + d * a_depth) >> 2) \
   }
 #else
 #define FETCH_A(begin) \
@@ -76,10 +80,9 @@ constexpr std::string_view source = R"(
 #define FETCH_B(begin) \
   UNROLL for (int i = 0; i < LOADS_B; ++i) { \
     int q = local_index + i * ITEMS; \
-    int c = left + B_COLUMN(q); \
+    int c = min(left + B_COLUMN(q), n - B_TAKEN); \
     int d = (begin) + B_DEPTH(q); \
-    next_b[i] = NOTHING; \
-    if (c < n && d < DEPTH) next_b[i] = b[(b_first + d * b_depth + c * b_column) >> 2]; \
+    LOAD_QUAD_IF(next_b[i], d < DEPTH, b, (b_first + d * b_depth + c * b_column) >> 2) \
   }
 #else
 #define FETCH_B(begin) \
@@ -310,7 +313,7 @@ Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool trans
           .group_size = {variant.tile.items(), 1, 1},
           .min_groups = groups_at_once(variant.tile),
           .parameters = std::move(parameters),
-          .source = std::string(tile_source) + std::string(source)};
+          .source = std::string(native_source) + std::string(tile_source) + std::string(source)};
 }
 
 Kernel gemm_sum_kernel(bool vectors) {

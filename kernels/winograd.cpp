@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/native.hpp"
+
 namespace kiln::kernels {
 namespace {
 
@@ -33,7 +35,7 @@ KERNEL {
     float half_way[6][3];
     UNROLL for (int j = 0; j < 3; ++j) {
       float taps[3];
-      UNROLL for (int i = 0; i < 3; ++i) taps[i] = channel < channels ? w[first + 3 * i + j] : 0.0f;
+      UNROLL for (int i = 0; i < 3; ++i) taps[i] = LOAD_IF(channel < channels, w, first + 3 * i + j);
       TRANSFORM(IN_COLUMN, taps[0], taps[1], taps[2])
     }
     UNROLL for (int j = 0; j < 6; ++j) {
@@ -71,9 +73,8 @@ KERNEL {
     UNROLL for (int j = 0; j < 6; ++j) {
       float pixels[6];
       UNROLL for (int i = 0; i < 6; ++i) {
-        pixels[i] = 0.0f;
-        if (to_uint(top + i) < to_uint(rows_inside) && to_uint(left + j) < to_uint(width))
-          pixels[i] = x[place + i * width + j];
+        bool inside = to_uint(top + i) < to_uint(rows_inside) && to_uint(left + j) < to_uint(width);
+        pixels[i] = LOAD_IF(inside, x, place + i * width + j);
       }
       TRANSFORM(IN_COLUMN, pixels[0], pixels[1], pixels[2], pixels[3], pixels[4], pixels[5])
     }
@@ -150,7 +151,7 @@ Kernel transform(const char* name, std::vector<KernelBuffer> buffers, std::vecto
           .scalars = std::move(scalars),
           .group_size = {items, 1, 1},
           .parameters = {{"P", "0.625f"}, {"Q", "1.5f"}},
-          .source = std::string(source)};
+          .source = std::string(native_source) + std::string(source)};
 }
 
 }  // namespace
