@@ -71,7 +71,12 @@ FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int
         variant.item_queries = 4;
         variant.unroll = device.software ? 1 : 16;
         break;
-      case Language::opencl: break;
+      case Language::opencl:
+        if (large.head == 64 && !device.software) {
+          variant.queries = 32;
+          variant.item_queries = 4;
+        }
+        break;
     }
     if (large.head == 64 && variant.vectors && copies_asynchronously(device)) {
       variant.asynchronous = true;
@@ -116,9 +121,7 @@ Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const 
                      {"r", {4, 8, 16}},
                      {"x", {4, 8, 16, 32}},
                      {"v", {0, 1}},
-                     // OpenGL unrolls all loops, or none.
-                     {"u",
-                      device.language == Language::glsl ? std::vector<int>{1, 16} : std::vector<int>{1, 2, 4, 16}},
+                     {"u", {1, 2, 4, 16}},
                      {"b", device.language == Language::cuda ? std::vector<int>{0, 2, 3, 4} : std::vector<int>{0}},
                      {"async", copies_asynchronously(device) ? std::vector<int>{0, 1} : std::vector<int>{0}}},
       .initial = {initial.queries, initial.keys, initial.item_queries, initial.across, initial.vectors ? 1 : 0,

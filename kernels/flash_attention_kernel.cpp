@@ -26,6 +26,16 @@ constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #define QUERY_PLACE(row, quad) ((row) * QUADS + ((quad) ^ ((row) / RQ & TWIST(QUADS))))
 #define PLACE(row, quad) ((row) * QUADS + ((quad) ^ ((row) & TWIST(QUADS))))
 #define WEIGHT_PLACE(key, i) ((key) * (BQ / 4) + ((item_y * FOURS + (i)) ^ ((key) & TWIST(BQ / 4))))
+// The same places, of a work item's own rows, keys and quads, with as much as can be in what all of them share.
+#define OWN_QUERY(i, d) (item_y * (RQ * QUADS) + ((d) ^ (item_y & TWIST(QUADS))) + (i) * QUADS)
+#define OWN_KEY(j, d) \
+  (item_x * QUADS + ((d) ^ ((j) * ACROSS & TWIST(QUADS)) ^ (item_x & TWIST(QUADS))) + (j) * (ACROSS * QUADS))
+#define OWN_VALUE(key, j) \
+  ((item_x ^ ((key) & TWIST(QUADS) & (ACROSS - 1))) + ((j) * ACROSS ^ ((key) & TWIST(QUADS) & ~(ACROSS - 1))) + \
+   (key) * QUADS)
+#define OWN_WEIGHT(key, i) \
+  ((item_y * FOURS ^ ((key) & TWIST(BQ / 4) & ~(FOURS - 1))) + ((i) ^ ((key) & TWIST(BQ / 4) & (FOURS - 1))) + \
+   (key) * (BQ / 4))
 #if ASYNC
 #define VALUES later
 #define WEIGHTS block
@@ -57,13 +67,21 @@ constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #else
 #define PARTLY_UNROLL _Pragma("unroll 16")
 #endif
-// Where a loop is unrolled whole or not at all, one in another is unrolled partly.
-#if KILN_VULKAN && (UNROLLED == 2 || UNROLLED == 4)
-#define PARTLY_UNROLLED_FOR(i, count) \
-  for (int unrolled_from = 0; unrolled_from < (count); unrolled_from += UNROLLED) \
-    UNROLL for (int i = unrolled_from; i < unrolled_from + UNROLLED; ++i)
+// Where a loop is unrolled whole or not at all, one in another is unrolled partly; in OpenGL, where all are unrolled
+// whose count is known, in one with a count that is not.
+#if (KILN_OPENGL || KILN_VULKAN) && (UNROLLED == 2 || UNROLLED == 4)
+#if KILN_OPENGL
+#define COUNT_OF(count, needed) (needed)
 #else
-#define PARTLY_UNROLLED_FOR(i, count) PARTLY_UNROLL for (int i = 0; i < (count); ++i)
+#define COUNT_OF(count, needed) (count)
+#endif
+#define PARTLY_UNROLLED_FOR(count, needed) \
+  for (int unrolled_from = 0; unrolled_from < COUNT_OF(count, needed); unrolled_from += UNROLLED) \
+    UNROLL for (int step = 0; step < UNROLLED; ++step)
+#define STEP (unrolled_from + step)
+#else
+#define PARTLY_UNROLLED_FOR(count, needed) PARTLY_UNROLL for (int step = 0; step < (count); ++step)
+#define STEP step
 #endif
 FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0f : EXP(score - most); }
 #define SUM(a, b) ((a) + (b))
@@ -99,33 +117,34 @@ FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0
 #endif
 
 #if VECTORS
-#define QUAD_OF(array, row, d) array[((row) * dimension + (d)) >> 2]
+#define QUAD_PLACE(row, d) (((row) * dimension + (d)) >> 2)
+#if KILN_VULKAN
+#define LOAD_QUAD(into, there, array, row, d) into = LOAD_IF(there, array, QUAD_PLACE(row, d));
 #else
-#define ONE_OF(array, row, d) ((d) < dimension ? array[(row) * dimension + (d)] : 0.0f)
-#define QUAD_OF(array, row, d) \
-  make_float4(ONE_OF(array, row, d), ONE_OF(array, row, (d) + 1), ONE_OF(array, row, (d) + 2), \
-              ONE_OF(array, row, (d) + 3))
+#define LOAD_QUAD(into, there, array, row, d) LOAD_QUAD_IF(into, there, array, QUAD_PLACE(row, d))
 #endif
-// Compilers of GLSL wait for each load behind a branch in turn; loading something in any case keeps them from it.
-#if VECTORS && UNROLLED > 1 && (KILN_OPENGL || KILN_VULKAN)
-FUNCTION float4 if_there(bool there, float4 quad) { return there ? quad : NOTHING; }
-#define QUAD_IF(there, into, array, row, d) \
-  into = if_there(there, array[(there) ? ((row) * dimension + (d)) >> 2 : 0]);
 #else
-#define QUAD_IF(there, into, array, row, d) if (there) into = QUAD_OF(array, row, d);
+#define ONE_OF(array, row, d) LOAD_IF((d) < dimension, array, (row) * dimension + (d))
+#define LOAD_QUAD(into, there, array, row, d) \
+  into = NOTHING; \
+  if (there) \
+    into = make_float4(ONE_OF(array, row, d), ONE_OF(array, row, (d) + 1), ONE_OF(array, row, (d) + 2), \
+                       ONE_OF(array, row, (d) + 3));
 #endif
-// Rows first .. first + count of an array, and zeros for the others up to `height`.
-#define LOAD(tile, place, height, array, first, count, factor) \
+// Rows first .. first + count of an array. The others up to `height` are zeros, or where that makes no difference, the
+// last one again.
+#define LOAD(tile, place, height, array, first, count, zeros, factor) \
   UNROLL_LOADS for (int n = 0; n < (height) * QUADS / ITEMS; ++n) { \
     int row = (local_index + n * ITEMS) / QUADS; \
     int quad = (local_index + n * ITEMS) % QUADS; \
-    float4 value = NOTHING; \
-    QUAD_IF(row < (count) && 4 * quad < dimension, value, array, (first) + row, 4 * quad) \
+    bool there = 4 * quad < dimension && (!(zeros) || row < (count)); \
+    float4 value; \
+    LOAD_QUAD(value, there, array, (first) + min(row, (count) - 1), 4 * quad) \
     tile[place(row, quad)] = value * (factor); \
   }
 
 #if ASYNC
-// The same, under way until it is waited for; each is a group of its own.
+// The same with zeros, under way until it is waited for; each is a group of its own.
 #define START_LOAD(tile, place, height, array, first, count) \
   UNROLL_LOADS for (int n = 0; n < (height) * QUADS / ITEMS; ++n) { \
     int row = (local_index + n * ITEMS) / QUADS; \
@@ -133,7 +152,7 @@ FUNCTION float4 if_there(bool there, float4 quad) { return there ? quad : NOTHIN
     bool there = row < (count) && 4 * quad < dimension; \
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"( \
                      (uint)__cvta_generic_to_shared(&tile[place(row, quad)])), \
-                 "l"(there ? &QUAD_OF(array, (first) + row, 4 * quad) : array), "r"(there ? 16 : 0) \
+                 "l"(there ? &array[QUAD_PLACE((first) + row, 4 * quad)] : array), "r"(there ? 16 : 0) \
                  : "memory"); \
   } \
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -151,7 +170,7 @@ KERNEL {
     int ahead = causal != 0 ? keys - queries : keys;
     int seen = causal != 0 ? min(keys, first_query + BQ + ahead) : keys;
 
-    LOAD(query, QUERY_PLACE, BQ, q, head * queries + first_query, queries - first_query, scale)
+    LOAD(query, QUERY_PLACE, BQ, q, head * queries + first_query, queries - first_query, false, scale)
     float4 sum[RQ][QUADS_EACH];
     float most[RQ];
     float total[RQ];
@@ -167,18 +186,19 @@ KERNEL {
       START_LOAD(VALUES, PLACE, BK, v, head * keys + first_key, keys - first_key)
       WAIT_FOR_ALL_BUT(1)
 #else
-      LOAD(block, PLACE, BK, k, head * keys + first_key, keys - first_key, 1.0f)
+      LOAD(block, PLACE, BK, k, head * keys + first_key, keys - first_key, false, 1.0f)
 #endif
       group_barrier();
       float score[RQ][KEYS_EACH];
       UNROLL for (int i = 0; i < RQ; ++i) {
         UNROLL for (int j = 0; j < KEYS_EACH; ++j) score[i][j] = 0.0f;
       }
-      PARTLY_UNROLLED_FOR(d, QUADS) {
+      PARTLY_UNROLLED_FOR(QUADS, (dimension + 3) >> 2) {
+        int d = STEP;
         float4 key[KEYS_EACH];
-        UNROLL for (int j = 0; j < KEYS_EACH; ++j) key[j] = block[PLACE(item_x + j * ACROSS, d)];
+        UNROLL for (int j = 0; j < KEYS_EACH; ++j) key[j] = block[OWN_KEY(j, d)];
         UNROLL for (int i = 0; i < RQ; ++i) {
-          float4 of_query = query[QUERY_PLACE(ROW(i), d)];
+          float4 of_query = query[OWN_QUERY(i, d)];
           UNROLL for (int j = 0; j < KEYS_EACH; ++j) ADD_DOT(score[i][j], of_query, key[j]);
         }
       }
@@ -215,14 +235,15 @@ KERNEL {
       WAIT_FOR_ALL_BUT(0)
 #else
       group_barrier();
-      LOAD(VALUES, PLACE, BK, v, head * keys + first_key, keys - first_key, 1.0f)
+      LOAD(VALUES, PLACE, BK, v, head * keys + first_key, keys - first_key, true, 1.0f)
 #endif
       group_barrier();
-      PARTLY_UNROLLED_FOR(key, BK) {
+      PARTLY_UNROLLED_FOR(BK, min(BK, keys - first_key)) {
+        int key = STEP;
         float4 value[QUADS_EACH];
-        UNROLL for (int j = 0; j < QUADS_EACH; ++j) value[j] = VALUES[PLACE(key, item_x + j * ACROSS)];
+        UNROLL for (int j = 0; j < QUADS_EACH; ++j) value[j] = VALUES[OWN_VALUE(key, j)];
         UNROLL for (int i = 0; i < FOURS; ++i) {
-          float4 by = WEIGHTS[WEIGHT_PLACE(key, i)];
+          float4 by = WEIGHTS[OWN_WEIGHT(key, i)];
           UNROLL for (int j = 0; j < QUADS_EACH; ++j) {
             sum[4 * i][j] += by.x * value[j];
             sum[4 * i + 1][j] += by.y * value[j];
