@@ -15,8 +15,8 @@ namespace {
 //
 // Where the variant is turned, what goes into the panels is taken across the depth, four elements one by one, so
 // that they can be put there at once: of four filters, and of four pixels of the output. Where these are always of
-// one row, only the first is worked out. Which of the rows and columns of a filter of a known size are inside the image
-// for each of the four is worked out once as well, as bits: four for each row and each column.
+// one row, only the first is worked out. Which of the rows and columns of a filter of a known size are inside the
+// image for each of the four is worked out once as well, as bits: four for each row and each column.
 constexpr std::string_view source = R"(
 #define TAPS (FILTER_H * FILTER_W)
 #if TURNED
@@ -76,14 +76,14 @@ constexpr std::string_view source = R"(
 #define INSIDE rows_inside >> (4 * filter_row) & columns_inside >> (4 * filter_column) & -to_int(tap < k)
 #define LOAD_PIXEL(e, into) into = LOAD_BY(-(inside >> (e) & 1), x, PIXEL_PLACE(e));
 #else
-#define INSIDE to_int(tap < k)
+#define INSIDE -to_int(tap < k)
 #define LOAD_PIXEL(e, into) \
-  into = LOAD_IF(inside != 0 && ROW_INSIDE(e, filter_row) && COLUMN_INSIDE(e, filter_column), x, PIXEL_PLACE(e));
+  into = LOAD_BY(inside & -to_int(ROW_INSIDE(e, filter_row)) & -to_int(COLUMN_INSIDE(e, filter_column)), \
+                 x, PIXEL_PLACE(e));
 #endif
 #if TURNED
 #define LOADED float4
 #define LOAD_PIXELS(into) \
-  into = NOTHING; \
   LOAD_PIXEL(0, into.x) \
   LOAD_PIXEL(1, into.y) \
   LOAD_PIXEL(2, into.z) \
@@ -91,9 +91,7 @@ constexpr std::string_view source = R"(
 #define PUT_X PUT_ALONG_ROWS
 #else
 #define LOADED float
-#define LOAD_PIXELS(into) \
-  into = 0.0f; \
-  LOAD_PIXEL(0, into)
+#define LOAD_PIXELS(into) LOAD_PIXEL(0, into)
 #define PUT_X(panel, stride, stage, d, c, value) ELEMENT(panel, ((stage) * TK + (d)) * stride + (c)) = value;
 #endif
 #define FETCH_B(begin) \
@@ -326,7 +324,9 @@ Kernel conv2d_kernel(const Conv2dVariant& variant) {
   auto parameters = variant.tile.parameters();
   parameters["VECTORS"] = flag(variant.vectors);
   parameters["TURNED"] = flag(variant.turned);
-  parameters["FILTER_BITS"] = flag(variant.turned && variant.filter_height != 0);
+  const auto has_bits = [](int extent) { return extent > 0 && extent <= 8; };
+  parameters["FILTER_BITS"] =
+      flag(variant.turned && has_bits(variant.filter_height) && has_bits(variant.filter_width));
   parameters["ROWS_OF_QUADS"] = flag(variant.turned && variant.rows_of_quads);
   // Where the extents are no constants, the scalars stand in for them.
   parameters["FILTER_H"] =

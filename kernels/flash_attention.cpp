@@ -72,6 +72,7 @@ FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int
         variant.unroll = device.software ? 1 : 16;
         break;
       case Language::opencl:
+        // What tuning found on the one GPU there was.
         if (large.head == 64 && !device.software) {
           variant.queries = 32;
           variant.item_queries = 4;

@@ -18,8 +18,8 @@ struct FlashAttentionVariant {
   int across = 16;
   /// Whether four elements are read and written at once: the head dimension is a multiple of four.
   bool vectors = false;
-  /// How many rounds of the loops over keys and dimensions are unrolled: 1, 2, 4 or 16; in OpenGL, 1 or all of
-  /// them.
+  /// How many rounds of the loops over keys and dimensions are unrolled: 1, 2, 4 or 16; in OpenGL and Vulkan, 16
+  /// is for all of them.
   int unroll = 1;
   /// As Kernel::min_groups.
   int min_groups = 0;

@@ -26,7 +26,7 @@ constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #define QUERY_PLACE(row, quad) ((row) * QUADS + ((quad) ^ ((row) / RQ & TWIST(QUADS))))
 #define PLACE(row, quad) ((row) * QUADS + ((quad) ^ ((row) & TWIST(QUADS))))
 #define WEIGHT_PLACE(key, i) ((key) * (BQ / 4) + ((item_y * FOURS + (i)) ^ ((key) & TWIST(BQ / 4))))
-// The same places, of a work item's own rows, keys and quads, with as much as can be in what all of them share.
+// The same places of a work item's own rows, keys and quads, with what does not change in the loops set apart.
 #define OWN_QUERY(i, d) (item_y * (RQ * QUADS) + ((d) ^ (item_y & TWIST(QUADS))) + (i) * QUADS)
 #define OWN_KEY(j, d) \
   (item_x * QUADS + ((d) ^ ((j) * ACROSS & TWIST(QUADS)) ^ (item_x & TWIST(QUADS))) + (j) * (ACROSS * QUADS))
@@ -67,8 +67,8 @@ constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #else
 #define PARTLY_UNROLL _Pragma("unroll 16")
 #endif
-// Where a loop is unrolled whole or not at all, one in another is unrolled partly; in OpenGL, where all are unrolled
-// whose count is known, in one with a count that is not.
+// Where a loop is unrolled whole or not at all, one in another is unrolled partly. In OpenGL, where all are unrolled
+// whose count is known, the other has a count that is not, as long as sizes are no constants.
 #if (KILN_OPENGL || KILN_VULKAN) && (UNROLLED == 2 || UNROLLED == 4)
 #if KILN_OPENGL
 #define COUNT_OF(count, needed) (needed)
@@ -77,11 +77,11 @@ constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
 #endif
 #define PARTLY_UNROLLED_FOR(count, needed) \
   for (int unrolled_from = 0; unrolled_from < COUNT_OF(count, needed); unrolled_from += UNROLLED) \
-    UNROLL for (int step = 0; step < UNROLLED; ++step)
-#define STEP (unrolled_from + step)
+    UNROLL for (int nth = 0; nth < UNROLLED; ++nth)
+#define NTH (unrolled_from + nth)
 #else
-#define PARTLY_UNROLLED_FOR(count, needed) PARTLY_UNROLL for (int step = 0; step < (count); ++step)
-#define STEP step
+#define PARTLY_UNROLLED_FOR(count, needed) PARTLY_UNROLL for (int nth = 0; nth < (count); ++nth)
+#define NTH nth
 #endif
 FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0f : EXP(score - most); }
 #define SUM(a, b) ((a) + (b))
@@ -119,20 +119,22 @@ FUNCTION float weight(float score, float most) { return score == -INFINITY ? 0.0
 #if VECTORS
 #define QUAD_PLACE(row, d) (((row) * dimension + (d)) >> 2)
 #if KILN_VULKAN
+// Here are registers enough.
 #define LOAD_QUAD(into, there, array, row, d) into = LOAD_IF(there, array, QUAD_PLACE(row, d));
 #else
 #define LOAD_QUAD(into, there, array, row, d) LOAD_QUAD_IF(into, there, array, QUAD_PLACE(row, d))
 #endif
 #else
 #define ONE_OF(array, row, d) LOAD_IF((d) < dimension, array, (row) * dimension + (d))
-#define LOAD_QUAD(into, there, array, row, d) \
-  into = NOTHING; \
-  if (there) \
-    into = make_float4(ONE_OF(array, row, d), ONE_OF(array, row, (d) + 1), ONE_OF(array, row, (d) + 2), \
-                       ONE_OF(array, row, (d) + 3));
+#define LOAD_QUAD(into, there, array, row, d) { \
+    into = NOTHING; \
+    if (there) \
+      into = make_float4(ONE_OF(array, row, d), ONE_OF(array, row, (d) + 1), ONE_OF(array, row, (d) + 2), \
+                         ONE_OF(array, row, (d) + 3)); \
+  }
 #endif
-// Rows first .. first + count of an array. The others up to `height` are zeros, or where that makes no difference, the
-// last one again.
+// Rows first .. first + count of an array. The others up to `height` are zeros, or where that makes no difference,
+// the last one again.
 #define LOAD(tile, place, height, array, first, count, zeros, factor) \
   UNROLL_LOADS for (int n = 0; n < (height) * QUADS / ITEMS; ++n) { \
     int row = (local_index + n * ITEMS) / QUADS; \
@@ -194,7 +196,7 @@ KERNEL {
         UNROLL for (int j = 0; j < KEYS_EACH; ++j) score[i][j] = 0.0f;
       }
       PARTLY_UNROLLED_FOR(QUADS, (dimension + 3) >> 2) {
-        int d = STEP;
+        int d = NTH;
         float4 key[KEYS_EACH];
         UNROLL for (int j = 0; j < KEYS_EACH; ++j) key[j] = block[OWN_KEY(j, d)];
         UNROLL for (int i = 0; i < RQ; ++i) {
@@ -239,7 +241,7 @@ KERNEL {
 #endif
       group_barrier();
       PARTLY_UNROLLED_FOR(BK, min(BK, keys - first_key)) {
-        int key = STEP;
+        int key = NTH;
         float4 value[QUADS_EACH];
         UNROLL for (int j = 0; j < QUADS_EACH; ++j) value[j] = VALUES[OWN_VALUE(key, j)];
         UNROLL for (int i = 0; i < FOURS; ++i) {

@@ -209,10 +209,8 @@ int split_for(const GemmSize& size, const Tile& tile) {
   return split;
 }
 
-/// With 64 sums each, 128 registers are enough for a work item: so many groups, of 65,536 in all.
 std::uint32_t groups_at_once(const Tile& tile) {
-  return tile.precision == Precision::f32 && tile.item_rows * tile.item_columns == 64 && tile.items() == 256 ? 2
-                                                                                                             : 0;
+  return tile.precision == Precision::f32 && tile.is_short_of_registers() ? 2 : 0;
 }
 
 GemmVariant variant_of(const Variant& numbers, Precision precision) {

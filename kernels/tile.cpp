@@ -11,7 +11,7 @@ namespace kiln::kernels {
 // Panels lie depth by depth, so that a work item reads four rows, or four columns, at once. The padding keeps the
 // writes of a panel that is turned around on the way in out of each other's banks. While one pair of panels is
 // multiplied, the next one is loaded into registers and then put into the other half of the shared arrays. What is
-// past the depth must be zeros there; rows and columns past the edge are the last ones again, and never stored.
+// past the depth must be zeros there; rows and columns past the edge may be anything, and are never stored.
 //
 // Of a tile 8 or 16 work items wide, 8 x 4 neighbours are a warp: fewer different numbers are read at once so.
 //
@@ -295,9 +295,8 @@ Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns,
       {{.rows = 64, .columns = 64, .depth = 16, .item_rows = 4, .item_columns = 4}, 64},
   }};
   for (const auto& [tile, groups] : choices) {
-    // Two groups of 256 work items with 64 sums each have 128 registers for each. OpenGL's compiler takes more, and
-    // there is no way to tell it.
-    if (device.language == Language::glsl && tile.items() == 256 && tile.item_rows * tile.item_columns == 64) continue;
+    // OpenGL's compiler takes more, and there is no way to tell it.
+    if (device.language == Language::glsl && tile.is_short_of_registers()) continue;
     // What hangs over the edge is work for nothing.
     if (tile.fits(device.limits) &&
         quotient_up(rows, tile.rows) * quotient_up(columns, tile.columns) * batch >= groups &&

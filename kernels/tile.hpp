@@ -27,6 +27,8 @@ struct Tile {
   Precision precision = Precision::f32;
 
   std::uint32_t items() const { return static_cast<std::uint32_t>(rows / item_rows * (columns / item_columns)); }
+  /// Whether two groups of it at once leave a work item 128 registers, and 64 of them are for its sums.
+  bool is_short_of_registers() const { return items() == 256 && item_rows * item_columns == 64; }
   /// Both panels, twice.
   std::uint64_t shared_bytes() const;
   /// As in "tm128_tn128_tk8_rm8_rn8_u", or "tm128_tn128_tk16_tf32".
@@ -64,7 +66,7 @@ bool is_slow_to_scatter(const DeviceInfo& device);
 
 /// Macros that multiply panels. The kernel defines FETCH_A(start) and FETCH_B(start), which load what is of the
 /// panels that begin at `start` into registers, and STAGE_A(stage), STAGE_B(stage), which put it into panel_a and
-/// panel_b. Past the depth they load zeros, and read nothing out of bounds.
+/// panel_b. Past the depth they load zeros, past the last row or column anything; they read nothing out of bounds.
 ///
 ///     MULTIPLY_PANELS(k)  sums up in `float4 sum[RM][RN / 4]`
 ///     ITEM_ROW(i), ITEM_COLUMN(j)  where in the tile sum[i][j] belongs

@@ -73,8 +73,8 @@ KERNEL {
     UNROLL for (int j = 0; j < 6; ++j) {
       float pixels[6];
       UNROLL for (int i = 0; i < 6; ++i) {
-        bool inside = to_uint(top + i) < to_uint(rows_inside) && to_uint(left + j) < to_uint(width);
-        pixels[i] = LOAD_IF(inside, x, place + i * width + j);
+        int inside = to_int(to_uint(top + i) < to_uint(rows_inside)) & to_int(to_uint(left + j) < to_uint(width));
+        pixels[i] = LOAD_BY(-inside, x, place + i * width + j);
       }
       TRANSFORM(IN_COLUMN, pixels[0], pixels[1], pixels[2], pixels[3], pixels[4], pixels[5])
     }

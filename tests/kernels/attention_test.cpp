@@ -79,11 +79,15 @@ TEST_P(FlashAttention, EveryVariantComputesTheSame) {
     gpu.software = false;
     const bool all = !device_->info().software || shapes_to_try() > 100;
     if (!all && head != 64) continue;
-    auto variant = kernels::flash_attention_variant(gpu, head);
-    const Shape shape = {1, 2, 131, head};
-    for (const int unroll : {1, 2, 4, 16}) {
-      variant.unroll = unroll;
-      EXPECT_TRUE(attends(noise(shape), noise(shape), noise(shape), {.causal = true}, &variant)) << variant.name();
+    // All dimensions of the class, fewer, and fewer than go by four.
+    for (const int dimension : {head, head - 4, head - 3}) {
+      auto variant = kernels::flash_attention_variant(gpu, dimension);
+      const Shape shape = {1, 2, 131, dimension};
+      for (const int unroll : {1, 2, 4, 16}) {
+        variant.unroll = unroll;
+        EXPECT_TRUE(attends(noise(shape), noise(shape), noise(shape), {.causal = true}, &variant))
+            << variant.name() << ", " << dimension;
+      }
     }
   }
 }

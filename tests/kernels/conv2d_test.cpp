@@ -96,7 +96,11 @@ TEST_P(Conv2d, TurnedComputesWhatTheReferenceDoes) {
     const int channels = between(1, 5);
     const Shape x = {between(1, 3), options.groups * channels,
                      options.dilation[0] * (filter[0] - 1) + between(1, 16), width};
-    const kernels::Conv2dVariant variant{.turned = true, .rows_of_quads = quads};
+    kernels::Conv2dVariant variant{.turned = true, .rows_of_quads = quads};
+    if (coin()) {
+      variant.filter_height = static_cast<int>(filter[0]);
+      variant.filter_width = static_cast<int>(filter[1]);
+    }
     ASSERT_TRUE(convolves(noise(x), noise({options.groups * between(1, 14), channels, filter[0], filter[1]}),
                           options, coin(), &variant))
         << to_string(x) << ", filters of " << to_string(filter) << ", groups " << options.groups << ", "

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "kernels/gemm.hpp"
 #include "kernels/kernel_suite.hpp"
@@ -10,6 +11,19 @@ namespace kiln::tests {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
+
+TEST(TileFor, LeavesOutWhatACompilerHasNoRegistersFor) {
+  DeviceInfo gpu;
+  gpu.limits = {.max_group_size = {1024, 1024, 64}, .max_group_items = 1024, .shared_bytes = 48 * 1024};
+  for (const auto& [language, rows] : {std::pair(Language::cuda, 128), std::pair(Language::opencl, 128),
+                                       std::pair(Language::vulkan, 128), std::pair(Language::glsl, 64)}) {
+    gpu.language = language;
+    const kernels::Tile tile = kernels::tile_for(gpu, 4096, 4096, 1);
+    EXPECT_EQ(tile.rows, rows) << tile.name();
+    EXPECT_EQ(tile.columns, 128) << tile.name();
+    EXPECT_EQ(kernels::tile_for(gpu, 512, 512, 1).rows, 64) << "too few tiles of a larger one";
+  }
+}
 
 class Gemm : public KernelSuite {
  protected:
