@@ -1,6 +1,7 @@
 #include "tune/records.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,6 +21,8 @@ constexpr std::uint64_t version = 1;
 constexpr std::chrono::milliseconds lock_timeout{2000};
 /// Of more trials, the worst are forgotten, but for those that cannot be used, which are not to be tried again.
 constexpr std::size_t most_trials = 512;
+/// What is written down of this many calls is still read.
+constexpr std::uint64_t most_bytes = std::uint64_t{128} << 20;
 
 Json json_of(const Identity& identity) {
   return {{"api", identity.api},       {"vendor", identity.vendor},     {"device", identity.device},
@@ -79,6 +82,11 @@ std::optional<TuneRecord> record_of(const Json& json) {
   return record;
 }
 
+/// What is forgotten first is what was never measured, then what was by another driver, then what is seldom called.
+std::tuple<bool, bool, std::uint64_t> worth(const TuneRecord& record) {
+  return {!record.trials.empty(), !record.hint, record.calls};
+}
+
 }  // namespace
 
 bool same_device(const Identity& a, const Identity& b) {
@@ -107,6 +115,7 @@ void Records::add(const TuneRecord& record) {
       std::find_if(all_.begin(), all_.end(), [&](const TuneRecord& one) { return same_call(one, record); });
   if (found == all_.end()) {
     all_.push_back(record);
+    if (all_.size() > most_records) all_.erase(std::ranges::min_element(all_, {}, worth));
     return;
   }
   found->calls += record.calls;
@@ -173,7 +182,6 @@ Result<std::optional<Parsed>> parse(std::string_view text) {
 }
 
 Result<std::vector<TuneRecord>> read_records(const base::Folder& folder, const Identity& identity) {
-  constexpr std::uint64_t most_bytes = std::uint64_t{64} << 20;
   const auto file = folder.read(store::tuning_name, most_bytes);
   // Too large, or no file of this user's: damaged like any other, and to be replaced.
   if (!file && file.error().code() == ErrorCode::damaged) return std::vector<TuneRecord>();

@@ -11,9 +11,11 @@
 
 namespace kiln::tune {
 
-/// What is known for a device, by call.
+/// What is known for a device, by call; of more than so many, what is worth the least is forgotten.
 class Records {
  public:
+  static constexpr std::size_t most_records = 1024;
+
   const std::vector<TuneRecord>& all() const noexcept { return all_; }
   /// That of a call; null where nothing is known.
   const TuneRecord* find(const TuneRecord& like) const noexcept;

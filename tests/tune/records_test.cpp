@@ -239,5 +239,27 @@ TEST_F(RecordsTest, CallsAddUpAndLeaveWhatWasMeasured) {
   EXPECT_EQ(records[0].trials.size(), 1U);
 }
 
+TEST_F(RecordsTest, OfTooManyWhatIsWorthTheLeastIsForgotten) {
+  const auto path = folder_of(device);
+  const auto most = static_cast<std::int64_t>(Records::most_records);
+  std::vector<TuneRecord> called;
+  for (std::int64_t m = 0; m < 2 * most; ++m) {
+    called.push_back(record(m, {}));
+    called.back().calls = static_cast<std::uint64_t>(m) + 1;
+  }
+  write_records(path, device, called).value();
+  TuneRecord hint = record(-1, {took({1, 1}, 100)});
+  hint.hint = true;
+  write_records(path, device, {record(-2, {took({1, 1}, 100)}), hint, record(-3, {})}).value();
+  Records records;
+  records.add(read(path).value());
+  EXPECT_EQ(records.all().size(), Records::most_records);
+  EXPECT_NE(records.find(record(-2, {})), nullptr) << "measured";
+  EXPECT_NE(records.find(record(-1, {})), nullptr) << "measured by another driver";
+  EXPECT_EQ(records.find(record(-3, {})), nullptr) << "never called, even if it came last";
+  EXPECT_NE(records.find(record(2 * most - 1, {})), nullptr) << "called most often";
+  EXPECT_EQ(records.find(record(most, {})), nullptr) << "called less often than any that is left";
+}
+
 }  // namespace
 }  // namespace kiln::tune
