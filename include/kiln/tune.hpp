@@ -50,7 +50,8 @@ struct Tunable {
   std::vector<TuneParameter> parameters = {};
   /// What runs as long as nothing is known; also what results are compared with.
   Variant initial = {};
-  /// Whether a variant can run on the device with these sizes. One that does not fit is never compiled.
+  /// Whether a variant can run on the device with these sizes. One that does not fit is never compiled. Must not
+  /// use the tuner that asks.
   std::function<bool(const Variant&)> fits = {};
 
   /// The tensors that a measurement works on, f32; they are filled with random numbers between -1 and 1.
@@ -86,6 +87,8 @@ struct TuneOptions {
   std::chrono::nanoseconds begin_after = std::chrono::seconds(1);
   /// The share of the time for which the background policy compiles, and keeps the device busy.
   double duty = 0.05;
+  /// Calls with larger inputs are not looked at in the background: a search holds as much memory again.
+  std::uint64_t background_bytes = std::uint64_t{256} << 20;
   /// From so many calls on, of all processes, one is frequent.
   std::uint64_t frequent = 1000;
   /// How long one run of a variant may take before it counts as one that never ends. There are drivers that compile

@@ -21,6 +21,12 @@ constexpr std::size_t most_waiting = 256;
 
 bool is_frequent_parameter(const TuneParameter& parameter) { return parameter.when_frequent; }
 
+std::uint64_t bytes_of_inputs(const Tunable& tunable) {
+  std::uint64_t bytes = 0;
+  for (const Shape& shape : tunable.inputs) bytes += static_cast<std::uint64_t>(count_of(shape)) * sizeof(float);
+  return bytes;
+}
+
 }  // namespace
 
 Core::Core(std::shared_ptr<Device> device, Cache& cache, TuneOptions options)
@@ -107,7 +113,8 @@ Variant Core::choose_anew(Use& use, const Tunable& tunable) {
   const std::uint64_t calls = calls_of(use);
   if (calls < options_.frequent && std::ranges::any_of(tunable.parameters, is_frequent_parameter))
     use.look_again = use.calls + (options_.frequent - calls);
-  if (is_to_be_searched(use, tunable) && waiting_.size() < most_waiting) {
+  if (is_to_be_searched(use, tunable) && waiting_.size() < most_waiting &&
+      bytes_of_inputs(tunable) <= options_.background_bytes) {
     use.looked = looks_of(use);
     waiting_.push_back({tunable, Clock::now() + options_.begin_after});
     changed_.notify_all();

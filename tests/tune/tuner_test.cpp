@@ -65,6 +65,15 @@ TEST_P(Tuning, InTheBackgroundTheFirstCallDoesNotWait) {
   EXPECT_EQ(tuner->choose(tunable(device_)), tuner->records()[0].trials.front().variant);
 }
 
+TEST_P(Tuning, InTheBackgroundCallsThatNeedMuchMemoryAreLeftAlone) {
+  Cache cache(device_, options());
+  const auto tuner = open(cache, {.policy = TunePolicy::background, .background_bytes = count * sizeof(float) - 1});
+  EXPECT_EQ(tuner->choose(tunable(device_)), (Variant{64, 1, 0}));
+  tuner->drain();
+  EXPECT_TRUE(tuner->records().empty());
+  EXPECT_TRUE(tuner->tune(tunable(device_), std::chrono::minutes(1)).value().complete) << "asked for";
+}
+
 TEST_P(Tuning, OffIsOff) {
   Cache cache(device_, options());
   open(cache)->tune(tunable(device_), std::chrono::minutes(1)).value();
