@@ -21,7 +21,7 @@ constexpr std::uint64_t version = 1;
 constexpr std::chrono::milliseconds lock_timeout{2000};
 /// Of more trials, the worst are forgotten, but for those that cannot be used, which are not to be tried again.
 constexpr std::size_t most_trials = 512;
-/// What is written down of this many calls is still read.
+/// A file of so many calls, all with that many trials, is smaller.
 constexpr std::uint64_t most_bytes = std::uint64_t{128} << 20;
 
 Json json_of(const Identity& identity) {
