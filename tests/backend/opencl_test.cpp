@@ -1,11 +1,19 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include <fmt/format.h>
 
 #include <kiln/opencl.hpp>
 
 #include "backend/opencl/library.hpp"
+#include "backend/sections.hpp"
 #include "fakes/cache_fixture.hpp"
+#include "fakes/temporary_folder.hpp"
 
 namespace kiln {
 namespace {
@@ -73,6 +81,64 @@ TEST_F(OpenClDevice, ASourceOfOnesOwnTakesBuffersAndOneValueOfAnyType) {
   EXPECT_EQ(refusal(program("__global float* a, float b", "a[0] *= b;"), launch), "none");
   EXPECT_EQ(download<float>(*device_, *buffer).value(), (std::vector<float>{9, 2})) << "compiled, and loaded";
   EXPECT_EQ(refusal(program(""), {}), "none");
+}
+
+class PoClBinary : public OpenClDevice {
+ protected:
+  void SetUp() override {
+    OpenClDevice::SetUp();
+    if (IsSkipped()) return;
+    if (!image_of(compiled()).starts_with("poclbin")) GTEST_SKIP() << "this is not PoCL";
+  }
+  Binary compiled() { return device_->compile(program("__global float* a", "a[0] = 1;")).value().binary.value(); }
+  static std::string image_of(const Binary& binary) {
+    return std::string(backend::as_text(backend::unseal_sections(binary.bytes, 4).value()[3]));
+  }
+};
+
+TEST_F(PoClBinary, WithoutItsProgramIsRefused) {
+  const Binary good = compiled();
+  std::string image = image_of(good);
+  const std::size_t length = image.find("/program.bc") + std::strlen("/program.bc");
+  std::uint32_t bytes = 0;
+  std::memcpy(&bytes, image.data() + length, sizeof bytes);
+  image.replace(length, sizeof bytes + bytes, sizeof bytes, '\0');
+  const auto sections = backend::unseal_sections(good.bytes, 4).value();
+  const auto loaded = device_->load(
+      {good.format, backend::seal_sections({sections[0], sections[1], sections[2], backend::as_section(image)})});
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().code(), ErrorCode::load_failed);
+  EXPECT_EQ(loaded.error().message(), "the binary of odd is not whole: PoCL left its program out");
+}
+
+// As another process that compiles the same does, but all the time.
+TEST_F(PoClBinary, IsWholeOrNoneWhileItsFilesAreTakenAway) {
+  const char* folder = std::getenv("KILN_TEST_POCL");
+  if (folder == nullptr) {
+    const fakes::TemporaryFolder own;
+    const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+    EXPECT_EQ(std::system(fmt::format("KILN_TEST_POCL='{0}' POCL_CACHE_DIR='{0}' '{1}' --gtest_brief=1 "
+                                      "--gtest_filter=PoClBinary.IsWholeOrNoneWhileItsFilesAreTakenAway",
+                                      own.path().string(), self)
+                              .c_str()),
+              0);
+    return;
+  }
+  std::atomic<bool> over = false;
+  std::thread taking([&] {
+    while (!over) {
+      std::error_code ignored;
+      for (std::filesystem::recursive_directory_iterator at(folder, ignored), end; !ignored && at != end;
+           at.increment(ignored))
+        if (at->path().filename() == "program.bc") std::filesystem::remove(at->path(), ignored);
+    }
+  });
+  const auto compiled = device_->compile(program("__global float* a", "a[0] = 2;"));
+  over = true;
+  taking.join();
+  ASSERT_TRUE(compiled) << compiled.error().message();
+  if (compiled->binary) EXPECT_TRUE(device_->load(*compiled->binary));
+  EXPECT_TRUE(device_->load(device_->compile(program("__global float* a", "a[0] = 9;"))->binary.value()));
 }
 
 TEST(OpenClError, OfALostDeviceSaysToOpenItAnew) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -61,6 +62,23 @@ std::string with_origins(const std::string& log, std::string_view text) {
   return mapped + log.substr(begin);
 }
 
+/// PoCL puts a binary together from the files of its own cache, out of which another process that compiles the same
+/// takes the program before it puts it back. The binary then has none, or an empty one, and PoCL ends the process
+/// that hands it back.
+bool is_whole(std::string_view image) {
+  if (!image.starts_with("poclbin")) return true;
+  // A file is its name and its contents, each behind its length.
+  std::uint32_t length = 0;
+  const std::size_t name = image.find("/program.");
+  if (name == std::string_view::npos || name < sizeof length) return false;
+  std::memcpy(&length, image.data() + name - sizeof length, sizeof length);
+  const std::size_t left = image.size() - name;
+  if (length > left || left - length < sizeof length) return false;
+  const std::size_t contents = left - length - sizeof length;
+  std::memcpy(&length, image.data() + name + length, sizeof length);
+  return length > 0 && length <= contents;
+}
+
 /// An error while a binary is loaded. Caches remove what fails to load, so only a binary that is at fault may be
 /// called that.
 Error of_load(const std::string& name, Error error) {
@@ -86,8 +104,8 @@ Program::~Program() {
   context_->cl().release_program(program_);
 }
 
-Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context, const Request& request) {
-  if (auto ok = backend::check_language(request, Language::opencl); !ok) return std::move(ok).error();
+Result<std::unique_ptr<Program>> Program::from_source(const std::shared_ptr<const Context>& context,
+                                                      const Request& request) {
   const Library& cl = context->cl();
   const std::string source = backend::with_defines(request);
   const char* text = source.data();
@@ -108,17 +126,28 @@ Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context,
                : std::move(built).error();
   if (auto opened = program->open_kernel(); !opened) return std::move(opened).error();
   if (auto read = program->read_arguments(); !read) return std::move(read).error();
+  return program;
+}
 
-  auto image = program->image();
-  if (!image) return std::move(image).error();
-  program->bytes_ = image->size();
-  std::optional<Binary> binary;
-  if (!image->empty()) {
-    binary = Binary{binary_format, backend::seal_sections({backend::as_section(program->name()),
-                                                           backend::as_section(program->entry()),
-                                                           backend::as_section(program->arguments_), *image})};
+Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context, const Request& request) {
+  if (auto ok = backend::check_language(request, Language::opencl); !ok) return std::move(ok).error();
+  // Each of those who compile the same at the same time takes a file away once.
+  constexpr int most_tries = 16;
+  for (int tries = 1;; ++tries) {
+    auto program = from_source(context, request);
+    if (!program) return std::move(program).error();
+    const auto image = (*program)->image();
+    if (!image) return image.error();
+    const bool whole = is_whole(backend::as_text(*image));
+    if (!whole && tries < most_tries) continue;
+    (*program)->bytes_ = image->size();
+    std::optional<Binary> binary;
+    if (whole && !image->empty())
+      binary = Binary{binary_format, backend::seal_sections({backend::as_section((*program)->name()),
+                                                             backend::as_section((*program)->entry()),
+                                                             backend::as_section((*program)->arguments_), *image})};
+    return Compiled{std::make_unique<Module>(std::move(*program)), std::move(binary)};
   }
-  return Compiled{std::make_unique<Module>(std::move(program)), std::move(binary)};
 }
 
 Result<std::unique_ptr<kiln::Module>> Program::load(const std::shared_ptr<const Context>& context,
@@ -129,6 +158,9 @@ Result<std::unique_ptr<kiln::Module>> Program::load(const std::shared_ptr<const 
   if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: it has another checksum");
   const auto image = (*sections)[3];
   const std::string name(backend::as_text((*sections)[0]));
+  if (!is_whole(backend::as_text(image)))
+    return Error(ErrorCode::load_failed,
+                 fmt::format("the binary of {} is not whole: PoCL left its program out", name));
   const auto* bytes = reinterpret_cast<const unsigned char*>(image.data());
   const std::size_t size = image.size();
   cl_device_id device = context->device();

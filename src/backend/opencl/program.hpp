@@ -94,6 +94,8 @@ class Program {
   Result<backend::Pool<KernelObject>::Loan> borrow_kernel();
 
  private:
+  static Result<std::unique_ptr<Program>> from_source(const std::shared_ptr<const Context>& context,
+                                                      const Request& request);
   /// Builds with options of Kiln's own, and those asked for.
   Result<void> build(const std::string& own, const std::string& asked);
   std::string build_log() const;
