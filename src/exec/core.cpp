@@ -25,8 +25,6 @@ class OwnThread {
   const Core* before_;
 };
 
-std::string title(const Job& job) { return job.name.empty() ? "a job" : job.name; }
-
 /// What is wrong with a job; nothing where all is well.
 Result<void> check(const Job& job) {
   const auto refuse = [&job](std::string why) {
@@ -53,6 +51,8 @@ Result<void> check(const Job& job) {
 }
 
 }  // namespace
+
+std::string title(const Job& job) { return job.name.empty() ? "a job" : job.name; }
 
 Core::Core(std::shared_ptr<Device> device, Cache& cache, ExecutorOptions options, std::unique_ptr<Trace> trace)
     : device_(std::move(device)),
@@ -234,93 +234,6 @@ Core::Turn Core::next(const std::shared_ptr<LaneState>& lane, bool has_room, Clo
       work_.wait_until(mutex_, until);
     }
     lane->waiting = false;
-  }
-}
-
-void Core::watch(const std::shared_ptr<LaneState>& lane, const std::shared_ptr<JobState>& job,
-                 Clock::duration limit) {
-  if (limit.count() <= 0) return;
-  job->deadline = detail::after(limit);
-  if (job->deadline == Clock::time_point::max()) return;
-  constexpr Clock::duration shortest = std::chrono::milliseconds(10);
-  constexpr Clock::duration longest = std::chrono::seconds(1);
-  watched_.insert_or_assign({job->deadline, job.get()},
-                            Watched{.lane = lane, .job = job, .grace = std::clamp(limit, shortest, longest)});
-  watch_changed_.notify_one();
-}
-
-void Core::keep_watch() {
-  pthread_setname_np(pthread_self(), "kiln-watch");
-  for (;;) {
-    Watched over;
-    {
-      const base::MutexLock lock(mutex_);
-      while (watched_.empty() || Clock::now() < watched_.begin()->first.first) {
-        if (stopping_) return;
-        if (watched_.empty()) {
-          watch_changed_.wait(mutex_);
-        } else {
-          watch_changed_.wait_until(mutex_, watched_.begin()->first.first);
-        }
-      }
-      over = std::move(watched_.begin()->second);
-      watched_.erase(watched_.begin());
-      if (over.job == nullptr && !over.lane->waiting && over.lane->rounds == over.rounds)
-        replace(over.lane, over.grace);
-    }
-    if (over.job != nullptr) {
-      time_out(over);
-    } else {
-      end_without_lanes();
-    }
-  }
-}
-
-void Core::time_out(const Watched& over) {
-  if (!over.job->end_begun()) {
-    // It has ended; or its caller's memory is being read, which does not take for ever.
-    const base::MutexLock lock(mutex_);
-    if (!over.job->ended()) watch(over.lane, over.job, std::chrono::milliseconds(1));
-    return;
-  }
-  ++counters.timed_out;
-  {
-    // Where the lane is with the driver, it may not come back.
-    const base::MutexLock lock(mutex_);
-    watched_.insert_or_assign({Clock::now() + over.grace, over.lane.get()},
-                              Watched{.lane = over.lane, .rounds = over.lane->rounds, .grace = over.grace});
-  }
-  over.job->promise.set(Error(
-      ErrorCode::timed_out,
-      fmt::format("{} did not end within its time limit; what it uses stays as it is, for the device may be at "
-                  "work on it for ever",
-                  title(over.job->job))));
-  const base::MutexLock lock(mutex_);
-  one_less(unfinished_);
-}
-
-void Core::abandoned(const std::shared_ptr<LaneState>& lane) {
-  {
-    const base::MutexLock lock(mutex_);
-    replace(lane, std::chrono::seconds(1));
-  }
-  end_without_lanes();
-}
-
-void Core::replace(const std::shared_ptr<LaneState>& lane, Clock::duration grace) {
-  const auto own =
-      std::find_if(lanes_.begin(), lanes_.end(), [&](const LaneThread& each) { return each.state == lane; });
-  if (own == lanes_.end()) return;
-  lane->replaced = true;
-  own->thread.detach();
-  lanes_.erase(own);
-  // What else it has begun may be held up by the same.
-  for (const auto& job : lane->jobs)
-    if (job->deadline == Clock::time_point::max()) watch(lane, job, grace);
-  try {
-    start_lane(lane->number, [](const Result<void>&) { return true; });
-  } catch (const std::system_error&) {
-    // The lanes there are go on; see end_without_lanes().
   }
 }
 

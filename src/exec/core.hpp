@@ -20,6 +20,9 @@ namespace kiln::exec {
 
 using Clock = std::chrono::steady_clock;
 
+/// What errors call a job.
+std::string title(const Job& job);
+
 /// A lane as the others see it. All but its number is guarded by the core's mutex.
 struct LaneState {
   explicit LaneState(unsigned lane) noexcept : number(lane) {}

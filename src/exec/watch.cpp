@@ -1,0 +1,102 @@
+// The executor's watch over time limits: a thread that ends jobs whose time is over, and replaces lanes that do not
+// come back from their driver.
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "exec/core.hpp"
+
+namespace kiln::exec {
+
+void Core::watch(const std::shared_ptr<LaneState>& lane, const std::shared_ptr<JobState>& job,
+                 Clock::duration limit) {
+  if (limit.count() <= 0) return;
+  job->deadline = detail::after(limit);
+  if (job->deadline == Clock::time_point::max()) return;
+  constexpr Clock::duration shortest = std::chrono::milliseconds(10);
+  constexpr Clock::duration longest = std::chrono::seconds(1);
+  watched_.insert_or_assign({job->deadline, job.get()},
+                            Watched{.lane = lane, .job = job, .grace = std::clamp(limit, shortest, longest)});
+  watch_changed_.notify_one();
+}
+
+void Core::keep_watch() {
+  pthread_setname_np(pthread_self(), "kiln-watch");
+  for (;;) {
+    Watched over;
+    {
+      const base::MutexLock lock(mutex_);
+      while (watched_.empty() || Clock::now() < watched_.begin()->first.first) {
+        if (stopping_) return;
+        if (watched_.empty()) {
+          watch_changed_.wait(mutex_);
+        } else {
+          watch_changed_.wait_until(mutex_, watched_.begin()->first.first);
+        }
+      }
+      over = std::move(watched_.begin()->second);
+      watched_.erase(watched_.begin());
+      if (over.job == nullptr && !over.lane->waiting && over.lane->rounds == over.rounds)
+        replace(over.lane, over.grace);
+    }
+    if (over.job != nullptr) {
+      time_out(over);
+    } else {
+      end_without_lanes();
+    }
+  }
+}
+
+void Core::time_out(const Watched& over) {
+  if (!over.job->end_begun()) {
+    // It has ended; or its caller's memory is being read, which does not take for ever.
+    const base::MutexLock lock(mutex_);
+    if (!over.job->ended()) watch(over.lane, over.job, std::chrono::milliseconds(1));
+    return;
+  }
+  ++counters.timed_out;
+  {
+    // Where the lane is with the driver, it may not come back.
+    const base::MutexLock lock(mutex_);
+    watched_.insert_or_assign({Clock::now() + over.grace, over.lane.get()},
+                              Watched{.lane = over.lane, .rounds = over.lane->rounds, .grace = over.grace});
+  }
+  over.job->promise.set(Error(
+      ErrorCode::timed_out,
+      fmt::format("{} did not end within its time limit; what it uses stays as it is, for the device may be at "
+                  "work on it for ever",
+                  title(over.job->job))));
+  const base::MutexLock lock(mutex_);
+  one_less(unfinished_);
+}
+
+void Core::abandoned(const std::shared_ptr<LaneState>& lane) {
+  {
+    const base::MutexLock lock(mutex_);
+    replace(lane, std::chrono::seconds(1));
+  }
+  end_without_lanes();
+}
+
+void Core::replace(const std::shared_ptr<LaneState>& lane, Clock::duration grace) {
+  const auto own =
+      std::find_if(lanes_.begin(), lanes_.end(), [&](const LaneThread& each) { return each.state == lane; });
+  if (own == lanes_.end()) return;
+  lane->replaced = true;
+  own->thread.detach();
+  lanes_.erase(own);
+  // What else it has begun may be held up by the same.
+  for (const auto& job : lane->jobs)
+    if (job->deadline == Clock::time_point::max()) watch(lane, job, grace);
+  try {
+    start_lane(lane->number, [](const Result<void>&) { return true; });
+  } catch (const std::system_error&) {
+    // The lanes there are go on; see end_without_lanes().
+  }
+}
+
+}  // namespace kiln::exec
