@@ -91,6 +91,9 @@ struct ExecutorOptions {
   std::size_t queue = 256;
   /// How long a job may take from when a lane takes it; 0: for ever.
   std::chrono::nanoseconds time_limit = {};
+  /// How long a lane may take to open a slot; a device that does not answer until then is an error, of create() or
+  /// of the jobs. 0: for ever.
+  std::chrono::nanoseconds open_limit = std::chrono::minutes(1);
   /// Threads for continuations.
   unsigned continuation_threads = 1;
   /// A file for a trace of what ran when (docs/executor.md). Empty: `$KILN_TRACE`; no trace where that is empty

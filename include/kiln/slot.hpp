@@ -53,7 +53,8 @@ class Slot {
   virtual std::vector<Ran> times() = 0;
 
   /// Tells that nobody waits any more for what is under way, which may never end: others are kept out of its way
-  /// where they can be. The slot is not used again, and not destroyed.
+  /// where they can be. The slot is as before once that has finished(); until then it is not used, and not
+  /// destroyed.
   virtual void give_up() noexcept {}
 };
 

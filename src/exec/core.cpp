@@ -87,18 +87,28 @@ Result<void> Core::start() {
     return Error(ErrorCode::device_failed,
                  fmt::format("an executor needs threads, and there are none: {}", e.what()));
   }
-  return when_all(opened).get();
+  const Future<void> all = when_all(opened);
+  if (options_.open_limit.count() <= 0 || all.wait_for(options_.open_limit)) return all.get();
+  const base::MutexLock lock(mutex_);
+  hung_ = true;
+  return Error(ErrorCode::device_failed,
+               fmt::format("{} does not answer: no slot could be opened within {:.3g} s", device_->info().name,
+                           std::chrono::duration<double>(options_.open_limit).count()));
 }
 
-void Core::start_lane(unsigned number, const std::function<bool(Result<void>)>& opened) {
+std::shared_ptr<LaneState> Core::start_lane(unsigned number, const std::function<bool(Result<void>)>& opened) {
   auto state = std::make_shared<LaneState>(number);
   state->reclaims = reclaims_;
   auto body = [core = shared_from_this(), state, opened] {
     pthread_setname_np(pthread_self(), fmt::format("kiln-lane-{}", state->number % 10000).c_str());
     const OwnThread own(*core);
     Lane(core, state).run(opened);
+    const base::MutexLock lock(core->mutex_);
+    state->ended = true;
+    core->idle_.notify_all();
   };
   lanes_.push_back({state, std::thread(std::move(body))});
+  return state;
 }
 
 Future<JobReport> Core::submit(Job job) {
@@ -221,7 +231,7 @@ Core::Turn Core::next(const std::shared_ptr<LaneState>& lane, bool has_room, Clo
       --queued_;
       room_.notify_one();
       lane->jobs.push_back(job);
-      watch(lane, job, job->job.time_limit.count() > 0 ? job->job.time_limit : options_.time_limit);
+      watch(lane, job, time_limit_of(job->job));
       return {.job = std::move(job)};
     }
     if (stopping_) return {.end = true};
@@ -297,14 +307,34 @@ void Core::stop() {
     const base::MutexLock lock(mutex_);
     while (unfinished_ > 0 || busy_elsewhere_ > 0) idle_.wait(mutex_);
     stopping_ = true;
-    lanes.swap(lanes_);
     watch.swap(watch_);
     work_.notify_all();
     watch_changed_.notify_all();
+    const auto all_ended = [this]() KILN_REQUIRES(mutex_) {
+      return std::all_of(lanes_.begin(), lanes_.end(), [](const LaneThread& each) { return each.state->ended; });
+    };
+    // Longer than they look for the end of what has hung.
+    const auto until = hung_ ? Clock::now() + 2 * longest_grace : Clock::time_point::max();
+    while (!all_ended() && Clock::now() < until)
+      if (hung_) {
+        idle_.wait_until(mutex_, until);
+      } else {
+        idle_.wait(mutex_);
+      }
+    lanes.swap(lanes_);
+    for (const LaneThread& lane : lanes) lane.state->replaced = !lane.state->ended;
   }
-  for (LaneThread& lane : lanes) lane.thread.join();
+  for (LaneThread& lane : lanes) {
+    if (lane.state->replaced) {
+      lane.thread.detach();
+    } else {
+      lane.thread.join();
+    }
+  }
   if (watch.joinable()) watch.join();
   continuations_.finish();
+  // A lane that does not come back has what the trace is part of.
+  if (trace_ != nullptr) trace_->finish();
 }
 
 ExecutorStats Core::stats() const {

@@ -19,6 +19,7 @@
 namespace kiln::exec {
 
 using Clock = std::chrono::steady_clock;
+constexpr Clock::duration longest_grace = std::chrono::seconds(1);
 
 /// What errors call a job.
 std::string title(const Job& job);
@@ -34,6 +35,8 @@ struct LaneState {
   std::uint64_t rounds = 0;
   /// Whether another lane has taken its place: it ends what it has begun, and nothing else.
   bool replaced = false;
+  /// Whether its thread is at its end.
+  bool ended = false;
   /// The last Core::reclaim() it has heeded, and whether it asks for one itself.
   std::uint64_t reclaims = 0;
   bool reclaiming = false;
@@ -48,11 +51,11 @@ class Core : public std::enable_shared_from_this<Core> {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
-  /// Starts the lanes; the error of the first that could not open a slot.
+  /// Starts the lanes; the error of the first that could not open a slot, or not in time.
   Result<void> start() KILN_EXCLUDES(mutex_);
   Future<JobReport> submit(Job job) KILN_EXCLUDES(mutex_);
   void drain() KILN_EXCLUDES(mutex_);
-  /// Drains, and ends all threads but those that do not come back from their driver.
+  /// Drains, and ends all threads but lanes that do not come back from their driver after a job has hung.
   void stop() KILN_EXCLUDES(mutex_);
   ExecutorStats stats() const KILN_EXCLUDES(mutex_);
 
@@ -71,6 +74,9 @@ class Core : public std::enable_shared_from_this<Core> {
   /// The lane is done with a job, whose end somebody has claimed: the lane itself, which tells the result, or
   /// another.
   void finish(LaneState& lane, JobState& job, std::optional<Result<JobReport>> result) KILN_EXCLUDES(mutex_);
+  /// How long a job may take, and how long what has hung on a device after that may still take to end.
+  Clock::duration time_limit_of(const Job& job) const noexcept;
+  Clock::duration grace_of(const Job& job) const noexcept;
   /// The lane had to leave a job to a device that does not answer: another takes its place.
   void abandoned(const std::shared_ptr<LaneState>& lane) KILN_EXCLUDES(mutex_);
   /// Has the cache and the idle slots of all lanes give back memory of the device, and waits a little for that.
@@ -97,8 +103,8 @@ class Core : public std::enable_shared_from_this<Core> {
     /// The job whose time is over then; or none, where the lane is to have gone on since.
     std::shared_ptr<JobState> job = {};
     std::uint64_t rounds = 0;
-    /// How long the lane has to go on after that.
-    Clock::duration grace = {};
+    /// Whether it is to have opened a slot by then: no other takes its place, which would fare no better.
+    bool opens = false;
   };
   using Deadline = std::pair<Clock::time_point, const void*>;
 
@@ -115,14 +121,17 @@ class Core : public std::enable_shared_from_this<Core> {
   void run_later(std::function<void()> work) KILN_EXCLUDES(mutex_);
 
   /// Starts a lane, which asks `opened`, given whether it has a slot, whether to go on.
-  void start_lane(unsigned number, const std::function<bool(Result<void>)>& opened) KILN_REQUIRES(mutex_);
+  std::shared_ptr<LaneState> start_lane(unsigned number, const std::function<bool(Result<void>)>& opened)
+      KILN_REQUIRES(mutex_);
   void watch(const std::shared_ptr<LaneState>& lane, const std::shared_ptr<JobState>& job, Clock::duration limit)
       KILN_REQUIRES(mutex_);
+  /// Has the watch see after this time whether the lane has gone on.
+  void watch(Watched lane, Clock::duration time) KILN_REQUIRES(mutex_);
   /// Ends what takes too long, until the executor stops.
   void keep_watch() KILN_EXCLUDES(mutex_);
   void time_out(const Watched& over) KILN_EXCLUDES(mutex_);
-  /// Starts another lane in place of one that is of no use any more.
-  void replace(const std::shared_ptr<LaneState>& lane, Clock::duration grace) KILN_REQUIRES(mutex_);
+  /// Gives up a lane that is of no use any more, and starts another in its place, unless that would be of none.
+  void replace(const std::shared_ptr<LaneState>& lane, bool by_another) KILN_REQUIRES(mutex_);
 
   const std::shared_ptr<Device> device_;
   Cache& cache_;
@@ -144,6 +153,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::uint64_t reclaims_ KILN_GUARDED_BY(mutex_) = 0;
   base::Condition reclaimed_;
   bool stopping_ KILN_GUARDED_BY(mutex_) = false;
+  /// Whether something has hung: lanes may be with the driver for ever.
+  bool hung_ KILN_GUARDED_BY(mutex_) = false;
   std::vector<LaneThread> lanes_ KILN_GUARDED_BY(mutex_);
   /// What has a time limit, by when it is over.
   std::map<Deadline, Watched> watched_ KILN_GUARDED_BY(mutex_);

@@ -86,6 +86,8 @@ Clock::time_point Lane::next_look() const {
 }
 
 LaneSlot* Lane::idle_slot() {
+  // What comes behind a job that may never end may not end either.
+  if (std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) { return slot->overdue(); })) return nullptr;
   const auto idle = std::find_if(slots_.begin(), slots_.end(), [](const auto& slot) { return !slot->busy(); });
   return idle != slots_.end() ? idle->get() : nullptr;
 }

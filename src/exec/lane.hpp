@@ -25,6 +25,7 @@ class Lane {
   void reclaim();
   /// When to look again for jobs that have ended.
   Clock::time_point next_look() const;
+  /// One for the next job; none where the lane is to take no more.
   LaneSlot* idle_slot();
   bool busy() const;
 

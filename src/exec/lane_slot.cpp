@@ -128,10 +128,16 @@ LaneSlot::Look LaneSlot::look() {
   const Result<bool> finished = slot_->finished();
   if (finished && !*finished) {
     if (!job_->ended()) return Look::under_way;
+    if (!overdue()) {
+      slot_->give_up();
+      left_at_ = Clock::now() + core_.grace_of(job_->job);
+    }
+    if (Clock::now() < *left_at_) return Look::under_way;
     core_.finish(lane_, *job_, std::nullopt);
     abandon();
     return Look::abandoned;
   }
+  left_at_.reset();
   const auto job = std::exchange(job_, nullptr);
   std::optional<Result<JobReport>> result;
   // Once it has timed out, its caller's memory may be gone.
@@ -217,7 +223,7 @@ void LaneSlot::give_back() {
 void LaneSlot::close() { slot_.reset(); }
 
 void LaneSlot::abandon() {
-  slot_->give_up();
+  left_at_.reset();
   kiln::exec::abandon(std::shared_ptr<Slot>(std::move(slot_)));
   for (auto& buffer : lent_) kiln::exec::abandon(std::shared_ptr<Buffer>(std::move(buffer)));
   kiln::exec::abandon(std::exchange(job_, nullptr));

@@ -27,8 +27,10 @@ class LaneSlot {
   /// Hands a job to the device. After an error, nothing of it is under way.
   Result<void> begin(std::shared_ptr<JobState> job);
   bool busy() const noexcept { return job_ != nullptr; }
-  /// What became of the job: where the device has ended it, so does this; where somebody else has and the device
-  /// has not, it is left to the device.
+  /// Whether somebody else has ended the job, and the device has not.
+  bool overdue() const noexcept { return left_at_.has_value(); }
+  /// What became of the job: where the device has ended it, so does this; where it is overdue for too long, it is
+  /// left to the device.
   enum class Look { under_way, ended, abandoned };
   Look look();
   /// Drops idle memory of the device.
@@ -63,6 +65,8 @@ class LaneSlot {
   std::unique_ptr<Slot> slot_;
 
   std::shared_ptr<JobState> job_;
+  /// When it is left to the device.
+  std::optional<Clock::time_point> left_at_;
   /// The job's memory, by its places; and what of it is lent.
   std::vector<const Buffer*> buffers_;
   std::vector<std::unique_ptr<Buffer>> lent_;

@@ -49,8 +49,9 @@ Result<std::unique_ptr<Trace>> Trace::open(const std::filesystem::path& file) {
 Trace::Trace(base::FileHandle file, std::filesystem::path path) noexcept
     : path_(std::move(path)), file_(std::move(file)), waiting_("[") {}
 
-Trace::~Trace() {
+void Trace::finish() {
   const base::MutexLock lock(mutex_);
+  if (std::exchange(finished_, true)) return;
   waiting_ += "\n]\n";
   write_out();
 }
@@ -70,6 +71,7 @@ void Trace::ran(unsigned track, std::string_view name, std::string_view kind, Ti
 
 void Trace::append(const std::string& event) {
   const base::MutexLock lock(mutex_);
+  if (finished_) return;
   waiting_ += std::exchange(empty_, false) ? "\n" : ",\n";
   waiting_ += event;
   if (waiting_.size() >= block) write_out();

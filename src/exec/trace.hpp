@@ -22,8 +22,7 @@ class Trace {
   /// Begins `file`, or one beside it where another executor is writing that.
   static Result<std::unique_ptr<Trace>> open(const std::filesystem::path& file);
   Trace(base::FileHandle file, std::filesystem::path path) noexcept;
-  /// Writes the end of it.
-  ~Trace();
+  ~Trace() { finish(); }
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
@@ -32,6 +31,9 @@ class Trace {
   /// Something that ran on a track; `details` is JSON, as in {"job": "conv"}.
   void ran(unsigned track, std::string_view name, std::string_view kind, Time begin, Time end,
            std::string_view details);
+
+  /// Writes the end of it; what comes later is not in it.
+  void finish();
 
   const std::filesystem::path& path() const noexcept { return path_; }
 
@@ -44,6 +46,7 @@ class Trace {
   base::FileHandle file_ KILN_GUARDED_BY(mutex_);
   std::string waiting_ KILN_GUARDED_BY(mutex_);
   bool empty_ KILN_GUARDED_BY(mutex_) = true;
+  bool finished_ KILN_GUARDED_BY(mutex_) = false;
 };
 
 /// A text as JSON writes it, with its quotes.

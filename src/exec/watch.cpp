@@ -12,15 +12,28 @@
 
 namespace kiln::exec {
 
+Clock::duration Core::time_limit_of(const Job& job) const noexcept {
+  return job.time_limit.count() > 0 ? job.time_limit : options_.time_limit;
+}
+
+Clock::duration Core::grace_of(const Job& job) const noexcept {
+  constexpr Clock::duration shortest = std::chrono::milliseconds(10);
+  const Clock::duration limit = time_limit_of(job);
+  return limit.count() > 0 ? std::clamp(limit, shortest, longest_grace) : longest_grace;
+}
+
 void Core::watch(const std::shared_ptr<LaneState>& lane, const std::shared_ptr<JobState>& job,
                  Clock::duration limit) {
   if (limit.count() <= 0) return;
   job->deadline = detail::after(limit);
   if (job->deadline == Clock::time_point::max()) return;
-  constexpr Clock::duration shortest = std::chrono::milliseconds(10);
-  constexpr Clock::duration longest = std::chrono::seconds(1);
-  watched_.insert_or_assign({job->deadline, job.get()},
-                            Watched{.lane = lane, .job = job, .grace = std::clamp(limit, shortest, longest)});
+  watched_.insert_or_assign({job->deadline, job.get()}, Watched{.lane = lane, .job = job});
+  watch_changed_.notify_one();
+}
+
+void Core::watch(Watched lane, Clock::duration time) {
+  const void* const key = lane.lane.get();
+  watched_.insert_or_assign({detail::after(time), key}, std::move(lane));
   watch_changed_.notify_one();
 }
 
@@ -41,7 +54,7 @@ void Core::keep_watch() {
       over = std::move(watched_.begin()->second);
       watched_.erase(watched_.begin());
       if (over.job == nullptr && !over.lane->waiting && over.lane->rounds == over.rounds)
-        replace(over.lane, over.grace);
+        replace(over.lane, !over.opens);
     }
     if (over.job != nullptr) {
       time_out(over);
@@ -62,13 +75,13 @@ void Core::time_out(const Watched& over) {
   {
     // Where the lane is with the driver, it may not come back.
     const base::MutexLock lock(mutex_);
-    watched_.insert_or_assign({Clock::now() + over.grace, over.lane.get()},
-                              Watched{.lane = over.lane, .rounds = over.lane->rounds, .grace = over.grace});
+    hung_ = true;
+    watch(Watched{.lane = over.lane, .rounds = over.lane->rounds}, grace_of(over.job->job));
   }
   over.job->promise.set(Error(
       ErrorCode::timed_out,
-      fmt::format("{} did not end within its time limit; what it uses stays as it is, for the device may be at "
-                  "work on it for ever",
+      fmt::format("{} did not end within its time limit; what it uses stays as it is until the device is done with "
+                  "it, for ever if need be",
                   title(over.job->job))));
   const base::MutexLock lock(mutex_);
   one_less(unfinished_);
@@ -77,23 +90,26 @@ void Core::time_out(const Watched& over) {
 void Core::abandoned(const std::shared_ptr<LaneState>& lane) {
   {
     const base::MutexLock lock(mutex_);
-    replace(lane, std::chrono::seconds(1));
+    replace(lane, true);
   }
   end_without_lanes();
 }
 
-void Core::replace(const std::shared_ptr<LaneState>& lane, Clock::duration grace) {
+void Core::replace(const std::shared_ptr<LaneState>& lane, bool by_another) {
   const auto own =
       std::find_if(lanes_.begin(), lanes_.end(), [&](const LaneThread& each) { return each.state == lane; });
-  if (own == lanes_.end()) return;
+  // One that is to end is no longer to be replaced: stop() sees to it.
+  if (own == lanes_.end() || stopping_) return;
   lane->replaced = true;
   own->thread.detach();
   lanes_.erase(own);
   // What else it has begun may be held up by the same.
   for (const auto& job : lane->jobs)
-    if (job->deadline == Clock::time_point::max()) watch(lane, job, grace);
+    if (job->deadline == Clock::time_point::max()) watch(lane, job, longest_grace);
+  if (!by_another) return;
   try {
-    start_lane(lane->number, [](const Result<void>&) { return true; });
+    const auto other = start_lane(lane->number, [](const Result<void>&) { return true; });
+    if (options_.open_limit.count() > 0) watch(Watched{.lane = other, .opens = true}, options_.open_limit);
   } catch (const std::system_error&) {
     // The lanes there are go on; see end_without_lanes().
   }

@@ -157,11 +157,12 @@ TEST_P(ExecutorContract, OutOfMemoryFailsThatJobAlone) {
   expect_scaled(x, 3, 0, after);
 }
 
-TEST_P(ExecutorContract, AKernelThatNeverEndsIsAnErrorInTime) {
+TEST_P(ExecutorContract, AKernelThatNeverEndsIsAnErrorInTimeAndTheExecutorEnds) {
   // In a process of its own, which it never lets go of.
   if (std::getenv(handed_down) == nullptr) {
     EXPECT_EQ(run_this_test_elsewhere(folder_.path()), 0);
     EXPECT_TRUE(std::filesystem::exists(folder_.path() / "timed_out"));
+    EXPECT_TRUE(std::filesystem::exists(folder_.path() / "ended"));
     return;
   }
   CacheOptions cached = options();
@@ -176,6 +177,8 @@ TEST_P(ExecutorContract, AKernelThatNeverEndsIsAnErrorInTime) {
   const auto stuck = executor->submit(std::move(job)).get();
   if (!stuck && stuck.error().code() == ErrorCode::timed_out)
     std::ofstream(std::filesystem::path(std::getenv(handed_down)) / "timed_out");
+  executor.reset();
+  std::ofstream(std::filesystem::path(std::getenv(handed_down)) / "ended");
   ::_exit(0);
 }
 

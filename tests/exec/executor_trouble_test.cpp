@@ -1,6 +1,9 @@
 #include <atomic>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
+
+#include <nlohmann/json.hpp>
 
 #include "exec/executor_fixture.hpp"
 
@@ -129,6 +132,69 @@ TEST_F(ExecutorTest, ALaneThatNeverComesBackFromTheDriverIsReplaced) {
   executor.reset();
   // The lost lane ends by itself.
   device_->trouble->open_gate();
+}
+
+TEST_F(ExecutorTest, DestroyingItDoesNotWaitForALaneThatNeverComesBack) {
+  const auto trace = folder_.path() / "trace.json";
+  auto executor = make({.lanes = 1, .time_limit = std::chrono::milliseconds(20), .trace = trace});
+  std::vector<unsigned char> y(x_.size());
+  ASSERT_TRUE(executor->submit(add(7, x_, y)).get());
+  EXPECT_EQ(executor->submit({.name = "stuck", .steps = {{.request = program("stuck")}}}).get().error().code(),
+            ErrorCode::timed_out);
+  executor.reset();
+  std::ifstream file(trace);
+  EXPECT_TRUE(nlohmann::json::accept(file)) << "the trace is complete all the same";
+  device_->trouble->open_gate();
+}
+
+TEST_F(ExecutorTest, AJobThatEndsSoonAfterItsTimeLimitLeavesNothingBehind) {
+  auto executor = make({.lanes = 1});
+  Job late = gate();
+  late.memory = {{.bytes = 100'000}};
+  late.time_limit = std::chrono::milliseconds(300);
+  EXPECT_EQ(executor->submit(std::move(late)).get().error().code(), ErrorCode::timed_out);
+  device_->trouble->open_gate();
+  std::vector<unsigned char> y(x_.size());
+  ASSERT_TRUE(executor->submit(add(7, x_, y)).get());
+  executor.reset();
+  EXPECT_EQ(device_->trouble->given_up, 0);
+  EXPECT_EQ(device_->trouble->open_slots, 0);
+  EXPECT_EQ(fakes::FakeBuffer::alive, 0);
+}
+
+TEST_F(ExecutorTest, ALaneThatCannotBeOpenedInTimeIsAnErrorOfTheJobs) {
+  auto executor = make({.lanes = 1, .open_limit = std::chrono::milliseconds(50)});
+  Job stuck{.name = "stuck", .steps = {{.request = program("stuck")}}, .time_limit = std::chrono::milliseconds(20)};
+  device_->trouble->blocked_opens = 1;
+  EXPECT_EQ(executor->submit(std::move(stuck)).get().error().code(), ErrorCode::timed_out);
+  std::vector<unsigned char> y(x_.size());
+  for (int i = 0; i < 2; ++i) {
+    const auto failed = executor->submit(add(1, x_, y)).get();
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().message(), "add_1: no lane is left that answers");
+  }
+  executor.reset();
+  device_->trouble->open_gate();
+}
+
+TEST_F(ExecutorTest, ADeviceThatDoesNotAnswerGetsNone) {
+  device_->trouble->blocked_opens = 1;
+  const auto failed = Executor::create(device_, cache_, {.lanes = 2, .open_limit = std::chrono::milliseconds(50)});
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code(), ErrorCode::device_failed);
+  EXPECT_EQ(failed.error().message(), "fake:0 does not answer: no slot could be opened within 0.05 s");
+  device_->trouble->open_gate();
+}
+
+TEST_F(ExecutorTest, JobsBesideOneThatHangsHaveASecondToEnd) {
+  auto executor = make({.lanes = 1});
+  const auto beside = executor->submit(gate());
+  while (executor->stats().launches < 1) std::this_thread::yield();
+  Job stuck{.name = "stuck", .steps = {{.request = program("stuck")}}, .time_limit = std::chrono::milliseconds(1)};
+  EXPECT_EQ(executor->submit(std::move(stuck)).get().error().code(), ErrorCode::timed_out);
+  EXPECT_FALSE(beside.wait_for(std::chrono::milliseconds(300)));
+  device_->trouble->open_gate();
+  EXPECT_TRUE(beside.get());
 }
 
 TEST_F(ExecutorTest, JobsBesideOneThatHangsTheirLaneEnd) {

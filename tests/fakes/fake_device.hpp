@@ -23,6 +23,8 @@ struct Trouble {
   std::atomic<int> allocation_errors{0};
   std::atomic<int> launch_errors{0};
   std::atomic<int> open_errors{0};
+  /// The next that many slots are opened when the gate is.
+  std::atomic<int> blocked_opens{0};
   /// The next that many submissions fail on the device.
   std::atomic<int> device_errors{0};
   std::atomic<int> allocations{0};
@@ -72,7 +74,10 @@ class FakeSlot final : public Slot {
     --trouble_->open_slots;
   }
 
-  void give_up() noexcept override { ++trouble_->given_up; }
+  void give_up() noexcept override {
+    given_up_ = true;
+    ++trouble_->given_up;
+  }
   Result<std::span<std::byte>> staging(std::size_t bytes) override {
     if (staging_.size() < bytes) staging_.resize(bytes);
     return std::span(staging_);
@@ -124,6 +129,7 @@ class FakeSlot final : public Slot {
   }
   Result<bool> finished() override {
     if (!running_->done) return false;
+    if (std::exchange(given_up_, false)) --trouble_->given_up;
     if (fails_) return Error(ErrorCode::device_failed, "the fake device failed");
     return true;
   }
@@ -148,6 +154,7 @@ class FakeSlot final : public Slot {
     return idle;
   }();
   bool fails_ = false;
+  bool given_up_ = false;
 };
 
 /// A device that is not there, for what real ones cannot be made to do: run out of memory, fail or hang on demand.
@@ -178,6 +185,7 @@ class FakeDevice final : public Device {
     return slot.wait();
   }
   Result<std::unique_ptr<Slot>> open_slot() override {
+    if (Trouble::next(trouble->blocked_opens)) trouble->pass_gate();
     if (Trouble::next(trouble->open_errors)) return Error(ErrorCode::device_failed, "no slot to be had");
     return std::unique_ptr<Slot>(std::make_unique<FakeSlot>(trouble));
   }

@@ -137,7 +137,7 @@ Context::Route Context::share_queues() {
   // The first is for work that is waited for, as long as there are others.
   const auto first = queues_.begin() + (queues_.size() > 1 ? 1 : 0);
   auto queue = std::find_if(first, queues_.end(),
-                            [](const Queue& one) { return !one.stuck && one.streams < streams_of_a_queue; });
+                            [](const Queue& one) { return one.stuck == 0 && one.streams < streams_of_a_queue; });
   if (queue == queues_.end())
     queue = std::min_element(first, queues_.end(), [](const Queue& a, const Queue& b) {
       return std::pair(a.stuck.load(), a.streams.load()) < std::pair(b.stuck.load(), b.streams.load());

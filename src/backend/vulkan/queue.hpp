@@ -28,8 +28,8 @@ class Queue {
   backend::Clock clock;
   /// How many streams of work go to it; see Context::share_queues().
   std::atomic<int> streams = 0;
-  /// Whether work was given up that is in it and may never end.
-  std::atomic<bool> stuck = false;
+  /// How many of them were given up, with work in it that may never end.
+  std::atomic<int> stuck = 0;
 
  private:
   const DeviceCalls& vk_;

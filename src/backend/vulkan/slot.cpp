@@ -38,7 +38,7 @@ void VulkanSlot::drop_parts() {
 void VulkanSlot::leave_stuck_queue() {
   Context::Route other = context_->share_queues();
   // Where all are, as where there is only one, parts are not made anew for nothing.
-  if (other.compute->stuck) return;
+  if (other.compute->stuck > 0) return;
   drop_parts();
   route_ = std::move(other);
 }
@@ -105,7 +105,7 @@ Result<VulkanSlot::Part*> VulkanSlot::part_for(Role role) {
   // Those before have ended before anything is written anew.
   if (busy_)
     if (auto ok = wait(); !ok) return std::move(ok).error();
-  if (order_.empty() && route_.compute->stuck) leave_stuck_queue();
+  if (order_.empty() && route_.compute->stuck > 0) leave_stuck_queue();
   if (queue_of(role) == nullptr || order_.size() >= most_parts) role = Role::compute;
   if (!order_.empty() && order_.back()->role == role) return order_.back();
   const auto part = unused_part(role);
@@ -200,6 +200,7 @@ Result<void> VulkanSlot::wait() {
 Result<void> VulkanSlot::end() {
   const auto seen = Clock::now();
   busy_ = false;
+  if (std::exchange(given_up_, false)) --route_.compute->stuck;
   bool told = true;
   for (Part* part : std::exchange(order_, {})) {
     // Those before the last have ended before it began.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <kiln/slot.hpp>
@@ -30,7 +31,9 @@ class VulkanSlot final : public Slot {
   Result<bool> finished() override;
   Result<void> wait() override;
   std::vector<Ran> times() override { return ran_; }
-  void give_up() noexcept override { route_.compute->stuck = true; }
+  void give_up() noexcept override {
+    if (!std::exchange(given_up_, true)) ++route_.compute->stuck;
+  }
 
  private:
   enum class Role { upload, compute, download };
@@ -86,6 +89,7 @@ class VulkanSlot final : public Slot {
   std::chrono::steady_clock::time_point submitted_ = {};
   /// Whether something was submitted and its end not seen.
   bool busy_ = false;
+  bool given_up_ = false;
   std::vector<Ran> ran_;
 };
 
