@@ -31,8 +31,8 @@ struct JobMemory {
   std::shared_ptr<Buffer> buffer = {};
   /// Copied in before the first step. The bytes stay and do not change until the future is ready.
   std::span<const std::byte> upload = {};
-  /// Or written by this, straight into memory the device copies from; called on a thread of the executor's, a
-  /// second time where the device ran out of memory meanwhile. Needs `bytes`, or a `buffer`, whose size it has
+  /// Or written by this, straight into memory the device copies from; called on a thread of the executor's, and
+  /// again where the device ran out of memory meanwhile. Needs `bytes`, or a `buffer`, whose size it has
   /// then.
   std::function<void(std::span<std::byte>)> fill = {};
   /// Copied out after the last step. The bytes are nobody else's until the future is ready.

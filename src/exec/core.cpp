@@ -199,8 +199,14 @@ bool Core::end_queued(JobState& job, Error error, std::atomic<std::uint64_t>& co
 void Core::finish(LaneState& lane, JobState& job, std::optional<Result<JobReport>> result) {
   {
     const base::MutexLock lock(mutex_);
-    std::erase_if(lane.jobs, [&job](const auto& each) { return each.get() == &job; });
-    watched_.erase({job.deadline, &job});
+    forget(lane, job);
+    // One more at a time, now and then: others may have given memory back.
+    constexpr std::size_t often = 256;
+    if (most_under_way_ != no_limit && ++had_memory_ % often == 0 &&
+        ++most_under_way_ >= slots_of_a_lane * lanes_.size()) {
+      most_under_way_ = no_limit;
+      short_of_memory_ = false;
+    }
   }
   if (!result) return;
   ++(*result ? counters.succeeded : counters.failed);
@@ -214,6 +220,28 @@ void Core::finish(LaneState& lane, JobState& job, std::optional<Result<JobReport
   one_less(unfinished_);
 }
 
+void Core::forget(LaneState& lane, const JobState& job) {
+  std::erase_if(lane.jobs, [&job](const auto& each) { return each.get() == &job; });
+  watched_.erase({job.deadline, &job});
+  if (!lane.replaced) --under_way_;
+  if (!ready_.empty()) work_.notify_one();
+}
+
+bool Core::put_back(LaneState& lane, const std::shared_ptr<JobState>& job) {
+  const base::MutexLock lock(mutex_);
+  const bool alone = under_way_ == (lane.replaced ? 0 : 1);
+  if (alone || !job->put_back()) return false;
+  forget(lane, *job);
+  job->deadline = Clock::time_point::max();
+  most_under_way_ = under_way_;
+  short_of_memory_ = true;
+  had_memory_ = 0;
+  ++queued_;
+  ready_.push_front(job);
+  work_.notify_one();
+  return true;
+}
+
 void Core::one_less(std::uint64_t& count) {
   if (--count == 0) idle_.notify_all();
 }
@@ -224,12 +252,13 @@ Core::Turn Core::next(const std::shared_ptr<LaneState>& lane, bool has_room, Clo
   for (;;) {
     if (lane->reclaims != reclaims_) return {.reclaim = reclaims_};
     if (lane->replaced) return {.end = true};
-    while (has_room && !ready_.empty()) {
+    while (has_room && !ready_.empty() && under_way_ < most_under_way_) {
       auto job = std::move(ready_.front());
       ready_.pop_front();
       if (!job->begin()) continue;
       --queued_;
       room_.notify_one();
+      ++under_way_;
       lane->jobs.push_back(job);
       watch(lane, job, time_limit_of(job->job));
       return {.job = std::move(job)};

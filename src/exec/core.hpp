@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +21,8 @@ namespace kiln::exec {
 
 using Clock = std::chrono::steady_clock;
 constexpr Clock::duration longest_grace = std::chrono::seconds(1);
+/// Jobs under way at once in a lane: one is uploaded, one computes, one is downloaded.
+constexpr unsigned slots_of_a_lane = 3;
 
 /// What errors call a job.
 std::string title(const Job& job);
@@ -79,6 +82,11 @@ class Core : public std::enable_shared_from_this<Core> {
   Clock::duration grace_of(const Job& job) const noexcept;
   /// The lane had to leave a job to a device that does not answer: another takes its place.
   void abandoned(const std::shared_ptr<LaneState>& lane) KILN_EXCLUDES(mutex_);
+  /// Puts a job for which there is no memory back to the front of the queue, to be begun when fewer are under way;
+  /// false where it was alone, or somebody has ended it.
+  bool put_back(LaneState& lane, const std::shared_ptr<JobState>& job) KILN_EXCLUDES(mutex_);
+  /// Whether fewer jobs are under way than lanes could have, for want of memory: what is idle is given back then.
+  bool is_short_of_memory() const noexcept { return short_of_memory_; }
   /// Has the cache and the idle slots of all lanes give back memory of the device, and waits a little for that.
   /// False where the lane was replaced, and it is no use any more.
   bool reclaim(LaneState& lane) KILN_EXCLUDES(mutex_);
@@ -106,6 +114,7 @@ class Core : public std::enable_shared_from_this<Core> {
     /// Whether it is to have opened a slot by then: no other takes its place, which would fare no better.
     bool opens = false;
   };
+  static constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
   using Deadline = std::pair<Clock::time_point, const void*>;
 
   /// Gets everything that the job waits for.
@@ -113,6 +122,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void arrived(const std::shared_ptr<JobState>& job) KILN_EXCLUDES(mutex_);
   /// Ends what is queued where a lane was lost and no thread could be had for another.
   void end_without_lanes() KILN_EXCLUDES(mutex_);
+  /// The lane has no more to do with the job.
+  void forget(LaneState& lane, const JobState& job) KILN_REQUIRES(mutex_);
   /// Ends a job that has not begun, unless it has; whether it did.
   bool end_queued(JobState& job, Error error, std::atomic<std::uint64_t>& counter) KILN_EXCLUDES(mutex_);
   /// Counts down what drain() or stop() wait for.
@@ -150,6 +161,12 @@ class Core : public std::enable_shared_from_this<Core> {
   std::size_t queued_ KILN_GUARDED_BY(mutex_) = 0;
   std::uint64_t unfinished_ KILN_GUARDED_BY(mutex_) = 0;
   std::uint64_t busy_elsewhere_ KILN_GUARDED_BY(mutex_) = 0;
+  /// Jobs that lanes have begun, without those that were replaced; how many may be so at once; and how many ended
+  /// since that was found.
+  std::size_t under_way_ KILN_GUARDED_BY(mutex_) = 0;
+  std::size_t most_under_way_ KILN_GUARDED_BY(mutex_) = no_limit;
+  std::size_t had_memory_ KILN_GUARDED_BY(mutex_) = 0;
+  std::atomic<bool> short_of_memory_ = false;
   std::uint64_t reclaims_ KILN_GUARDED_BY(mutex_) = 0;
   base::Condition reclaimed_;
   bool stopping_ KILN_GUARDED_BY(mutex_) = false;

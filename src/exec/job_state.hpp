@@ -39,6 +39,8 @@ class JobState {
   bool arrive() noexcept { return waiting_for_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   /// Takes the job for a lane: whether nobody has ended it.
   bool begin() noexcept { return move(Phase::queued, Phase::begun); }
+  /// Puts a job that has begun back into the queue: whether nobody has ended it.
+  bool put_back() noexcept { return move(Phase::begun, Phase::queued); }
   /// Ends a job that has not begun; whether this was in time.
   bool end_queued() noexcept { return move(Phase::queued, Phase::ended); }
   /// Claims the end of a job that has begun, for the lane or for the watch: whether nobody has, and its caller's

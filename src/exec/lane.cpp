@@ -8,8 +8,6 @@
 namespace kiln::exec {
 namespace {
 
-/// Jobs under way at once in a lane: one is uploaded, one computes, one is downloaded.
-constexpr unsigned slots_of_a_lane = 3;
 /// For so long a lane looks again and again; work that takes longer is looked for the less often the longer it
 /// takes.
 constexpr auto looks_busily = std::chrono::microseconds(50);
@@ -46,10 +44,12 @@ void Lane::run(const std::function<bool(Result<void>)>& opened) {
 void Lane::start(const std::shared_ptr<JobState>& job) {
   LaneSlot& slot = *idle_slot();
   Result<void> begun = slot.begin(job);
-  if (!begun && begun.error().code() == ErrorCode::out_of_memory && core_->reclaim(*state_)) {
+  const auto lacks_memory = [&begun] { return !begun && begun.error().code() == ErrorCode::out_of_memory; };
+  if (lacks_memory()) {
     reclaim();
-    begun = slot.begin(job);
+    if (core_->reclaim(*state_)) begun = slot.begin(job);
   }
+  if (lacks_memory() && core_->put_back(*state_, job)) return;
   last_progress_ = Clock::now();
   if (!begun) {
     const bool in_time = job->end_begun();

@@ -150,6 +150,7 @@ LaneSlot::Look LaneSlot::look() {
     static_cast<void>(guarded("is told what a job took", [&] { job->job.report(**result); }));
   if (!finished) close();
   give_back();
+  if (core_.is_short_of_memory()) reclaim();
   job->let_go();
   core_.finish(lane_, *job, std::move(result));
   return Look::ended;

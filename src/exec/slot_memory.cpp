@@ -23,9 +23,13 @@ std::size_t rounded(std::size_t bytes) {
 Result<std::unique_ptr<Buffer>> SlotMemory::take(std::size_t bytes) {
   ++uses_;
   const std::size_t size = rounded(bytes);
-  const auto found =
-      std::find_if(idle_.begin(), idle_.end(), [size](const Idle& idle) { return idle.buffer->size() == size; });
-  if (found == idle_.end()) return device_.allocate(size);
+  const auto found = std::find_if(idle_.begin(), idle_.end(), [=](const Idle& idle) {
+    return idle.buffer->size() == size || idle.buffer->size() == bytes;
+  });
+  if (found == idle_.end()) {
+    auto allocated = device_.allocate(size);
+    return allocated || size == bytes ? std::move(allocated) : device_.allocate(bytes);
+  }
   auto buffer = std::move(found->buffer);
   idle_.erase(found);
   return buffer;

@@ -66,9 +66,12 @@ void Core::keep_watch() {
 
 void Core::time_out(const Watched& over) {
   if (!over.job->end_begun()) {
-    // It has ended; or its caller's memory is being read, which does not take for ever.
+    // It has ended, or waits in the queue again; or its caller's memory is being read, which does not take for
+    // ever.
     const base::MutexLock lock(mutex_);
-    if (!over.job->ended()) watch(over.lane, over.job, std::chrono::milliseconds(1));
+    const auto& jobs = over.lane->jobs;
+    if (!over.job->ended() && std::find(jobs.begin(), jobs.end(), over.job) != jobs.end())
+      watch(over.lane, over.job, std::chrono::milliseconds(1));
     return;
   }
   ++counters.timed_out;
@@ -101,6 +104,7 @@ void Core::replace(const std::shared_ptr<LaneState>& lane, bool by_another) {
   // One that is to end is no longer to be replaced: stop() sees to it.
   if (own == lanes_.end() || stopping_) return;
   lane->replaced = true;
+  under_way_ -= lane->jobs.size();
   own->thread.detach();
   lanes_.erase(own);
   // What else it has begun may be held up by the same.

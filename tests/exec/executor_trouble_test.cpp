@@ -91,6 +91,50 @@ TEST_F(ExecutorTest, OutOfMemoryTrimsAndTriesAgainAndThenFailsThatJobAlone) {
   ASSERT_TRUE(executor->submit(add(5, x_, y)).get());
 }
 
+TEST_F(ExecutorTest, JobsThatDoNotFitBesideOthersWaitForThem) {
+  device_->trouble->memory = 10'000'000;
+  auto executor = make({.lanes = 2});
+  std::vector<Future<JobReport>> futures;
+  for (int i = 0; i < 400; ++i)
+    futures.push_back(
+        executor->submit({.name = "large", .memory = {{.bytes = i % 3 == 0 ? 9'000'000U : 4'000'000U}}}));
+  const auto never = executor->submit({.name = "never", .memory = {{.bytes = 11'000'000}}});
+  for (const auto& future : futures) EXPECT_TRUE(future.get()) << future.get().error().message();
+  EXPECT_EQ(never.get().error().code(), ErrorCode::out_of_memory);
+  // Each large enough that what the other lane keeps idle must go, both at once.
+  for (int i = 0; i < 200; ++i) {
+    const auto one = executor->submit({.memory = {{.bytes = 6'000'000}}});
+    const auto two = executor->submit({.memory = {{.bytes = 3'000'000}}});
+    ASSERT_TRUE(one.get()) << one.get().error().message();
+    ASSERT_TRUE(two.get()) << two.get().error().message();
+  }
+  EXPECT_EQ(executor->stats().failed, 1U);
+}
+
+TEST_F(ExecutorTest, AJobThatWaitsForMemoryCanBeCancelled) {
+  device_->trouble->memory = 10'000'000;
+  auto executor = make({.lanes = 1});
+  Job first = gate();
+  first.memory = {{.bytes = 8'000'000}};
+  const auto running = executor->submit(std::move(first));
+  while (executor->stats().launches < 1) std::this_thread::yield();
+  const auto waiting = executor->submit({.name = "waits", .memory = {{.bytes = 8'000'000}}});
+  while (executor->stats().memory_retries < 1) std::this_thread::yield();
+  while (!waiting.cancel()) std::this_thread::yield();
+  EXPECT_EQ(waiting.get().error().code(), ErrorCode::cancelled);
+  const auto next = executor->submit({.name = "next", .memory = {{.bytes = 8'000'000}}});
+  device_->trouble->open_gate();
+  EXPECT_TRUE(running.get());
+  EXPECT_TRUE(next.get());
+}
+
+TEST_F(ExecutorTest, MemoryIsNotRoundedUpToMoreThanThereIs) {
+  device_->trouble->memory = 9'000'000;
+  auto executor = make({.lanes = 1});
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(executor->submit({.memory = {{.bytes = 9'000'000}}}).get());
+  EXPECT_EQ(device_->trouble->allocations, 1);
+}
+
 TEST_F(ExecutorTest, AFailedDeviceFailsItsJobAndTheNextHasAFreshSlot) {
   auto executor = make({.lanes = 1});
   std::vector<unsigned char> y(x_.size());

@@ -28,6 +28,9 @@ struct Trouble {
   /// The next that many submissions fail on the device.
   std::atomic<int> device_errors{0};
   std::atomic<int> allocations{0};
+  /// What all buffers together may take, and do.
+  std::atomic<std::size_t> memory{std::size_t{1} << 40U};
+  std::atomic<std::size_t> used{0};
   std::atomic<int> open_slots{0};
   /// Slots whose work nobody waits for any more.
   std::atomic<int> given_up{0};
@@ -58,11 +61,20 @@ struct Trouble {
 
 class FakeBuffer final : public Buffer {
  public:
-  explicit FakeBuffer(std::size_t size_given) : bytes(size_given) { ++alive; }
-  ~FakeBuffer() override { --alive; }
+  FakeBuffer(std::size_t size_given, std::shared_ptr<Trouble> trouble)
+      : bytes(size_given), trouble_(std::move(trouble)) {
+    ++alive;
+  }
+  ~FakeBuffer() override {
+    trouble_->used -= bytes.size();
+    --alive;
+  }
   std::size_t size() const noexcept override { return bytes.size(); }
   mutable std::vector<unsigned char> bytes;
   static inline std::atomic<int> alive = 0;
+
+ private:
+  const std::shared_ptr<Trouble> trouble_;
 };
 
 /// A slot whose device is a thread for each submission.
@@ -165,10 +177,13 @@ class FakeDevice final : public Device {
   Result<Compiled> compile(const Request& request) override { return backend.compile(request); }
   Result<std::unique_ptr<Module>> load(const Binary& binary) override { return backend.load(binary); }
   Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) override {
-    if (Trouble::next(trouble->allocation_errors) || bytes > std::size_t{1} << 40U)
-      return Error(ErrorCode::out_of_memory, "the fake device has no memory left");
+    std::size_t used = trouble->used;
+    do {
+      if (Trouble::next(trouble->allocation_errors) || bytes > trouble->memory - used)
+        return Error(ErrorCode::out_of_memory, "the fake device has no memory left");
+    } while (!trouble->used.compare_exchange_weak(used, used + bytes));
     ++trouble->allocations;
-    return std::unique_ptr<Buffer>(std::make_unique<FakeBuffer>(bytes));
+    return std::unique_ptr<Buffer>(std::make_unique<FakeBuffer>(bytes, trouble));
   }
   Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) override {
     std::memcpy(dynamic_cast<FakeBuffer&>(buffer).bytes.data() + offset, bytes.data(), bytes.size());
