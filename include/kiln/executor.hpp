@@ -87,7 +87,7 @@ struct JobReport {
 struct ExecutorOptions {
   /// Threads, each with three slots. 0: as many as DeviceInfo says.
   unsigned lanes = 0;
-  /// Jobs that have not begun; submit() waits while there are so many.
+  /// Jobs that have not begun; submit() waits while there are so many. At least 1.
   std::size_t queue = 256;
   /// How long a job may take from when a lane takes it; 0: for ever.
   std::chrono::nanoseconds time_limit = {};

@@ -212,7 +212,7 @@ class Future : public Pending {
 
   /// Calls `f` with the result on a thread of the executor's once it is there. `f` takes a `const Result<T>&` and
   /// returns U, Result<U> or nothing; an exception it throws is the new future's error. It may submit jobs and wait
-  /// for them, not for other continuations.
+  /// for them, not for other continuations, and must not destroy the executor: nor hold what last does.
   template <class F>
   auto then(F f) const {
     using Returned = std::invoke_result_t<F, const Result<T>&>;
@@ -243,21 +243,31 @@ class Future : public Pending {
   }
 };
 
-/// The end of a future that is written once.
+/// The end of a future that is written once. Where all copies are gone and none was set, the future has the error
+/// `cancelled`.
 template <class T>
 class Promise {
  public:
   /// `where` runs the continuations; null: the thread that sets the value.
   explicit Promise(std::shared_ptr<const detail::Continue> where = {})
-      : state_(std::make_shared<detail::FutureValue<T>>(std::move(where))) {}
+      : end_(std::make_shared<const End>(std::make_shared<detail::FutureValue<T>>(std::move(where)))) {}
 
-  Future<T> future() const { return Future<T>(state_); }
+  Future<T> future() const { return Future<T>(end_->state); }
   /// False, and nothing else, where there is a result already.
-  bool set(Result<T> result) const { return state_->set(std::move(result)); }
-  void on_cancel(std::function<bool()> cancel) const { state_->on_cancel(std::move(cancel)); }
+  bool set(Result<T> result) const { return end_->state->set(std::move(result)); }
+  void on_cancel(std::function<bool()> cancel) const { end_->state->on_cancel(std::move(cancel)); }
 
  private:
-  std::shared_ptr<detail::FutureValue<T>> state_;
+  struct End {
+    explicit End(std::shared_ptr<detail::FutureValue<T>> of) noexcept : state(std::move(of)) {}
+    ~End() {
+      if (!state->ready()) state->set(Error(ErrorCode::cancelled, "nobody is left who could give a result"));
+    }
+    End(const End&) = delete;
+    End& operator=(const End&) = delete;
+    const std::shared_ptr<detail::FutureValue<T>> state;
+  };
+  std::shared_ptr<const End> end_;
 };
 
 template <class T>

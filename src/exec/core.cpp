@@ -121,7 +121,7 @@ Future<JobReport> Core::submit(Job job) {
   }
   {
     const base::MutexLock lock(mutex_);
-    while (queued_ >= options_.queue && own_core != this) room_.wait(mutex_);
+    while (queued_ >= std::max<std::size_t>(options_.queue, 1) && own_core != this) room_.wait(mutex_);
     ++queued_;
     ++unfinished_;
   }
@@ -140,12 +140,11 @@ Future<JobReport> Core::submit(Job job) {
 void Core::await(const std::shared_ptr<JobState>& job) {
   for (const Pending& before : job->job.after)
     before.when_ready([core = shared_from_this(), job, before] {
-      if (const Error* error = before.error(); error != nullptr)
-        core->end_queued(*job,
-                         Error(error->code(), fmt::format("{} was not run, because of what it depends on: {}",
-                                                          title(job->job), error->message())),
-                         core->counters.failed);
-      core->arrived(job);
+      if (const Error* error = before.error(); error != nullptr) {
+        core->end_dependent(job, *error);
+      } else {
+        core->arrived(job);
+      }
     });
   for (std::size_t i = 0; i < job->job.steps.size(); ++i)
     cache_.get_async(job->job.steps[i].request, [core = shared_from_this(), job, i](Result<Program> program) {
@@ -157,6 +156,32 @@ void Core::await(const std::shared_ptr<JobState>& job) {
       core->arrived(job);
     });
   arrived(job);
+}
+
+void Core::end_dependent(const std::shared_ptr<JobState>& job, const Error& error) {
+  {
+    const base::MutexLock lock(mutex_);
+    dependents_.emplace_back(job, error);
+    if (std::exchange(ends_dependents_, true)) return;
+  }
+  // One after the other, and not each within the one it depends on: there may be any number.
+  for (;;) {
+    std::optional<std::pair<std::shared_ptr<JobState>, Error>> next;
+    {
+      const base::MutexLock lock(mutex_);
+      ends_dependents_ = !dependents_.empty();
+      if (!ends_dependents_) return;
+      next = std::move(dependents_.front());
+      dependents_.pop_front();
+    }
+    constexpr std::string_view because = " was not run, because of what it depends on: ";
+    std::string_view why = next->second.message();
+    if (const std::size_t at = why.rfind(because); at != std::string_view::npos)
+      why.remove_prefix(at + because.size());
+    end_queued(*next->first,
+               Error(next->second.code(), fmt::format("{}{}{}", title(next->first->job), because, why)),
+               counters.failed);
+  }
 }
 
 void Core::arrived(const std::shared_ptr<JobState>& job) {
@@ -185,6 +210,8 @@ void Core::end_without_lanes() {
 bool Core::end_queued(JobState& job, Error error, std::atomic<std::uint64_t>& counter) {
   if (!job.end_queued()) return false;
   ++counter;
+  // The caller's buffers; what else it has, those who still give it programs may use.
+  job.job.memory.clear();
   {
     const base::MutexLock lock(mutex_);
     --queued_;

@@ -119,6 +119,8 @@ class Core : public std::enable_shared_from_this<Core> {
 
   /// Gets everything that the job waits for.
   void await(const std::shared_ptr<JobState>& job);
+  /// Ends a job whose predecessor has failed.
+  void end_dependent(const std::shared_ptr<JobState>& job, const Error& error) KILN_EXCLUDES(mutex_);
   void arrived(const std::shared_ptr<JobState>& job) KILN_EXCLUDES(mutex_);
   /// Ends what is queued where a lane was lost and no thread could be had for another.
   void end_without_lanes() KILN_EXCLUDES(mutex_);
@@ -157,6 +159,9 @@ class Core : public std::enable_shared_from_this<Core> {
   base::Condition idle_;
   base::Condition watch_changed_;
   std::deque<std::shared_ptr<JobState>> ready_ KILN_GUARDED_BY(mutex_);
+  /// Jobs whose predecessors have failed, and whether somebody is ending them.
+  std::deque<std::pair<std::shared_ptr<JobState>, Error>> dependents_ KILN_GUARDED_BY(mutex_);
+  bool ends_dependents_ KILN_GUARDED_BY(mutex_) = false;
   /// Jobs that have not begun, jobs that have not ended, and all else that must end before the executor can.
   std::size_t queued_ KILN_GUARDED_BY(mutex_) = 0;
   std::uint64_t unfinished_ KILN_GUARDED_BY(mutex_) = 0;

@@ -59,10 +59,7 @@ Result<void> LaneSlot::begin(std::shared_ptr<JobState> job) {
 Result<void> LaneSlot::hand_over(JobState& job) {
   try {
     if (auto lent = lend(job.job); !lent) return lent;
-    if (!job.start_reading())
-      return Error(ErrorCode::timed_out, "its time was over before it was handed to the device");
-    Result<void> filled = fill(job.job);
-    job.stop_reading();
+    Result<void> filled = fill(job);
     return filled ? queue(job) : filled;
   } catch (const std::bad_alloc&) {
     return Error(ErrorCode::out_of_memory, "the host has no memory left");
@@ -96,7 +93,12 @@ Result<void> LaneSlot::lend(const Job& job) {
   return {};
 }
 
-Result<void> LaneSlot::fill(const Job& job) {
+Result<void> LaneSlot::fill(JobState& state) {
+  if (!state.start_reading())
+    return Error(ErrorCode::timed_out, "its time was over before it was handed to the device");
+  const std::unique_ptr<JobState, void (*)(JobState*)> reading(&state,
+                                                               [](JobState* read) { read->stop_reading(); });
+  const Job& job = state.job;
   for (const Copy& copy : uploads_) {
     const JobMemory& memory = job.memory[copy.memory];
     const auto bytes = staged_.subspan(copy.staged, copy.bytes);

@@ -46,7 +46,7 @@ class LaneSlot {
 
   Result<void> hand_over(JobState& job);
   Result<void> lend(const Job& job);
-  Result<void> fill(const Job& job);
+  Result<void> fill(JobState& job);
   Result<void> queue(const JobState& job);
   Result<void> drain(const Job& job);
   JobReport report(const JobState& job);

@@ -26,6 +26,33 @@ TEST_F(ExecutorTest, WhatDependsOnAFailureIsNotRun) {
   EXPECT_EQ(executor->stats().failed, 2U);
 }
 
+TEST_F(ExecutorTest, ALongChainEndsWithTheErrorOfItsFirst) {
+  constexpr std::size_t length = 50'000;
+  auto executor = make({.queue = length + 1});
+  const Promise<void> promise;
+  std::vector<Future<JobReport>> futures = {executor->submit({.name = "first", .after = {promise.future()}})};
+  while (futures.size() < length) futures.push_back(executor->submit({.name = "later", .after = {futures.back()}}));
+  promise.set(Error(ErrorCode::io, "no disk"));
+  EXPECT_EQ(futures.back().get().error().code(), ErrorCode::io);
+  EXPECT_EQ(futures.back().get().error().message(), "later was not run, because of what it depends on: no disk");
+  executor->drain();
+  EXPECT_EQ(executor->stats().failed, length);
+}
+
+TEST_F(ExecutorTest, AQueueOfNoneHoldsOne) {
+  auto executor = make({.queue = 0});
+  EXPECT_TRUE(executor->submit({.name = "one"}).get());
+}
+
+TEST_F(ExecutorTest, WhatAPromiseThatIsGoneWasForIsNotWaitedFor) {
+  auto executor = make();
+  Future<JobReport> job = [&] {
+    const Promise<void> promise;
+    return executor->submit({.name = "waits", .after = {promise.future()}});
+  }();
+  EXPECT_EQ(job.get().error().code(), ErrorCode::cancelled);
+}
+
 TEST_F(ExecutorTest, AJobThatHasNotBegunCanBeCancelled) {
   auto executor = make({.lanes = 1});
   std::vector<Future<JobReport>> gates;
@@ -275,6 +302,11 @@ TEST_F(ExecutorTest, NothingIsKeptOfAJobThatHasEnded) {
   const std::shared_ptr<Buffer> buffer = device_->allocate(16).value();
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(executor->submit({.memory = {{.buffer = buffer}}}).get());
   EXPECT_EQ(buffer.use_count(), 1);
+  const Promise<void> never;
+  const auto cancelled = executor->submit({.memory = {{.buffer = buffer}}, .after = {never.future()}});
+  EXPECT_TRUE(cancelled.cancel());
+  EXPECT_EQ(buffer.use_count(), 1) << "of one that was cancelled";
+  never.set({});
 }
 
 TEST_F(ExecutorTest, TheLongestTimeLimitIsNone) {

@@ -1,4 +1,5 @@
 #include <atomic>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
@@ -109,6 +110,18 @@ TEST(Future, ManyThreadsWaitForOne) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(continued, 8);
   }
+}
+
+TEST(Future, OfAPromiseThatIsGoneHasAnError) {
+  auto promise = std::make_unique<const Promise<int>>();
+  auto copy = std::make_unique<const Promise<int>>(*promise);
+  const Future<int> future = promise->future();
+  promise.reset();
+  EXPECT_FALSE(future.ready());
+  copy.reset();
+  ASSERT_TRUE(future.ready());
+  EXPECT_EQ(future.get().error().code(), ErrorCode::cancelled);
+  EXPECT_EQ(future.get().error().message(), "nobody is left who could give a result");
 }
 
 TEST(Future, AThreadMayExitHoldingOne) {
