@@ -176,6 +176,7 @@ class Cases {
     cases.push_back(attention(4, 16, 2048, 64, false, 33.7e3));
     cases.push_back(attention(4, 16, 2048, 64, true, 28.7e3));
     cases.push_back(attention(4, 16, 2048, 128, false, {}));
+    cases.push_back(one_query(32, 16384, 128));
     cases.push_back(weighted_matmul(4, 16, 1024, 64));
     cases.push_back(softmax(8192, 1.88e3));
     cases.push_back(reduce(8192));
@@ -219,6 +220,17 @@ class Cases {
               return kiln::flash_attention(on, q, k, v, {.causal = causal});
             },
             false, vendor, 0.9};
+  }
+  /// As where one token is made after the other: what it takes is reading all keys and values once.
+  Case one_query(int heads, int keys, int dimension) const {
+    return {fmt::format("flash_attention 1x{}x1x{}, {} keys", heads, dimension, keys),
+            [q = of({1, heads, 1, dimension}), k = of({1, heads, keys, dimension}),
+             v = of({1, heads, keys, dimension})](Runner on) { return kiln::flash_attention(on, q, k, v); },
+            true,
+            {},
+            0,
+            false,
+            8.0 * heads * keys * dimension};
   }
   Case weighted_matmul(int batch, int heads, int length, int dimension) const {
     return {fmt::format("weighted_matmul {}x{}x{}x{}", batch, heads, length, dimension),
