@@ -1,197 +1,8 @@
 #include "kernels/gemm.hpp"
 
-#include "kernels/native.hpp"
 #include "kernels/tuned.hpp"
 
 namespace kiln::kernels {
-namespace {
-
-// A group computes one tile of the result after the other, or of a part of the sum: where the depth is divided,
-// there are `parts` results for each. Four elements are taken along the dimension in which they lie side by side:
-// the depth (K) or the rows of A and columns of B. A matrix that is turned lies along the depth, and four elements
-// are taken across it, one by one, so that they can be put into the panel at once; work items side by side take
-// those that lie side by side.
-constexpr std::string_view source = R"(
-// What is no part of a sum has its depth from the call: a register less.
-#if DIVIDED
-#define DEPTH depth
-#define PARTS parts
-#else
-#define DEPTH k
-#define PARTS 1
-#endif
-#define AT_A(r, d) LOAD_IF((d) < DEPTH, a, a_first + min(top + (r), m - 1) * a_row + (d) * a_depth)
-#define AT_B(d, c) LOAD_IF((d) < DEPTH, b, b_first + (d) * b_depth + min(left + (c), n - 1) * b_column)
-
-#if A_ALONG_DEPTH && !A_TURNED
-#define A_TAKEN 1
-#define A_DEPTH(q) ((q) % (TK / 4) * 4)
-#define A_ROW(q) ((q) / (TK / 4))
-#define PUT_A PUT_ALONG_DEPTH
-#define QUAD_OF_A(r, d) make_float4(AT_A(r, d), AT_A(r, (d) + 1), AT_A(r, (d) + 2), AT_A(r, (d) + 3))
-#else
-#define A_TAKEN 4
-#if A_TURNED
-#define A_DEPTH(q) ((q) % TK)
-#define A_ROW(q) ((q) / TK * 4)
-#else
-#define A_DEPTH(q) ((q) / (TM / 4))
-#define A_ROW(q) ((q) % (TM / 4) * 4)
-#endif
-#define PUT_A PUT_ALONG_ROWS
-#define QUAD_OF_A(r, d) make_float4(AT_A(r, d), AT_A((r) + 1, d), AT_A((r) + 2, d), AT_A((r) + 3, d))
-#endif
-#if B_ALONG_DEPTH && !B_TURNED
-#define B_TAKEN 1
-#define B_DEPTH(q) ((q) % (TK / 4) * 4)
-#define B_COLUMN(q) ((q) / (TK / 4))
-#define PUT_B PUT_ALONG_DEPTH
-#define QUAD_OF_B(d, c) make_float4(AT_B(d, c), AT_B((d) + 1, c), AT_B((d) + 2, c), AT_B((d) + 3, c))
-#else
-#define B_TAKEN 4
-#if B_TURNED
-#define B_DEPTH(q) ((q) % TK)
-#define B_COLUMN(q) ((q) / TK * 4)
-#else
-#define B_DEPTH(q) ((q) / (TN / 4))
-#define B_COLUMN(q) ((q) % (TN / 4) * 4)
-#endif
-#define PUT_B PUT_ALONG_ROWS
-#define QUAD_OF_B(d, c) make_float4(AT_B(d, c), AT_B(d, (c) + 1), AT_B(d, (c) + 2), AT_B(d, (c) + 3))
-#endif
-
-#if VECTORS && !A_TURNED
-#define FETCH_A(begin) \
-  UNROLL for (int i = 0; i < LOADS_A; ++i) { \
-    int q = local_index + i * ITEMS; \
-    int r = min(top + A_ROW(q), m - A_TAKEN); \
-    int d = (begin) + A_DEPTH(q); \
-    LOAD_QUAD_IF(next_a[i], d < DEPTH, a, (a_first + r * a_row + d * a_depth) >> 2) \
-  }
-#else
-#define FETCH_A(begin) \
-  UNROLL for (int i = 0; i < LOADS_A; ++i) { \
-    int q = local_index + i * ITEMS; \
-    int d = (begin) + A_DEPTH(q); \
-    next_a[i] = QUAD_OF_A(A_ROW(q), d); \
-  }
-#endif
-#if VECTORS && !B_TURNED
-#define FETCH_B(begin) \
-  UNROLL for (int i = 0; i < LOADS_B; ++i) { \
-    int q = local_index + i * ITEMS; \
-    int c = min(left + B_COLUMN(q), n - B_TAKEN); \
-    int d = (begin) + B_DEPTH(q); \
-    LOAD_QUAD_IF(next_b[i], d < DEPTH, b, (b_first + d * b_depth + c * b_column) >> 2) \
-  }
-#else
-#define FETCH_B(begin) \
-  UNROLL for (int i = 0; i < LOADS_B; ++i) { \
-    int q = local_index + i * ITEMS; \
-    int d = (begin) + B_DEPTH(q); \
-    next_b[i] = QUAD_OF_B(d, B_COLUMN(q)); \
-  }
-#endif
-#define STAGE_A(stage) \
-  UNROLL for (int i = 0; i < LOADS_A; ++i) { \
-    int q = local_index + i * ITEMS; \
-    PUT_A(panel_a, STRIDE_A, stage, A_DEPTH(q), A_ROW(q), next_a[i]) \
-  }
-#define STAGE_B(stage) \
-  UNROLL for (int i = 0; i < LOADS_B; ++i) { \
-    int q = local_index + i * ITEMS; \
-    PUT_B(panel_b, STRIDE_B, stage, B_DEPTH(q), B_COLUMN(q), next_b[i]) \
-  }
-
-#if VECTORS
-#define FINISH(i, j) { \
-  int at = (base + (left + ITEM_COLUMN(j))) >> 2; \
-  float4 value = alpha * sum[i][j]; \
-  if (beta != 0.0f) value += beta * c[c_first / 4 + at]; \
-  result[result_first / 4 + at] = value; \
-}
-#else
-#define FINISH_ONE(column, value) \
-  if ((column) < n) result[result_first + base + (column)] = \
-      beta != 0.0f ? alpha * (value) + beta * c[c_first + base + (column)] : alpha * (value);
-#define FINISH(i, j) { \
-  int column = left + ITEM_COLUMN(j); \
-  FINISH_ONE(column, sum[i][j].x) \
-  FINISH_ONE(column + 1, sum[i][j].y) \
-  FINISH_ONE(column + 2, sum[i][j].z) \
-  FINISH_ONE(column + 3, sum[i][j].w) \
-}
-#endif
-
-KERNEL {
-  int item_x = ITEM_X;
-  int item_y = ITEM_Y;
-  int tiles_across = (n + TN - 1) / TN;
-  int tiles_down = (m + TM - 1) / TM;
-  int tiles = tiles_across * tiles_down;
-  for (int tile = group_id_x; tile < tiles * PARTS * batch; tile += group_count_x) {
-    int product = tile / tiles;
-#if DIVIDED
-    int matrix = product / parts;
-    int first_depth = (product - matrix * parts) * part_depth;
-    int depth = min(k - first_depth, part_depth);
-#else
-    int matrix = product;
-#endif
-    int top = tile % tiles / tiles_across * TM;
-    int left = tile % tiles % tiles_across * TN;
-    int a_first = matrix * a_batch;
-    int b_first = matrix * b_batch;
-#if DIVIDED
-    a_first += first_depth * a_depth;
-    b_first += first_depth * b_depth;
-#endif
-    int c_first = matrix * c_batch;
-    int result_first = product * (m * n);
-    float4 next_a[LOADS_A];
-    float4 next_b[LOADS_B];
-    float4 sum[RM][RN / 4];
-    CLEAR_SUM
-    MULTIPLY_PANELS(DEPTH)
-    UNROLL for (int i = 0; i < RM; ++i) {
-      int row = top + ITEM_ROW(i);
-      int base = row * n;
-      UNROLL for (int j = 0; j < RN / 4; ++j) {
-        if (row < m && left + ITEM_COLUMN(j) < n) FINISH(i, j)
-      }
-    }
-  }
-}
-)";
-
-constexpr std::string_view sum_source = R"(#if VECTORS
-#define VALUE float4
-#else
-#define VALUE float
-#endif
-
-KERNEL {
-  for (int at = global_id_x; at < elements * batch; at += GROUP_X * group_count_x) {
-    int matrix = at / elements;
-    int place = at - matrix * elements;
-    int first = matrix * parts * elements + place;
-    VALUE sum = products[first];
-    for (int part = 1; part < parts; ++part) sum += products[first + part * elements];
-    sum = alpha * sum;
-    if (beta != 0.0f) sum += beta * c[matrix * c_batch + place];
-    result[at] = sum;
-  }
-}
-)";
-constexpr std::uint32_t sum_items = 64;
-
-}  // namespace
-
-std::string GemmVariant::name(std::string_view call) const {
-  return fmt::format("{}_{}{}{}{}", call, tile.name(), vectors ? "_v4" : "", turned ? "_turned" : "",
-                     split > 1 ? "_parts" : "");
-}
-
 namespace {
 
 std::int64_t tiles_of(const GemmSize& size, const Tile& tile) {
@@ -207,10 +18,6 @@ int split_for(const GemmSize& size, const Tile& tile) {
   int split = 1;
   while (split < most && tiles * split < groups && size.k >= 2 * least_depth * split) split *= 2;
   return split;
-}
-
-std::uint32_t groups_at_once(const Tile& tile) {
-  return tile.precision == Precision::f32 && tile.is_short_of_registers() ? 2 : 0;
 }
 
 GemmVariant variant_of(const Variant& numbers, Precision precision) {
@@ -276,54 +83,6 @@ GemmVariant gemm_variant(Plan& plan, std::string_view call, const GemmSize& size
                     size.precision);
 }
 
-Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool transpose_a, bool transpose_b) {
-  const bool turned_a = variant.turned && !transpose_a;
-  const bool turned_b = variant.turned && transpose_b;
-  const auto type = [&variant](bool turned) { return variant.vectors && !turned ? Type::f32x4 : Type::f32; };
-  auto parameters = variant.tile.parameters();
-  parameters["VECTORS"] = flag(variant.vectors);
-  parameters["DIVIDED"] = flag(variant.split > 1);
-  parameters["A_ALONG_DEPTH"] = flag(!transpose_a);
-  parameters["B_ALONG_DEPTH"] = flag(transpose_b);
-  parameters["A_TURNED"] = flag(turned_a);
-  parameters["B_TURNED"] = flag(turned_b);
-  return {.name = fmt::format("{}_{}{}", variant.name(call), transpose_a ? 't' : 'n', transpose_b ? 't' : 'n'),
-          .buffers = {{"a", type(turned_a)},
-                      {"b", type(turned_b)},
-                      {"c", type(false)},
-                      {"result", type(false), Access::write}},
-          .scalars = {{"m"},
-                      {"n"},
-                      {"k"},
-                      {"batch"},
-                      {"parts"},
-                      {"part_depth"},
-                      {"a_row"},
-                      {"a_depth"},
-                      {"a_batch"},
-                      {"b_depth"},
-                      {"b_column"},
-                      {"b_batch"},
-                      {"c_batch"},
-                      {"alpha", Type::f32},
-                      {"beta", Type::f32}},
-          .shared = variant.tile.shared(),
-          .group_size = {variant.tile.items(), 1, 1},
-          .min_groups = groups_at_once(variant.tile),
-          .parameters = std::move(parameters),
-          .source = std::string(native_source) + std::string(tile_source) + std::string(source)};
-}
-
-Kernel gemm_sum_kernel(bool vectors) {
-  const Type type = vectors ? Type::f32x4 : Type::f32;
-  return {.name = vectors ? "gemm_sum_v4" : "gemm_sum",
-          .buffers = {{"products", type}, {"c", type}, {"result", type, Access::write}},
-          .scalars = {{"elements"}, {"batch"}, {"parts"}, {"c_batch"}, {"alpha", Type::f32}, {"beta", Type::f32}},
-          .group_size = {sum_items, 1, 1},
-          .parameters = {{"VECTORS", flag(vectors)}},
-          .source = std::string(sum_source)};
-}
-
 void add_gemm(Plan& plan, std::string_view call, const GemmVariant& variant, const GemmSize& size,
               const GemmMemory& memory, float alpha, float beta) {
   const Tile& tile = variant.tile;
@@ -350,8 +109,9 @@ void add_gemm(Plan& plan, std::string_view call, const GemmVariant& variant, con
   if (!divided) return;
   const bool vectors = variant.vectors;
   const int width = vectors ? 4 : 1;
+  const Kernel sum = gemm_sum_kernel(vectors);
   plan.step(
-      gemm_sum_kernel(vectors), groups_for(quotient_up(size.batch * elements / width, sum_items)),
+      sum, groups_for(quotient_up(size.batch * elements / width, sum.group_size[0])),
       {product, memory.c, memory.result},
       {number(elements / width), number(size.batch), number(parts), number(size.c_batch / width), alpha, beta},
       {.flops = batch * of_result * static_cast<double>(parts),
