@@ -1,9 +1,15 @@
 #include "kernels/gemm.hpp"
 
+#include <algorithm>
+
 #include "kernels/tuned.hpp"
 
 namespace kiln::kernels {
 namespace {
+
+/// What is added up one by one: of more, what each adds is too small beside the sum, and CPUs of Mesa's end the
+/// loop.
+constexpr std::int64_t most_depth = 65536;
 
 std::int64_t tiles_of(const GemmSize& size, const Tile& tile) {
   return quotient_up(size.m, tile.rows) * quotient_up(size.n, tile.columns) * size.batch;
@@ -83,8 +89,11 @@ GemmVariant gemm_variant(Plan& plan, std::string_view call, const GemmSize& size
                     size.precision);
 }
 
-void add_gemm(Plan& plan, std::string_view call, const GemmVariant& variant, const GemmSize& size,
+void add_gemm(Plan& plan, std::string_view call, const GemmVariant& chosen, const GemmSize& size,
               const GemmMemory& memory, float alpha, float beta) {
+  if (size.batch == 0 || size.m == 0 || size.n == 0) return;
+  GemmVariant variant = chosen;
+  variant.split = std::max(variant.split, static_cast<int>(quotient_up(size.k, most_depth)));
   const Tile& tile = variant.tile;
   const std::int64_t parts = variant.split;
   // A multiple of four, for those that read so many at once.

@@ -14,8 +14,8 @@ struct GemmVariant {
   Tile tile = {};
   /// Whether four elements are read and written at once: each matrix must be a multiple of four wide.
   bool vectors = false;
-  /// Among how many groups the depth of a tile is divided. With more than one, a second step adds up what they
-  /// have.
+  /// Among how many groups the depth of a tile is divided, or more where it is very long. With more than one, a
+  /// second step adds up what they have.
   int split = 1;
   /// Whether matrices that lie along the depth are read element by element, four rows or columns at the same
   /// depth, and put into the panels four at once. Otherwise it is the reading that takes four at once.

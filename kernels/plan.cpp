@@ -50,6 +50,10 @@ Plan::Place Plan::read(const Tensor& tensor) {
 }
 
 Plan::Place Plan::scratch(std::int64_t floats) {
+  if (!error_ && floats > Tensor::max_count)
+    error_.emplace(ErrorCode::unsupported,
+                   fmt::format("{}: {} numbers would be kept between its steps, more than {}", job_.name, floats,
+                               Tensor::max_count));
   job_.memory.push_back(
       {.bytes = static_cast<std::size_t>(std::max<std::int64_t>(quotient_up(floats, 4), 1)) * 16});
   return job_.memory.size() - 1;

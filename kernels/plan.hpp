@@ -66,7 +66,7 @@ class Plan {
   Place read(const Tensor& tensor);
   /// Where it finds it as it is.
   Place read_as_it_is(const Tensor& tensor);
-  /// Memory for so many floats, for the time of the job.
+  /// Memory for so many floats, for the time of the job. More than Tensor::max_count are an error.
   Place scratch(std::int64_t floats);
   /// The call's result, as f32.
   Place write(Shape shape, Type type);

@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "kernels/gemm.hpp"
 #include "kernels/kernel_suite.hpp"
 
@@ -133,6 +135,26 @@ TEST_P(Gemm, ADepthDividedAmongGroupsAddsUpToTheSame) {
         << m << " x " << n << " x " << k << ", batch " << batch << ", " << options.transpose_a
         << options.transpose_b << ", " << variant.split << " parts";
   }
+}
+
+TEST_P(Gemm, ALongSumStaysExact) {
+  for (const std::int64_t depth : {65537, 600000}) {
+    EXPECT_TRUE(multiplies({1, depth}, {depth, 1}, {}, {})) << depth;
+    const Array a{{1, depth}, std::vector<float>(static_cast<std::size_t>(depth), 1.0F)};
+    const Array b{{depth, 1}, std::vector<float>(static_cast<std::size_t>(depth), 0.1F)};
+    EXPECT_TRUE(matches(gemm(*cache_, tensor(a), tensor(b)), reference::gemm(a, b, {}, {}))) << depth;
+  }
+  EXPECT_TRUE(multiplies({70000, 3}, {70000, 2}, {.transpose_a = true, .alpha = 0.5F, .beta = 2}, Shape{3, 2}));
+}
+
+TEST_P(Gemm, PartsThatTakeTooMuchMemoryAreRefused) {
+  const std::int64_t depth = std::int64_t{1} << 23;
+  const std::int64_t batch = Tensor::max_count / 128 + 1;
+  const auto of = [&](Shape shape) { return Tensor::empty(device_, std::move(shape)).value(); };
+  const auto got = gemm(*cache_, of({1, depth}), of({depth, 1}), {.beta = 1, .c = of({batch, 1, 1})});
+  EXPECT_EQ(message(got), fmt::format("gemm: {} numbers would be kept between its steps, more than {}", batch * 128,
+                                      Tensor::max_count));
+  EXPECT_EQ(got.error().code(), ErrorCode::unsupported);
 }
 
 TEST_P(Gemm, GpusDivideTheDepthWhereThereAreFewTiles) {
