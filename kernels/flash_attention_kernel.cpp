@@ -15,7 +15,19 @@ namespace {
 // padding. Which keys come first does not matter to the sum: its weights are relative to the largest score so far,
 // and what was summed up before is scaled down when a larger one turns up. The total of the weights is kept by each
 // work item for its own keys until the end.
-constexpr std::string_view source = R"(#define QUADS (HEAD / 4)
+//
+// Where the keys are divided, there are sums for each part, relative to the largest score in it, and `totals` has
+// that score and the total of the weights for each row: the second kernel makes the result of them.
+constexpr std::string_view source = R"(#if DIVIDED
+#define TILES tiles * heads * parts
+#define FIRST_KEY part * part_keys
+#define OUTPUT slice
+#else
+#define TILES tiles * heads
+#define FIRST_KEY 0
+#define OUTPUT head
+#endif
+#define QUADS (HEAD / 4)
 #define KEYS_EACH (BK / ACROSS)
 #define QUADS_EACH (QUADS / ACROSS)
 #define ITEMS (BQ / RQ * ACROSS)
@@ -165,12 +177,21 @@ KERNEL {
   int item_x = local_index % ACROSS;
   int item_y = local_index / ACROSS;
   int tiles = (queries + BQ - 1) / BQ;
-  for (int tile = group_id_x; tile < tiles * heads; tile += group_count_x) {
+  for (int tile = group_id_x; tile < TILES; tile += group_count_x) {
+#if DIVIDED
+    int slice = tile / tiles;
+    int part = slice / heads;
+    int head = slice - part * heads;
+#else
     int head = tile / tiles;
+#endif
     // The last queries see the most keys: they go first.
     int first_query = (tiles - 1 - tile % tiles) * BQ;
     int ahead = causal != 0 ? keys - queries : keys;
     int seen = causal != 0 ? min(keys, first_query + BQ + ahead) : keys;
+#if DIVIDED
+    seen = min(seen, FIRST_KEY + part_keys);
+#endif
 
     LOAD(query, QUERY_PLACE, BQ, q, head * queries + first_query, queries - first_query, false, scale)
     float4 sum[RQ][QUADS_EACH];
@@ -182,7 +203,7 @@ KERNEL {
       UNROLL for (int j = 0; j < QUADS_EACH; ++j) sum[i][j] = NOTHING;
     }
 
-    for (int first_key = 0; first_key < seen; first_key += BK) {
+    for (int first_key = FIRST_KEY; first_key < seen; first_key += BK) {
 #if ASYNC
       START_LOAD(block, PLACE, BK, k, head * keys + first_key, keys - first_key)
       START_LOAD(VALUES, PLACE, BK, v, head * keys + first_key, keys - first_key)
@@ -260,12 +281,24 @@ KERNEL {
     FOLD(total, SUM)
     UNROLL for (int i = 0; i < RQ; ++i) {
       int row = first_query + ROW(i);
+#if !DIVIDED
       float inverse = total[i] == 0.0f ? 0.0f : 1.0f / total[i];
+#endif
       if (row < queries) {
+#if DIVIDED
+        if (item_x == 0) {
+          totals[2 * (slice * queries + row)] = most[i];
+          totals[2 * (slice * queries + row) + 1] = total[i];
+        }
+#endif
         UNROLL for (int j = 0; j < QUADS_EACH; ++j) {
           int d = 4 * (item_x + j * ACROSS);
-          int at = (head * queries + row) * dimension + d;
+          int at = (OUTPUT * queries + row) * dimension + d;
+#if DIVIDED
+          float4 value = sum[i][j];
+#else
           float4 value = sum[i][j] * inverse;
+#endif
 #if VECTORS
           if (d < dimension) result[at >> 2] = value;
 #else
@@ -296,12 +329,24 @@ std::string FlashAttentionVariant::name() const {
                      min_groups > 0 ? fmt::format("_b{}", min_groups) : "");
 }
 
-Kernel flash_attention_kernel(const FlashAttentionVariant& variant) {
+std::int64_t FlashAttentionVariant::loop_steps(std::int64_t blocks) const {
+  // The last step of a loop finds its end. Loops over arrays of registers are no loops any more.
+  const int quads = head / 4;
+  const auto load = [&](int rows) { return rows * quads / static_cast<int>(items()) + 1; };
+  const auto partly_unrolled = [this](int count) {
+    return unroll == 2 || unroll == 4 ? count / unroll * (unroll + 2) + 1 : count + 1;
+  };
+  const int fold = item_queries / 4 * across;
+  const int block = 1 + load(keys) + partly_unrolled(quads) + fold + load(keys) + partly_unrolled(keys);
+  return blocks * block + load(queries) + fold + 2;
+}
+
+Kernel flash_attention_kernel(const FlashAttentionVariant& variant, bool divided) {
   const Type type = variant.vectors ? Type::f32x4 : Type::f32;
   const SharedArray third = variant.asynchronous ? SharedArray{"later", Type::f32x4, {"(BK * HEAD / 4)"}}
                                                  : SharedArray{"weights", Type::f32x4, {"(BQ * BK / 4)"}};
-  return {
-      .name = variant.name(),
+  Kernel kernel{
+      .name = variant.name() + (divided ? "_parts" : ""),
       .buffers = {{"q", type}, {"k", type}, {"v", type}, {"result", type, Access::write}},
       .scalars = {{"heads"}, {"queries"}, {"keys"}, {"dimension"}, {"causal"}, {"scale", Type::f32}},
       .shared = {{"query", Type::f32x4, {"(BQ * HEAD / 4)"}}, {"block", Type::f32x4, {"(BK * HEAD / 4)"}}, third},
@@ -314,8 +359,14 @@ Kernel flash_attention_kernel(const FlashAttentionVariant& variant) {
                      {"ACROSS", std::to_string(variant.across)},
                      {"VECTORS", flag(variant.vectors)},
                      {"UNROLLED", std::to_string(variant.unroll)},
-                     {"ASYNC", flag(variant.asynchronous)}},
+                     {"ASYNC", flag(variant.asynchronous)},
+                     {"DIVIDED", flag(divided)}},
       .source = std::string(native_source) + std::string(source)};
+  if (divided) {
+    kernel.buffers.push_back({"totals", Type::f32, Access::write});
+    kernel.scalars.insert(kernel.scalars.end(), {{"parts"}, {"part_keys"}});
+  }
+  return kernel;
 }
 
 }  // namespace kiln::kernels

@@ -27,6 +27,14 @@ Error unfit(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
 /// Whether a device runs CUDA on an architecture that is not older, such as 80 for sm_80.
 bool is_cuda_from(const DeviceInfo& device, int architecture);
 
+/// Mesa's drivers for CPUs end a work item's loops after so many steps, all loops counted together, and tell
+/// nobody.
+constexpr std::int64_t most_loop_steps = 65535;
+/// Whether a device does that.
+inline bool ends_long_loops(const DeviceInfo& device) {
+  return device.software && (device.language == Language::glsl || device.language == Language::vulkan);
+}
+
 /// `a / b`, rounded up.
 constexpr std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

@@ -52,8 +52,9 @@ class FlashAttention : public KernelSuite {
  protected:
   testing::AssertionResult attends(const Array& q, const Array& k, const Array& v,
                                    const FlashAttentionOptions& options = {},
-                                   const kernels::FlashAttentionVariant* variant = nullptr) {
-    return matches(kernels::flash_attention(*cache_, tensor(q), tensor(k), tensor(v), options, variant),
+                                   const kernels::FlashAttentionVariant* variant = nullptr,
+                                   std::int64_t parts = 1) {
+    return matches(kernels::flash_attention(*cache_, tensor(q), tensor(k), tensor(v), options, variant, parts),
                    reference::flash_attention(q, k, v, options.causal, options.scale));
   }
 };
@@ -120,6 +121,95 @@ TEST_P(FlashAttention, NanAndInfinityTakeTheirCourse) {
   v.values[39 * 8 + 2] = infinity;
   v.values[2 * 8 + 4] = std::nanf("");
   EXPECT_TRUE(attends(q, k, v));
+}
+
+TEST_P(FlashAttention, PartsOfTheKeysComeToTheSame) {
+  for (int i = 0; i < shapes_to_try(); ++i) {
+    const std::int64_t heads = between(1, 3);
+    const std::int64_t queries = between(1, 90);
+    const std::int64_t keys = coin() ? queries : between(1, 200);
+    const std::int64_t dimension = coin() ? 64 : between(1, 40);
+    const Array k = noise({1, heads, keys, dimension}, -4, 4);
+    const FlashAttentionOptions options{.causal = coin()};
+    const int parts = between(2, 9);
+    ASSERT_TRUE(attends(noise({1, heads, queries, dimension}, -4, 4), k, k, options, nullptr, parts))
+        << queries << " queries, " << keys << " keys, dimension " << dimension << ", causal " << options.causal
+        << ", " << parts << " parts";
+  }
+  auto variant = kernels::flash_attention_variant(device_->info(), 32);
+  variant.vectors = true;
+  EXPECT_TRUE(attends(noise({2, 2, 9, 32}), noise({2, 2, 300, 32}), noise({2, 2, 300, 32}), {}, &variant, 4));
+}
+
+TEST_P(FlashAttention, InPartsNanAndInfinityTakeTheirCourse) {
+  // Queries with all, with some and with none of their keys in a part.
+  const Array q = noise({1, 2, 150, 8});
+  const Array k = noise({1, 2, 100, 8});
+  EXPECT_TRUE(attends(q, k, k, {.causal = true}, nullptr, 4));
+  EXPECT_TRUE(attends(q, noise({1, 2, 0, 8}), noise({1, 2, 0, 8}), {}, nullptr, 4)) << "no keys at all";
+  Array odd_q = q;
+  Array odd_k = k;
+  Array odd_v = noise({1, 2, 100, 8});
+  odd_q.values[3 * 8] = std::nanf("");
+  odd_q.values[5 * 8 + 1] = infinity;
+  odd_v.values[99 * 8 + 2] = infinity;
+  odd_v.values[2 * 8 + 4] = std::nanf("");
+  EXPECT_TRUE(attends(odd_q, k, odd_v, {}, nullptr, 4));
+  odd_k.values[40 * 8 + 3] = infinity;
+  EXPECT_TRUE(attends(q, odd_k, k, {}, nullptr, 4)) << "scores of inf and of -inf";
+  odd_k.values[90 * 8] = std::nanf("");
+  EXPECT_TRUE(attends(q, odd_k, k, {}, nullptr, 4)) << "scores of NaN";
+  // All of some parts, and all of all, is scores of -inf.
+  const Array ones{{1, 1, 3, 8}, std::vector<float>(24, 1.0F)};
+  Array masked{{1, 1, 100, 8}, std::vector<float>(800, -infinity)};
+  const Array v = noise({1, 1, 100, 8});
+  EXPECT_TRUE(attends(ones, masked, v, {}, nullptr, 4));
+  for (int d = 0; d < 8; ++d) masked.values[static_cast<std::size_t>(70 * 8 + d)] = 1;
+  EXPECT_TRUE(attends(ones, masked, v, {}, nullptr, 4));
+}
+
+TEST_P(FlashAttention, ManyKeysAreNotTooMany) {
+  for (const bool causal : {false, true}) {
+    const Array k = noise({1, 1, 8000, 256});
+    EXPECT_TRUE(attends(noise({1, 1, 3, 256}), k, k, {.causal = causal})) << causal;
+  }
+  // The mean of values of which the last are the largest.
+  const std::int64_t keys = 70000;
+  const Array q{{1, 1, 1, 4}, std::vector<float>(4)};
+  const Array k = noise({1, 1, keys, 4});
+  Array v = k;
+  for (std::size_t i = 0; i < v.values.size(); ++i) v.values[i] = static_cast<float>(i) / 280000.0F;
+  EXPECT_TRUE(attends(q, k, v));
+}
+
+TEST_P(FlashAttention, KeysAreDividedWhereThatHelps) {
+  DeviceInfo device = device_->info();
+  kernels::FlashAttentionVariant variant;
+  const auto parts = [&](std::int64_t tiles, std::int64_t keys) {
+    const auto [count, each] = kernels::flash_attention_parts(device, variant, tiles, keys);
+    EXPECT_TRUE(count == 1 || each % variant.keys == 0);
+    EXPECT_GE(count * each, keys);
+    EXPECT_TRUE(count == 1 || (count - 1) * each < keys) << "an empty part";
+    return count;
+  };
+  device.language = Language::cuda;
+  device.software = false;
+  EXPECT_EQ(parts(1, 1023), 1);
+  EXPECT_EQ(parts(1, 1024), 4);
+  EXPECT_EQ(parts(32, 8192), 4);
+  EXPECT_EQ(parts(1, 65536), 64);
+  EXPECT_EQ(parts(128, 65536), 1);
+  EXPECT_EQ(parts(128, 65537), 2) << "for the sums";
+  EXPECT_EQ(parts(1, 0), 1);
+  device.software = true;
+  EXPECT_EQ(parts(1, 65536), 1);
+  EXPECT_EQ(parts(1, 300000), 5);
+  for (const Language language : {Language::glsl, Language::vulkan}) {
+    device.language = language;
+    variant = kernels::flash_attention_variant(device, 256);
+    EXPECT_EQ(parts(1, 1000), 1);
+    EXPECT_GE(parts(1, 6989), 2) << "where a loop was ended";
+  }
 }
 
 TEST_P(FlashAttention, TakesAndGivesHalves) {

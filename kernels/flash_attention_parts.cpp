@@ -1,0 +1,81 @@
+#include <algorithm>
+
+#include "kernels/flash_attention.hpp"
+#include "kernels/native.hpp"
+#include "kernels/plan.hpp"
+
+namespace kiln::kernels {
+namespace {
+
+// What a part has of a NaN or an infinity is in its sum or its total, also where its largest score is none.
+constexpr std::string_view sum_source = R"(
+#if VECTORS
+#define VALUE float4
+#define NOTHING make_float4(0.0f, 0.0f, 0.0f, 0.0f)
+#else
+#define VALUE float
+#define NOTHING 0.0f
+#endif
+
+KERNEL {
+  int elements = rows * width;
+  for (int at = global_id_x; at < elements; at += GROUP_X * group_count_x) {
+    int row = at / width;
+    float most = -INFINITY;
+    for (int part = 0; part < parts; ++part) most = fmax(most, totals[2 * (part * rows + row)]);
+    if (most == -INFINITY) most = 0.0f;
+    VALUE sum = NOTHING;
+    float total = 0.0f;
+    for (int part = 0; part < parts; ++part) {
+      float score = totals[2 * (part * rows + row)];
+      float by = score == -INFINITY ? 0.0f : EXP(score - most);
+      sum += by * sums[part * elements + at];
+      total += by * totals[2 * (part * rows + row) + 1];
+    }
+    result[at] = sum * (total == 0.0f ? 0.0f : 1.0f / total);
+  }
+}
+)";
+
+/// As many keys as one work item can take one after the other.
+std::int64_t most_keys(const DeviceInfo& device, const FlashAttentionVariant& variant) {
+  // Of more, what each adds is too small beside the sum.
+  constexpr std::int64_t exact = 65536;
+  if (!ends_long_loops(device)) return exact;
+  // Half of the steps, to be on the safe side.
+  const std::int64_t block = variant.loop_steps(1) - variant.loop_steps(0);
+  const std::int64_t blocks = (most_loop_steps / 2 - variant.loop_steps(0)) / block;
+  return std::clamp<std::int64_t>(blocks * variant.keys, variant.keys, exact);
+}
+
+/// As many parts as give a large GPU a group for each of its processors, as long as each has enough keys.
+std::int64_t parts_for_gpu(std::int64_t tiles, std::int64_t keys) {
+  constexpr std::int64_t groups = 128;
+  constexpr std::int64_t least_keys = 256;
+  constexpr std::int64_t most = 64;
+  if (tiles >= groups || keys < 4 * least_keys) return 1;
+  return std::min({quotient_up(groups, tiles), keys / least_keys, most});
+}
+
+}  // namespace
+
+FlashAttentionParts flash_attention_parts(const DeviceInfo& device, const FlashAttentionVariant& variant,
+                                          std::int64_t tiles, std::int64_t keys, std::int64_t least) {
+  std::int64_t parts = std::max(least, quotient_up(keys, most_keys(device, variant)));
+  if (!device.software) parts = std::max(parts, parts_for_gpu(tiles, keys));
+  if (parts == 1 || keys == 0) return {.count = 1, .keys = keys};
+  const std::int64_t each = quotient_up(quotient_up(keys, parts), variant.keys) * variant.keys;
+  return {.count = quotient_up(keys, each), .keys = each};
+}
+
+Kernel flash_attention_sum_kernel(bool vectors) {
+  const Type type = vectors ? Type::f32x4 : Type::f32;
+  return {.name = vectors ? "flash_attention_sum_v4" : "flash_attention_sum",
+          .buffers = {{"sums", type}, {"totals"}, {"result", type, Access::write}},
+          .scalars = {{"rows"}, {"width"}, {"parts"}},
+          .group_size = {64, 1, 1},
+          .parameters = {{"VECTORS", flag(vectors)}},
+          .source = std::string(native_source) + std::string(sum_source)};
+}
+
+}  // namespace kiln::kernels
