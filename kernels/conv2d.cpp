@@ -160,9 +160,10 @@ Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dO
                  options, {.x = x_place, .w = w_place, .bias = bias, .result = result});
     return std::move(*plan).finish();
   }
+  const Tile& tile = variant.tile;
+  const std::int64_t quads = tile.item_columns / 4;
   const std::int64_t m = size->filters / options.groups;
-  const std::int64_t tiles =
-      quotient_up(m, variant.tile.rows) * quotient_up(size->pixels(), variant.tile.columns) * options.groups;
+  const std::int64_t tiles = quotient_up(m, tile.rows) * quotient_up(size->pixels(), tile.columns) * options.groups;
   const double outputs = static_cast<double>(size->pixels()) * static_cast<double>(size->filters);
   plan->step(conv2d_kernel(variant), groups_for(tiles), {x_place, w_place, bias, result},
              {number(m), number(size->taps()), number(size->pixels()), number(size->out_height * size->out_width),
@@ -172,7 +173,8 @@ Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dO
               number(options.dilation[0]), number(options.dilation[1]), number(options.groups),
               number(options.bias ? 1 : 0)},
              {.flops = 2 * outputs * static_cast<double>(size->taps()),
-              .bytes = 4 * (outputs + static_cast<double>(x.count() + w.count()))});
+              .bytes = 4 * (outputs + static_cast<double>(x.count() + w.count())),
+              .loop_steps = pieces_each(tiles) * (tile.loop_steps(size->taps()) + 5 * quads)});
   return std::move(*plan).finish();
 }
 

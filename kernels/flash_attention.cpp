@@ -191,15 +191,20 @@ Result<Tensor> flash_attention(Runner on, const Tensor& q, const Tensor& k, cons
   const double scores = static_cast<double>(rows) * static_cast<double>(keys) * (options.causal ? 0.5 : 1);
   const auto of_result = static_cast<double>(q.count());
   const auto written = of_result * static_cast<double>(parts.count);
-  plan->step(flash_attention_kernel(variant, divided), groups_for(tiles * parts.count), memory, scalars,
-             {.flops = 4 * scores * static_cast<double>(dimension),
-              .bytes = 4 * (of_result + written + 2 * static_cast<double>(k.count()))});
+  plan->step(
+      flash_attention_kernel(variant, divided), groups_for(tiles * parts.count), memory, scalars,
+      {.flops = 4 * scores * static_cast<double>(dimension),
+       .bytes = 4 * (of_result + written + 2 * static_cast<double>(k.count())),
+       .loop_steps = pieces_each(tiles * parts.count) * variant.loop_steps(quotient_up(parts.keys, variant.keys))});
   if (divided) {
     const Kernel sum = flash_attention_sum_kernel(variant.vectors);
     const std::int64_t width = dimension / (variant.vectors ? 4 : 1);
-    plan->step(sum, groups_for(quotient_up(rows * width, sum.group_size[0])), {memory[3], memory[4], result},
+    const std::int64_t pieces = quotient_up(rows * width, sum.group_size[0]);
+    plan->step(sum, groups_for(pieces), {memory[3], memory[4], result},
                {number(rows), number(width), number(parts.count)},
-               {.flops = 2 * written, .bytes = 4 * (of_result + written)});
+               {.flops = 2 * written,
+                .bytes = 4 * (of_result + written),
+                .loop_steps = pieces_each(pieces) * (2 * parts.count + 3)});
   }
   return std::move(*plan).finish();
 }

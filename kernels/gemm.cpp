@@ -93,8 +93,12 @@ void add_gemm(Plan& plan, std::string_view call, const GemmVariant& chosen, cons
               const GemmMemory& memory, float alpha, float beta) {
   if (size.batch == 0 || size.m == 0 || size.n == 0) return;
   GemmVariant variant = chosen;
-  variant.split = std::max(variant.split, static_cast<int>(quotient_up(size.k, most_depth)));
   const Tile& tile = variant.tile;
+  std::int64_t least_parts = quotient_up(size.k, most_depth);
+  // Half of the steps, to be on the safe side.
+  if (ends_long_loops(plan.device()))
+    least_parts = std::max(least_parts, quotient_up(tile.loop_steps(size.k), most_loop_steps / 2));
+  variant.split = std::max(variant.split, static_cast<int>(least_parts));
   const std::int64_t parts = variant.split;
   // A multiple of four, for those that read so many at once.
   const std::int64_t part_depth =
@@ -114,17 +118,19 @@ void add_gemm(Plan& plan, std::string_view call, const GemmVariant& chosen, cons
             {.flops = 2 * batch * of_result * static_cast<double>(size.k),
              .bytes = 4 * batch *
                       (static_cast<double>(size.m * size.k + size.k * size.n) +
-                       (divided ? static_cast<double>(parts) * of_result : of_result + with_c))});
+                       (divided ? static_cast<double>(parts) * of_result : of_result + with_c)),
+             .loop_steps = pieces_each(tiles_of(size, tile) * parts) * tile.loop_steps(part_depth)});
   if (!divided) return;
   const bool vectors = variant.vectors;
   const int width = vectors ? 4 : 1;
   const Kernel sum = gemm_sum_kernel(vectors);
+  const std::int64_t pieces = quotient_up(size.batch * elements / width, sum.group_size[0]);
   plan.step(
-      sum, groups_for(quotient_up(size.batch * elements / width, sum.group_size[0])),
-      {product, memory.c, memory.result},
+      sum, groups_for(pieces), {product, memory.c, memory.result},
       {number(elements / width), number(size.batch), number(parts), number(size.c_batch / width), alpha, beta},
       {.flops = batch * of_result * static_cast<double>(parts),
-       .bytes = 4 * batch * (static_cast<double>(parts + 1) * of_result + with_c)});
+       .bytes = 4 * batch * (static_cast<double>(parts + 1) * of_result + with_c),
+       .loop_steps = pieces_each(pieces) * (parts + 1)});
 }
 
 Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptions& options,

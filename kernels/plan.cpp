@@ -86,6 +86,15 @@ void Plan::step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> m
     error_ = std::move(fits).error();
     return;
   }
+  const bool runs = !result_ || result_->count() > 0;
+  if (runs && ends_long_loops(device()) && work.loop_steps > most_loop_steps) {
+    error_.emplace(
+        ErrorCode::unsupported,
+        fmt::format(
+            "{}: the loops of a work item would take about {} steps, and the driver of {} ends them after {}",
+            job_.name, work.loop_steps, device().name, most_loop_steps));
+    return;
+  }
   const auto special = on_.constants() ? kernel.specialised(scalars) : Result<Kernel>(kernel);
   if (!special) {
     error_ = special.error();

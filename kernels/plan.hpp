@@ -40,6 +40,8 @@ constexpr std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a +
 
 /// For kernels that stride over their work: a group for each piece, as far as every device has so many.
 std::uint32_t groups_for(std::int64_t pieces);
+/// How many pieces a group has then, at most.
+inline std::int64_t pieces_each(std::int64_t pieces) { return quotient_up(pieces, groups_for(pieces)); }
 
 /// A number for a kernel; all sizes of tensors are.
 inline std::int32_t number(std::int64_t value) { return static_cast<std::int32_t>(value); }
@@ -51,6 +53,8 @@ inline std::string flag(bool is_so) { return std::to_string(is_so ? 1 : 0); }
 struct Work {
   double flops = 0;
   double bytes = 0;
+  /// How many steps of loops a work item takes, at most; 0 is for few.
+  std::int64_t loop_steps = 0;
 };
 
 /// The job of one call, as it is put together: tensors of f16 are converted before the first step and after the
@@ -81,7 +85,7 @@ class Plan {
   /// The call's result, as it is.
   Place write_as_it_is(Shape shape, Type type);
 
-  /// `groups` groups, in one dimension.
+  /// `groups` groups, in one dimension. What takes more steps of loops than the device goes through is an error.
   void step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> memory,
             const std::vector<Scalar>& scalars, Work work);
 

@@ -82,9 +82,13 @@ void add_reduce(Plan& plan, const ReduceVariant& variant, const Rows& rows, cons
                 Plan::Place to, float scale) {
   const std::int64_t pieces = rows.count * chunks.count;
   const auto count = static_cast<double>(rows.count) * static_cast<double>(rows.width);
-  plan.step(reduce_kernel(variant), groups_for(quotient_up(pieces, variant.group.rows)), {from, to},
+  const std::int64_t of_group = quotient_up(pieces, variant.group.rows);
+  const std::int64_t steps = quotient_up(chunks.width, variant.group.items) + fold_steps(variant.group) + 2;
+  plan.step(reduce_kernel(variant), groups_for(of_group), {from, to},
             {number(pieces), number(chunks.count), number(rows.width), number(chunks.width), scale},
-            {.flops = count, .bytes = 4 * (count + static_cast<double>(pieces))});
+            {.flops = count,
+             .bytes = 4 * (count + static_cast<double>(pieces)),
+             .loop_steps = pieces_each(of_group) * steps});
 }
 
 }  // namespace kiln::kernels

@@ -37,6 +37,11 @@ const std::string_view fold_source = R"(#ifdef OF_NEIGHBOUR
 
 std::string RowGroup::name() const { return fmt::format("x{}_y{}", items, rows); }
 
+std::int64_t fold_steps(const RowGroup& group) {
+  // Mesa's compiler unrolls the last loop where it has no more than 16 steps.
+  return group.items / 16 + 1 + (group.items > 256 ? 33 : 0);
+}
+
 RowGroup row_group_for(std::int64_t width) {
   if (width <= 1024) return {.items = 32, .rows = 4};
   return {.items = 256, .rows = 1};

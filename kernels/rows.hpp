@@ -35,6 +35,8 @@ Rows rows_of(const Shape& shape);
 /// native_source comes before it, and partial_array() is what it needs declared. A row has a multiple of 32 work
 /// items.
 extern const std::string_view fold_source;
+/// At most so many steps of loops it takes.
+std::int64_t fold_steps(const RowGroup& group);
 SharedArray partial_array();
 
 }  // namespace kiln::kernels

@@ -1,5 +1,7 @@
 #include "kernels/scan.hpp"
 
+#include <bit>
+
 #include "kernels/reduce.hpp"
 
 namespace kiln::kernels {
@@ -71,11 +73,15 @@ void add_scan(Plan& plan, const Rows& rows, const Chunks& chunks, Plan::Place fr
   const ScanVariant variant = variant_for(chunks.width);
   const std::int64_t pieces = rows.count * chunks.count;
   const auto count = static_cast<double>(rows.count) * static_cast<double>(rows.width);
-  plan.step(scan_kernel(variant), groups_for(quotient_up(pieces, variant.group.rows)),
-            {from, before.value_or(from), to},
-            {number(pieces), number(chunks.count), number(rows.width), number(chunks.width), number(before ? 1 : 0),
-             number(exclusive ? 1 : 0)},
-            {.flops = 2 * count, .bytes = 8 * count});
+  const std::int64_t of_group = quotient_up(pieces, variant.group.rows);
+  const std::int64_t each = variant.each;
+  const std::int64_t stretches = quotient_up(chunks.width, variant.group.items * each);
+  const std::int64_t of_stretch = 4 * (each + 1) + std::int64_t{std::bit_width(variant.group.items)} + 1;
+  plan.step(
+      scan_kernel(variant), groups_for(of_group), {from, before.value_or(from), to},
+      {number(pieces), number(chunks.count), number(rows.width), number(chunks.width), number(before ? 1 : 0),
+       number(exclusive ? 1 : 0)},
+      {.flops = 2 * count, .bytes = 8 * count, .loop_steps = pieces_each(of_group) * (stretches * of_stretch + 2)});
 }
 
 }  // namespace

@@ -214,9 +214,14 @@ Result<Tensor> softmax(Runner on, const Tensor& x, const SoftmaxOptions& options
   if (options.mask) plan->do_not_tell();
   const auto result = plan->write(x.shape(), options.output);
   const auto count = static_cast<double>(x.count());
-  plan->step(softmax_kernel(variant), groups_for(quotient_up(rows.count, variant.group.rows)),
-             {values, mask, result}, {number(rows.count), number(rows.width), number(masked)},
-             {.flops = 5 * count, .bytes = 4 * count * (variant.hold == 0 ? 3 : 2)});
+  const std::int64_t pieces = quotient_up(rows.count, variant.group.rows);
+  const std::int64_t pass =
+      variant.hold == 0 ? quotient_up(rows.width, std::int64_t{4} * variant.group.items) + 1 : 0;
+  plan->step(softmax_kernel(variant), groups_for(pieces), {values, mask, result},
+             {number(rows.count), number(rows.width), number(masked)},
+             {.flops = 5 * count,
+              .bytes = 4 * count * (variant.hold == 0 ? 3 : 2),
+              .loop_steps = pieces_each(pieces) * (2 * (pass + fold_steps(variant.group)) + 1)});
   return std::move(*plan).finish();
 }
 

@@ -238,6 +238,13 @@ bool Tile::sound() const {
   return across % 8 == 0 && down % 4 == 0 && rows * depth % (4 * all) == 0 && columns * depth % (4 * all) == 0;
 }
 
+std::int64_t Tile::loop_steps(std::int64_t of_depth) const {
+  // Mesa's compiler unrolls the loop over a panel's depth as long as little is in it. The last step of a loop finds
+  // its end.
+  const int of_panel = item_rows * item_columns <= 16 && depth <= 16 ? 1 : depth + 2;
+  return quotient_up(of_depth, depth) * of_panel + 2;
+}
+
 Tile Tile::on(const DeviceInfo& device) const {
   Tile tile = *this;
   tile.unroll = !device.software;

@@ -36,6 +36,8 @@ struct Tile {
   bool fits(const DeviceLimits& limits) const;
   /// Whether its numbers go together: work items in rows of 8 or 16 that share the loading of panels evenly.
   bool sound() const;
+  /// At most so many steps of loops a work item takes for a tile, of factors that are so deep.
+  std::int64_t loop_steps(std::int64_t of_depth) const;
   /// The same, unrolled where that is known to be better: on GPUs.
   Tile on(const DeviceInfo& device) const;
   /// The numbers that tell it from others, as a tuner has them, and the tile that they are of.

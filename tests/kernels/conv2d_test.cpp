@@ -4,6 +4,7 @@
 
 #include "kernels/conv2d.hpp"
 #include "kernels/kernel_suite.hpp"
+#include "kernels/plan.hpp"
 #include "kernels/winograd.hpp"
 
 namespace kiln::tests {
@@ -253,6 +254,18 @@ TEST_P(Conv2d, LessPrecisionIsWithinItsBounds) {
     EXPECT_TRUE(matches(conv2d(*cache_, tensor(x), tensor(w), {.padding = {1, 1}, .precision = precision}),
                         reference::conv2d(x, w, std::nullopt, {.padding = {1, 1}}), units ? 2e-2 : 1e-3));
   }
+}
+
+TEST_P(Conv2d, LoopsThatTheDriverWouldEndAreRefused) {
+  if (!kernels::ends_long_loops(device_->info())) GTEST_SKIP() << "the driver ends no loops";
+  constexpr std::int64_t most_channels = 58247;
+  EXPECT_TRUE(convolves(noise({1, most_channels, 3, 6}), noise({1, most_channels, 3, 3}), {}, false));
+  const auto of = [&](Shape shape) { return Tensor::empty(device_, std::move(shape)).value(); };
+  const auto got = conv2d(*cache_, of({1, most_channels + 1, 3, 6}), of({1, most_channels + 1, 3, 3}));
+  EXPECT_TRUE(message(got).starts_with("conv2d: the loops of a work item would take about 65536 steps"))
+      << message(got);
+  EXPECT_EQ(got.error().code(), ErrorCode::unsupported);
+  EXPECT_TRUE(conv2d(*cache_, of({0, 60000, 3, 3}), of({1, 60000, 3, 3}))) << "nothing to compute";
 }
 
 TEST_P(Conv2d, ShapesThatDoNotFitAreNamed) {

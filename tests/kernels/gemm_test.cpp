@@ -157,6 +157,22 @@ TEST_P(Gemm, PartsThatTakeTooMuchMemoryAreRefused) {
   EXPECT_EQ(got.error().code(), ErrorCode::unsupported);
 }
 
+TEST_P(Gemm, LoopsThatTheDriverWouldEndAreShorterOrRefused) {
+  if (!kernels::ends_long_loops(device_->info())) GTEST_SKIP() << "the driver ends no loops";
+  // The compiler leaves the loop over a panel's depth as it is.
+  for (const kernels::Tile& tile : {kernels::Tile{64, 64, 8, 8, 8}, kernels::Tile{32, 32, 32, 4, 4}}) {
+    const kernels::GemmVariant variant{.tile = tile};
+    EXPECT_TRUE(multiplies({1, 65536}, {65536, 1}, {}, {}, &variant)) << tile.name();
+  }
+  // Nine tiles for each of 65,535 groups.
+  const auto of = [&](Shape shape) { return Tensor::empty(device_, std::move(shape)).value(); };
+  const auto got = gemm(*cache_, of({1, 65536}), of({65536, 1}), {.beta = 1, .c = of({8 * 65535 + 1, 1, 1})});
+  EXPECT_EQ(message(got), fmt::format("gemm: the loops of a work item would take about 73746 steps, and the driver "
+                                      "of {} ends them after 65535",
+                                      device_->info().name));
+  EXPECT_EQ(got.error().code(), ErrorCode::unsupported);
+}
+
 TEST_P(Gemm, GpusDivideTheDepthWhereThereAreFewTiles) {
   DeviceInfo device = device_->info();
   const auto split = [&device](kernels::GemmSize size) {

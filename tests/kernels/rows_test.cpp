@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "kernels/kernel_suite.hpp"
+#include "kernels/plan.hpp"
 #include "kernels/softmax.hpp"
 
 // The kernels that work along the last dimension: softmax, reduce and scan.
@@ -80,6 +82,19 @@ TEST_P(Softmax, OfNothingIsNothing) {
 TEST_P(Softmax, TakesAndGivesHalves) {
   const Array x = halved(noise({3, 50}, -4, 4));
   EXPECT_TRUE(matches(softmax(*cache_, tensor(x, Type::f16), {.output = Type::f16}), reference::softmax(x, {})));
+}
+
+TEST_P(Softmax, LoopsThatTheDriverWouldEndAreRefused) {
+  if (!kernels::ends_long_loops(device_->info())) GTEST_SKIP() << "the driver ends no loops";
+  constexpr std::int64_t widest = 33534976;
+  const Array zeros{{1, widest}, std::vector<float>(static_cast<std::size_t>(widest))};
+  const std::vector<float> got = softmax(*cache_, tensor(zeros)).value().read().value();
+  constexpr float each = 1.0F / float{widest};
+  const auto wrong = [](float value) { return std::abs(value - each) > 1e-3F * each; };
+  EXPECT_EQ(std::count_if(got.begin(), got.end(), wrong), 0);
+  const auto refused = softmax(*cache_, Tensor::empty(device_, {1, widest + 1}).value());
+  EXPECT_TRUE(message(refused).starts_with("softmax: the loops of a work item would take about 65537 steps"))
+      << message(refused);
 }
 
 TEST_P(Softmax, ShapesThatDoNotFitAreNamed) {
