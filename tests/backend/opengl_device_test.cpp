@@ -203,6 +203,11 @@ TEST_F(OpenGlDevice, AnAllocationThatCannotBeIsOutOfMemory) {
   ASSERT_FALSE(negative);
   EXPECT_EQ(negative.error().code(), ErrorCode::out_of_memory) << negative.error().message();
   EXPECT_TRUE(device_->allocate(0));
+  if (!device_->info().software) return;
+  const auto large = device_->allocate(std::size_t{1} << 31);
+  ASSERT_FALSE(large) << "programs find something else from there on";
+  EXPECT_EQ(large.error().message(), "allocating 2147483648 bytes: a buffer has at most 2147483644 on opengl:0");
+  EXPECT_EQ(large.error().code(), ErrorCode::out_of_memory);
 }
 
 TEST_F(OpenGlDevice, LaunchesFromSixteenThreadsAtOnceAreRight) {

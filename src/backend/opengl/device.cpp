@@ -92,6 +92,14 @@ std::size_t read_memory() {
   return kilobytes > 0 ? static_cast<std::size_t>(kilobytes) * 1024 : most;
 }
 
+/// The most bytes that programs find all of in a buffer, in whole words. Drivers for CPUs admit to 128 MiB and take
+/// more, as long as the size is no negative number to them.
+std::size_t read_largest_buffer() {
+  GLint64 admitted = 0;
+  glGetInteger64v(GL_MAX_SHADER_STORAGE_BLOCK_SIZE, &admitted);
+  return static_cast<std::size_t>(std::max<GLint64>(admitted, std::numeric_limits<std::int32_t>::max())) / 4 * 4;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group, std::string name, bool software) {
@@ -115,8 +123,8 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
                                      info.identity.device));
   base::expect_process_end();
   const bool tells_resets = epoxy_gl_version() >= 45 || epoxy_has_gl_extension("GL_KHR_robustness");
-  return std::shared_ptr<Device>(
-      std::make_shared<GlDevice>(std::move(group), std::move(info), tells_resets, read_memory()));
+  return std::shared_ptr<Device>(std::make_shared<GlDevice>(std::move(group), std::move(info), tells_resets,
+                                                            read_memory(), read_largest_buffer()));
 }
 
 Result<Compiled> GlDevice::compile(const Request& request) {
@@ -141,6 +149,9 @@ Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
   if (bytes > memory_)
     return Error(ErrorCode::out_of_memory,
                  fmt::format("{} has {} bytes of memory; {} were asked for", info_.name, memory_, bytes));
+  if (bytes > largest_buffer_)
+    return Error(ErrorCode::out_of_memory, fmt::format("allocating {} bytes: a buffer has at most {} on {}", bytes,
+                                                       largest_buffer_, info_.name));
   auto current = begin(*group_);
   if (!current) return std::move(current).error();
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);

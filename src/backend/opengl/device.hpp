@@ -16,9 +16,15 @@ class GlDevice final : public Device {
   /// Reads what the device is; `name` is what open_device() calls it.
   static Result<std::shared_ptr<Device>> open(std::shared_ptr<ShareGroup> group, std::string name, bool software);
 
-  /// `tells_resets`: whether contexts can be asked whether the GPU was reset under them. `memory`: how much it has.
-  GlDevice(std::shared_ptr<ShareGroup> group, DeviceInfo info, bool tells_resets, std::size_t memory)
-      : group_(std::move(group)), info_(std::move(info)), tells_resets_(tells_resets), memory_(memory) {}
+  /// `tells_resets`: whether contexts can be asked whether the GPU was reset under them. `memory`: how much it has,
+  /// and `largest_buffer`: how much of it at once.
+  GlDevice(std::shared_ptr<ShareGroup> group, DeviceInfo info, bool tells_resets, std::size_t memory,
+           std::size_t largest_buffer)
+      : group_(std::move(group)),
+        info_(std::move(info)),
+        tells_resets_(tells_resets),
+        memory_(memory),
+        largest_buffer_(largest_buffer) {}
 
   const Identity& identity() const noexcept override { return info_.identity; }
   const DeviceInfo& info() const noexcept override { return info_; }
@@ -39,6 +45,7 @@ class GlDevice final : public Device {
   const DeviceInfo info_;
   const bool tells_resets_;
   const std::size_t memory_;
+  const std::size_t largest_buffer_;
 };
 
 /// The OpenGL devices of this machine, and the one with a number.
