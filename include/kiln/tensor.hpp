@@ -26,8 +26,9 @@ std::string to_string(const Shape& shape);
 /// which is written once, by what made the tensor, and never again. All functions may be called from any thread.
 class Tensor {
  public:
-  /// The most elements a tensor has.
-  static constexpr std::int64_t max_count = 0x7fffffff;
+  /// The most elements a tensor has: so many less than an int holds that kernels may count past the last one, by a
+  /// tile or by the rows of all groups.
+  static constexpr std::int64_t max_count = 0x80000000 - 0x100000;
 
   /// A tensor that holds a copy of `values`, as many as the shape has elements.
   static Result<Tensor> from(std::shared_ptr<Device> device, Shape shape, std::span<const float> values,
