@@ -127,9 +127,16 @@ Variant Plan::choose(std::string_view kernel, std::span<const std::int64_t> size
 }
 
 Result<Tensor> Plan::finish() && {
-  if (!error_ && result_->count() == 0) return std::move(*result_);
-  if (!error_ && unconverted_)
+  const bool empty = !error_ && result_->count() == 0;
+  if (empty && job_.after.empty()) return std::move(*result_);
+  if (empty) {
+    // There is nothing to compute; what it would be computed from may still fail.
+    job_.memory.clear();
+    job_.steps.clear();
+    tells_ = false;
+  } else if (!error_ && unconverted_) {
     add_conversion(*this, {*unconverted_, Type::f32}, {converted_, Type::f16}, result_->count());
+  }
   if (error_) return std::move(*error_);
   if (!tells_) job_.report = {};
   auto pending = on_.run(std::move(job_));

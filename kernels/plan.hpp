@@ -89,7 +89,7 @@ class Plan {
   void step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> memory,
             const std::vector<Scalar>& scalars, Work work);
 
-  /// Runs it, unless the result has no elements.
+  /// Runs it; of a result without elements, only what it waits for is waited for.
   Result<Tensor> finish() &&;
 
  private:

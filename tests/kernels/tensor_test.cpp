@@ -68,6 +68,28 @@ TEST_P(Tensors, AResultNobodyCouldMakeIsTheErrorOfWhoReadsIt) {
   EXPECT_EQ(message(copy(*cache_, x)), "it was not to be");
 }
 
+TEST_P(Tensors, AnEmptyResultOfWhatFailedIsItsErrorToo) {
+  const Promise<void> promise;
+  const Tensor x = tensor({{0, 3}, {}}).with(promise.future());
+  const auto executor = Executor::create(device_, *cache_).value();
+  const auto later = copy(*executor, x);
+  const auto half = copy(*executor, x, Type::f16);
+  const auto product = gemm(*executor, x, tensor(noise({3, 2})));
+  promise.set(Error(ErrorCode::cancelled, "it was not to be"));
+  EXPECT_EQ(later.value().read().error().message(),
+            "copy was not run, because of what it depends on: it was not to be");
+  EXPECT_EQ(half.value().read().error().message(),
+            "copy was not run, because of what it depends on: it was not to be");
+  EXPECT_EQ(product.value().read().error().message(),
+            "gemm was not run, because of what it depends on: it was not to be");
+  EXPECT_EQ(message(copy(*cache_, x)), "it was not to be");
+  const Promise<void> kept;
+  const auto waits = copy(*executor, tensor({{0, 3}, {}}).with(kept.future()));
+  EXPECT_FALSE(waits.value().pending().ready());
+  kept.set({});
+  EXPECT_TRUE(matches(waits, {{0, 3}, {}}));
+}
+
 class Copy : public KernelSuite {};
 
 TEST_P(Copy, CopiesAndConvertsAnyLength) {
