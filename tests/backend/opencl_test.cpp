@@ -137,7 +137,9 @@ TEST_F(PoClBinary, IsWholeOrNoneWhileItsFilesAreTakenAway) {
   over = true;
   taking.join();
   ASSERT_TRUE(compiled) << compiled.error().message();
-  if (compiled->binary) EXPECT_TRUE(device_->load(*compiled->binary));
+  if (compiled->binary) {
+    EXPECT_TRUE(device_->load(*compiled->binary));
+  }
   EXPECT_TRUE(device_->load(device_->compile(program("__global float* a", "a[0] = 9;"))->binary.value()));
 }
 
