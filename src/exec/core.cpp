@@ -84,6 +84,8 @@ Result<void> Core::start() {
       opened.push_back(promise.future());
     }
   } catch (const std::system_error& e) {
+    const base::MutexLock lock(mutex_);
+    hung_ = true;
     return Error(ErrorCode::device_failed,
                  fmt::format("an executor needs threads, and there are none: {}", e.what()));
   }
@@ -229,10 +231,13 @@ void Core::finish(LaneState& lane, JobState& job, std::optional<Result<JobReport
     forget(lane, job);
     // One more at a time, now and then: others may have given memory back.
     constexpr std::size_t often = 256;
-    if (most_under_way_ != no_limit && ++had_memory_ % often == 0 &&
-        ++most_under_way_ >= slots_of_a_lane * lanes_.size()) {
-      most_under_way_ = no_limit;
-      short_of_memory_ = false;
+    if (short_of_memory_ && ++had_memory_ % often == 0) {
+      if (most_under_way_ != no_limit) ++most_under_way_;
+      if (most_under_way_ >= slots_of_a_lane * lanes_.size()) {
+        most_under_way_ = no_limit;
+        short_of_memory_ = false;
+      }
+      work_.notify_all();
     }
   }
   if (!result) return;
@@ -251,18 +256,17 @@ void Core::forget(LaneState& lane, const JobState& job) {
   std::erase_if(lane.jobs, [&job](const auto& each) { return each.get() == &job; });
   watched_.erase({job.deadline, &job});
   if (!lane.replaced) --under_way_;
+  ++ends_;
   if (!ready_.empty()) work_.notify_one();
 }
 
 bool Core::put_back(LaneState& lane, const std::shared_ptr<JobState>& job) {
   const base::MutexLock lock(mutex_);
-  const bool alone = under_way_ == (lane.replaced ? 0 : 1);
+  const bool alone = under_way_ == (lane.replaced ? 0 : 1) && ends_ == lane.ends;
   if (alone || !job->put_back()) return false;
   forget(lane, *job);
   job->deadline = Clock::time_point::max();
-  most_under_way_ = under_way_;
-  short_of_memory_ = true;
-  had_memory_ = 0;
+  most_under_way_ = std::max<std::size_t>(under_way_, 1);
   ++queued_;
   ready_.push_front(job);
   work_.notify_one();
@@ -279,7 +283,10 @@ Core::Turn Core::next(const std::shared_ptr<LaneState>& lane, bool has_room, Clo
   for (;;) {
     if (lane->reclaims != reclaims_) return {.reclaim = reclaims_};
     if (lane->replaced) return {.end = true};
-    while (has_room && !ready_.empty() && under_way_ < most_under_way_) {
+    // One that was given up and is not done may hold up what comes behind it.
+    const bool held_up =
+        std::any_of(lane->jobs.begin(), lane->jobs.end(), [](const auto& each) { return each->ended(); });
+    while (has_room && !held_up && !ready_.empty() && under_way_ < most_under_way_) {
       auto job = std::move(ready_.front());
       ready_.pop_front();
       if (!job->begin()) continue;
@@ -312,11 +319,12 @@ void Core::heeded(LaneState& lane, std::uint64_t reclaim) {
 bool Core::reclaim(LaneState& lane) {
   {
     const base::MutexLock lock(mutex_);
-    if (lane.replaced) return false;
+    if (lane.replaced || stopping_) return false;
     ++counters.memory_retries;
     lane.reclaims = ++reclaims_;
     lane.reclaiming = true;
-    ++busy_elsewhere_;
+    short_of_memory_ = true;
+    had_memory_ = 0;
     work_.notify_all();
   }
   cache_.trim(0);
@@ -331,7 +339,7 @@ bool Core::reclaim(LaneState& lane) {
   while (!all_heeded() && Clock::now() < until) reclaimed_.wait_until(mutex_, until);
   lane.reclaiming = false;
   lane.reclaims = reclaims_;
-  one_less(busy_elsewhere_);
+  lane.ends = ends_;
   return true;
 }
 

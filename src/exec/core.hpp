@@ -40,9 +40,10 @@ struct LaneState {
   bool replaced = false;
   /// Whether its thread is at its end.
   bool ended = false;
-  /// The last Core::reclaim() it has heeded, and whether it asks for one itself.
+  /// The last Core::reclaim() it has heeded, and whether it asks for one itself; and how many jobs had ended then.
   std::uint64_t reclaims = 0;
   bool reclaiming = false;
+  std::uint64_t ends = 0;
 };
 
 /// What the lanes of an executor, its callers and its watch share: the queue of jobs and the counts.
@@ -82,10 +83,10 @@ class Core : public std::enable_shared_from_this<Core> {
   Clock::duration grace_of(const Job& job) const noexcept;
   /// The lane had to leave a job to a device that does not answer: another takes its place.
   void abandoned(const std::shared_ptr<LaneState>& lane) KILN_EXCLUDES(mutex_);
-  /// Puts a job for which there is no memory back to the front of the queue, to be begun when fewer are under way;
-  /// false where it was alone, or somebody has ended it.
+  /// Puts a job for which there was no memory after a reclaim() back to the front of the queue, to be begun when
+  /// fewer are under way; false where it was alone all the time since, or somebody has ended it.
   bool put_back(LaneState& lane, const std::shared_ptr<JobState>& job) KILN_EXCLUDES(mutex_);
-  /// Whether fewer jobs are under way than lanes could have, for want of memory: what is idle is given back then.
+  /// Whether somebody has lacked memory not long ago: what is idle is given back at once.
   bool is_short_of_memory() const noexcept { return short_of_memory_; }
   /// Has the cache and the idle slots of all lanes give back memory of the device, and waits a little for that.
   /// False where the lane was replaced, and it is no use any more.
@@ -142,7 +143,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void watch(Watched lane, Clock::duration time) KILN_REQUIRES(mutex_);
   /// Ends what takes too long, until the executor stops.
   void keep_watch() KILN_EXCLUDES(mutex_);
-  void time_out(const Watched& over) KILN_EXCLUDES(mutex_);
+  void tell_timed_out(const JobState& job) KILN_EXCLUDES(mutex_);
   /// Gives up a lane that is of no use any more, and starts another in its place, unless that would be of none.
   void replace(const std::shared_ptr<LaneState>& lane, bool by_another) KILN_REQUIRES(mutex_);
 
@@ -167,10 +168,11 @@ class Core : public std::enable_shared_from_this<Core> {
   std::uint64_t unfinished_ KILN_GUARDED_BY(mutex_) = 0;
   std::uint64_t busy_elsewhere_ KILN_GUARDED_BY(mutex_) = 0;
   /// Jobs that lanes have begun, without those that were replaced; how many may be so at once; and how many ended
-  /// since that was found.
+  /// since somebody lacked memory, and ever.
   std::size_t under_way_ KILN_GUARDED_BY(mutex_) = 0;
   std::size_t most_under_way_ KILN_GUARDED_BY(mutex_) = no_limit;
-  std::size_t had_memory_ KILN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t had_memory_ KILN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t ends_ KILN_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> short_of_memory_ = false;
   std::uint64_t reclaims_ KILN_GUARDED_BY(mutex_) = 0;
   base::Condition reclaimed_;

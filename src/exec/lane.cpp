@@ -44,7 +44,9 @@ void Lane::run(const std::function<bool(Result<void>)>& opened) {
 void Lane::start(const std::shared_ptr<JobState>& job) {
   LaneSlot& slot = *idle_slot();
   Result<void> begun = slot.begin(job);
-  const auto lacks_memory = [&begun] { return !begun && begun.error().code() == ErrorCode::out_of_memory; };
+  const auto lacks_memory = [&] {
+    return !begun && begun.error().code() == ErrorCode::out_of_memory && slot.may_begin_again();
+  };
   if (lacks_memory()) {
     reclaim();
     if (core_->reclaim(*state_)) begun = slot.begin(job);

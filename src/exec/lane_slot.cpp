@@ -45,6 +45,7 @@ Result<void> LaneSlot::open() {
 }
 
 Result<void> LaneSlot::begin(std::shared_ptr<JobState> job) {
+  touched_ = false;
   if (auto opened = open(); !opened) return opened;
   const Result<void> done = hand_over(*job);
   if (!done) {
@@ -120,6 +121,8 @@ Result<void> LaneSlot::queue(const JobState& state) {
     Launch launch{.groups = step.groups, .group_size = step.group_size, .parameters = step.parameters};
     for (const std::size_t memory : step.memory) launch.buffers.push_back(buffers_[memory]);
     if (auto ok = slot_->launch(state.programs[i].module(), launch); !ok) return ok;
+    // Many a device has begun with it already.
+    touched_ = touched_ || lent_.size() < buffers_.size();
   }
   for (const Copy& copy : downloads_)
     if (auto ok = slot_->download(*buffers_[copy.memory], 0, copy.staged, copy.bytes); !ok) return ok;

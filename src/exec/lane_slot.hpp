@@ -26,6 +26,8 @@ class LaneSlot {
   Result<void> open();
   /// Hands a job to the device. After an error, nothing of it is under way.
   Result<void> begin(std::shared_ptr<JobState> job);
+  /// Whether the job that could not begin can once more: nothing of it has been at the caller's buffers.
+  bool may_begin_again() const noexcept { return !touched_; }
   bool busy() const noexcept { return job_ != nullptr; }
   /// Whether somebody else has ended the job, and the device has not.
   bool overdue() const noexcept { return left_at_.has_value(); }
@@ -65,6 +67,7 @@ class LaneSlot {
   std::unique_ptr<Slot> slot_;
 
   std::shared_ptr<JobState> job_;
+  bool touched_ = false;
   /// When it is left to the device.
   std::optional<Clock::time_point> left_at_;
   /// The job's memory, by its places; and what of it is lent.

@@ -41,6 +41,7 @@ void Core::keep_watch() {
   pthread_setname_np(pthread_self(), "kiln-watch");
   for (;;) {
     Watched over;
+    bool timed_out = false;
     {
       const base::MutexLock lock(mutex_);
       while (watched_.empty() || Clock::now() < watched_.begin()->first.first) {
@@ -53,39 +54,31 @@ void Core::keep_watch() {
       }
       over = std::move(watched_.begin()->second);
       watched_.erase(watched_.begin());
-      if (over.job == nullptr && !over.lane->waiting && over.lane->rounds == over.rounds)
+      if (over.job != nullptr) {
+        timed_out = over.job->end_begun();
+        // Where its caller's memory is being read, that does not take for ever.
+        if (!timed_out && !over.job->ended()) watch(over.lane, over.job, std::chrono::milliseconds(1));
+      } else if (!over.lane->waiting && over.lane->rounds == over.rounds) {
         replace(over.lane, !over.opens);
+      }
+      if (timed_out) {
+        // Where the lane is with the driver, it may not come back.
+        hung_ = true;
+        watch(Watched{.lane = over.lane, .rounds = over.lane->rounds}, grace_of(over.job->job));
+      }
     }
-    if (over.job != nullptr) {
-      time_out(over);
-    } else {
-      end_without_lanes();
-    }
+    if (timed_out) tell_timed_out(*over.job);
+    if (over.job == nullptr) end_without_lanes();
   }
 }
 
-void Core::time_out(const Watched& over) {
-  if (!over.job->end_begun()) {
-    // It has ended, or waits in the queue again; or its caller's memory is being read, which does not take for
-    // ever.
-    const base::MutexLock lock(mutex_);
-    const auto& jobs = over.lane->jobs;
-    if (!over.job->ended() && std::find(jobs.begin(), jobs.end(), over.job) != jobs.end())
-      watch(over.lane, over.job, std::chrono::milliseconds(1));
-    return;
-  }
+void Core::tell_timed_out(const JobState& job) {
   ++counters.timed_out;
-  {
-    // Where the lane is with the driver, it may not come back.
-    const base::MutexLock lock(mutex_);
-    hung_ = true;
-    watch(Watched{.lane = over.lane, .rounds = over.lane->rounds}, grace_of(over.job->job));
-  }
-  over.job->promise.set(Error(
+  job.promise.set(Error(
       ErrorCode::timed_out,
       fmt::format("{} did not end within its time limit; what it uses stays as it is until the device is done with "
                   "it, for ever if need be",
-                  title(over.job->job))));
+                  title(job.job))));
   const base::MutexLock lock(mutex_);
   one_less(unfinished_);
 }
@@ -105,6 +98,7 @@ void Core::replace(const std::shared_ptr<LaneState>& lane, bool by_another) {
   if (own == lanes_.end() || stopping_) return;
   lane->replaced = true;
   under_way_ -= lane->jobs.size();
+  work_.notify_all();
   own->thread.detach();
   lanes_.erase(own);
   // What else it has begun may be held up by the same.

@@ -138,6 +138,37 @@ TEST_F(ExecutorTest, JobsThatDoNotFitBesideOthersWaitForThem) {
   EXPECT_EQ(executor->stats().failed, 1U);
 }
 
+TEST_F(ExecutorTest, WhatHasBeenAtTheCallersBufferIsNotRunAgain) {
+  auto executor = make({.lanes = 1});
+  Job job{.name = "twice", .memory = {{.buffer = device_->allocate(16).value()}}};
+  job.steps = {{.request = program("add 1"), .memory = {0, 0}}, {.request = program("add 2"), .memory = {0, 0}}};
+  device_->trouble->good_launches = 1;
+  device_->trouble->launch_errors = 1;
+  EXPECT_EQ(executor->submit(job).get().error().code(), ErrorCode::out_of_memory);
+  EXPECT_EQ(executor->stats().memory_retries, 0U);
+  job.memory = {{.bytes = 16}};
+  device_->trouble->good_launches = 1;
+  device_->trouble->launch_errors = 1;
+  EXPECT_TRUE(executor->submit(job).get()) << "on memory of the job's own";
+}
+
+TEST_F(ExecutorTest, AJobThatWaitsForMemoryOfALaneThatIsLostEnds) {
+  device_->trouble->memory = 10'000'000;
+  auto executor = make({.lanes = 2, .open_limit = std::chrono::milliseconds(100)});
+  Job stuck{.name = "stuck", .memory = {{.bytes = 8'000'000}}, .steps = {{.request = program("stuck")}}};
+  stuck.time_limit = std::chrono::milliseconds(200);
+  const auto first = executor->submit(std::move(stuck));
+  while (device_->trouble->allocations < 1) std::this_thread::yield();
+  const auto second =
+      executor->submit({.name = "second", .memory = {{.bytes = 8'000'000}}, .time_limit = std::chrono::seconds(1)});
+  while (executor->stats().memory_retries < 1) std::this_thread::yield();
+  device_->trouble->blocked_opens = 1;
+  EXPECT_EQ(first.get().error().code(), ErrorCode::timed_out);
+  EXPECT_FALSE(second.get()) << "for want of memory, or of time";
+  executor.reset();
+  device_->trouble->open_gate();
+}
+
 TEST_F(ExecutorTest, AJobThatWaitsForMemoryCanBeCancelled) {
   device_->trouble->memory = 10'000'000;
   auto executor = make({.lanes = 1});

@@ -22,6 +22,8 @@ struct Trouble {
   /// The next that many allocations, or launches, find no memory.
   std::atomic<int> allocation_errors{0};
   std::atomic<int> launch_errors{0};
+  /// Launches that succeed before.
+  std::atomic<int> good_launches{0};
   std::atomic<int> open_errors{0};
   /// The next that many slots are opened when the gate is.
   std::atomic<int> blocked_opens{0};
@@ -110,7 +112,8 @@ class FakeSlot final : public Slot {
   }
   /// "add N": the last buffer is the first plus N, byte by byte.
   Result<void> launch(Module& module, const Launch& launch) override {
-    if (Trouble::next(trouble_->launch_errors)) return Error(ErrorCode::out_of_memory, "no memory to launch");
+    if (!Trouble::next(trouble_->good_launches) && Trouble::next(trouble_->launch_errors))
+      return Error(ErrorCode::out_of_memory, "no memory to launch");
     const std::string& text = dynamic_cast<FakeModule&>(module).text();
     if (text == "stuck") trouble_->pass_gate();
     pieces_.push_back([&text, buffers = launch.buffers, trouble = trouble_] {

@@ -27,7 +27,10 @@ Result<std::unique_ptr<Slot>> VulkanSlot::open(std::shared_ptr<Context> context,
   return std::unique_ptr<Slot>(std::move(slot));
 }
 
-VulkanSlot::~VulkanSlot() { drop_parts(); }
+VulkanSlot::~VulkanSlot() {
+  drop_parts();
+  if (given_up_) --route_.compute->stuck;
+}
 
 void VulkanSlot::drop_parts() {
   // A part may wait for the semaphore of another: all have ended before the first of these goes.
