@@ -19,7 +19,7 @@ std::int64_t tiles_of(const GemmSize& size, const Tile& tile) {
 int split_for(const GemmSize& size, const Tile& tile) {
   constexpr std::int64_t groups = 128;
   constexpr std::int64_t least_depth = 256;
-  constexpr int most = 64;
+  constexpr int most = 16;
   const std::int64_t tiles = tiles_of(size, tile);
   int split = 1;
   while (split < most && tiles * split < groups && size.k >= 2 * least_depth * split) split *= 2;
@@ -54,7 +54,7 @@ Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const Gemm
                   .initial = initial.tile.numbers()};
   tunable.parameters.push_back({"v", {0, 1}});
   tunable.initial.push_back(initial.vectors ? 1 : 0);
-  tunable.parameters.push_back({"split", {1, 2, 4, 8, 16, 32, 64}});
+  tunable.parameters.push_back({"split", {1, 2, 4, 8, 16}});
   tunable.initial.push_back(initial.split);
   tunable.parameters.push_back({"turned", {0, 1}});
   tunable.initial.push_back(initial.turned ? 1 : 0);
