@@ -62,6 +62,15 @@ Conv2dVariant variant_of(const Variant& numbers, Conv2dVariant like) {
   return like;
 }
 
+std::int64_t tiles_of(const Conv2dSize& size, std::int64_t groups, const Tile& tile) {
+  return quotient_up(size.filters / groups, tile.rows) * quotient_up(size.pixels(), tile.columns) * groups;
+}
+
+std::int64_t loop_steps(const Conv2dSize& size, std::int64_t groups, const Tile& tile) {
+  const std::int64_t quads = tile.item_columns / 4;
+  return pieces_each(tiles_of(size, groups, tile)) * (tile.loop_steps(size.taps()) + 5 * quads);
+}
+
 std::string tuned_name(const Conv2dSize& size, const Conv2dOptions& options, Precision precision) {
   return fmt::format("conv2d_{}x{}_s{}x{}_p{}x{}_d{}x{}{}{}", size.filter_height, size.filter_width,
                      options.stride[0], options.stride[1], options.padding[0], options.padding[1],
@@ -89,11 +98,13 @@ Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, con
   tunable.initial.push_back(initial.winograd ? 1 : 0);
   tunable.parameters.push_back({"turned", {0, 1}});
   tunable.initial.push_back(initial.turned ? 1 : 0);
-  tunable.fits = [limits = device.limits, vectors = takes_vectors(size), initial](const Variant& numbers) {
+  tunable.fits = [device, size, groups = options.groups, vectors = takes_vectors(size),
+                  initial](const Variant& numbers) {
     const Conv2dVariant variant = variant_of(numbers, initial);
     const Tile& tile = variant.tile;
-    if (!tile.sound() || !tile.fits(limits)) return false;
+    if (!tile.sound() || !tile.fits(device.limits)) return false;
     if (variant.winograd) return tile.precision == Precision::f32;
+    if (!goes_through(device, loop_steps(size, groups, tile))) return false;
     if (variant.vectors && !vectors) return false;
     // A work item loads one column, or a part of it; of a sound tile, it can always be four columns.
     const int items = static_cast<int>(tile.items());
@@ -160,12 +171,10 @@ Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dO
                  options, {.x = x_place, .w = w_place, .bias = bias, .result = result});
     return std::move(*plan).finish();
   }
-  const Tile& tile = variant.tile;
-  const std::int64_t quads = tile.item_columns / 4;
   const std::int64_t m = size->filters / options.groups;
-  const std::int64_t tiles = quotient_up(m, tile.rows) * quotient_up(size->pixels(), tile.columns) * options.groups;
   const double outputs = static_cast<double>(size->pixels()) * static_cast<double>(size->filters);
-  plan->step(conv2d_kernel(variant), groups_for(tiles), {x_place, w_place, bias, result},
+  plan->step(conv2d_kernel(variant), groups_for(tiles_of(*size, options.groups, variant.tile)),
+             {x_place, w_place, bias, result},
              {number(m), number(size->taps()), number(size->pixels()), number(size->out_height * size->out_width),
               number(size->out_width), number(size->channels), number(size->height), number(size->width),
               number(size->filter_height), number(size->filter_width), number(options.stride[0]),
@@ -174,7 +183,7 @@ Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dO
               number(options.bias ? 1 : 0)},
              {.flops = 2 * outputs * static_cast<double>(size->taps()),
               .bytes = 4 * (outputs + static_cast<double>(x.count() + w.count())),
-              .loop_steps = pieces_each(tiles) * (tile.loop_steps(size->taps()) + 5 * quads)});
+              .loop_steps = loop_steps(*size, options.groups, variant.tile)});
   return std::move(*plan).finish();
 }
 

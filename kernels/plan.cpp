@@ -87,7 +87,7 @@ void Plan::step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> m
     return;
   }
   const bool runs = !result_ || result_->count() > 0;
-  if (runs && ends_long_loops(device()) && work.loop_steps > most_loop_steps) {
+  if (runs && !goes_through(device(), work.loop_steps)) {
     error_.emplace(
         ErrorCode::unsupported,
         fmt::format(

@@ -35,6 +35,11 @@ inline bool ends_long_loops(const DeviceInfo& device) {
   return device.software && (device.language == Language::glsl || device.language == Language::vulkan);
 }
 
+/// Whether it goes through so many steps of loops.
+inline bool goes_through(const DeviceInfo& device, std::int64_t loop_steps) {
+  return !ends_long_loops(device) || loop_steps <= most_loop_steps;
+}
+
 /// `a / b`, rounded up.
 constexpr std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

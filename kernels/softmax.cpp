@@ -158,6 +158,16 @@ std::string SoftmaxVariant::name() const {
                      vectors ? "_v4" : "");
 }
 
+namespace {
+
+std::int64_t loop_steps(const SoftmaxVariant& variant, const Rows& rows) {
+  const std::int64_t pass =
+      variant.hold == 0 ? quotient_up(rows.width, std::int64_t{4} * variant.group.items) + 1 : 0;
+  return pieces_each(quotient_up(rows.count, variant.group.rows)) * (2 * (pass + fold_steps(variant.group)) + 1);
+}
+
+}  // namespace
+
 Tunable softmax_tunable(const DeviceInfo& device, const Shape& x) {
   const Rows rows = rows_of(x);
   const SoftmaxVariant initial = variant_for(device, rows.width);
@@ -170,12 +180,13 @@ Tunable softmax_tunable(const DeviceInfo& device, const Shape& x) {
                   .initial = {static_cast<int>(initial.group.items), static_cast<int>(initial.group.rows),
                               initial.hold, initial.vectors ? 1 : 0},
                   .inputs = {x}};
-  tunable.fits = [limits = device.limits, width = rows.width](const Variant& numbers) {
+  tunable.fits = [device, rows](const Variant& numbers) {
     const SoftmaxVariant variant = variant_of(numbers);
+    const DeviceLimits& limits = device.limits;
     const std::uint32_t items = variant.group.items * variant.group.rows;
     return items <= limits.max_group_items && variant.group.items <= limits.max_group_size[0] &&
-           variant.group.rows <= limits.max_group_size[1] && width <= variant.widest() &&
-           (!variant.vectors || width % 4 == 0);
+           variant.group.rows <= limits.max_group_size[1] && rows.width <= variant.widest() &&
+           (!variant.vectors || rows.width % 4 == 0) && goes_through(device, loop_steps(variant, rows));
   };
   tunable.call = [](const Variant& numbers, const std::vector<Tensor>& inputs) {
     const SoftmaxVariant variant = variant_of(numbers);
@@ -215,13 +226,11 @@ Result<Tensor> softmax(Runner on, const Tensor& x, const SoftmaxOptions& options
   const auto result = plan->write(x.shape(), options.output);
   const auto count = static_cast<double>(x.count());
   const std::int64_t pieces = quotient_up(rows.count, variant.group.rows);
-  const std::int64_t pass =
-      variant.hold == 0 ? quotient_up(rows.width, std::int64_t{4} * variant.group.items) + 1 : 0;
   plan->step(softmax_kernel(variant), groups_for(pieces), {values, mask, result},
              {number(rows.count), number(rows.width), number(masked)},
              {.flops = 5 * count,
               .bytes = 4 * count * (variant.hold == 0 ? 3 : 2),
-              .loop_steps = pieces_each(pieces) * (2 * (pass + fold_steps(variant.group)) + 1)});
+              .loop_steps = loop_steps(variant, rows)});
   return std::move(*plan).finish();
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -266,6 +267,17 @@ TEST_P(Conv2d, LoopsThatTheDriverWouldEndAreRefused) {
       << message(got);
   EXPECT_EQ(got.error().code(), ErrorCode::unsupported);
   EXPECT_TRUE(conv2d(*cache_, of({0, 60000, 3, 3}), of({1, 60000, 3, 3}))) << "nothing to compute";
+}
+
+TEST_P(Conv2d, NoTunedVariantIsRefusedWhereTheFirstIsNot) {
+  DeviceInfo device = device_->info();
+  device.software = true;
+  const auto tunable = kernels::conv2d_tunable(device, {1, 8192, 10, 10}, {64, 8192, 3, 3}, {}).value();
+  Variant slow = tunable.initial;
+  std::ranges::copy(std::array{64, 64, 8, 16, 4, 0}, slow.begin());
+  const auto few = kernels::conv2d_tunable(device, {1, 64, 10, 10}, {64, 64, 3, 3}, {}).value();
+  EXPECT_TRUE(tunable.fits(tunable.initial));
+  EXPECT_EQ(tunable.fits(slow), few.fits(slow) && !kernels::ends_long_loops(device));
 }
 
 TEST_P(Conv2d, ShapesThatDoNotFitAreNamed) {

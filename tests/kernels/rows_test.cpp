@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -95,6 +96,16 @@ TEST_P(Softmax, LoopsThatTheDriverWouldEndAreRefused) {
   const auto refused = softmax(*cache_, Tensor::empty(device_, {1, widest + 1}).value());
   EXPECT_TRUE(message(refused).starts_with("softmax: the loops of a work item would take about 65537 steps"))
       << message(refused);
+}
+
+TEST_P(Softmax, NoTunedVariantIsRefusedWhereTheFirstIsNot) {
+  DeviceInfo device = device_->info();
+  device.software = true;
+  const auto tunable = kernels::softmax_tunable(device, {1, 6'000'000});
+  EXPECT_TRUE(tunable.fits(tunable.initial));
+  Variant slow = tunable.initial;
+  std::ranges::copy(std::array{32, 1, 0, 0}, slow.begin());
+  EXPECT_EQ(tunable.fits(slow), !kernels::ends_long_loops(device));
 }
 
 TEST_P(Softmax, ShapesThatDoNotFitAreNamed) {
