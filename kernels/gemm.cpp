@@ -15,15 +15,33 @@ std::int64_t tiles_of(const GemmSize& size, const Tile& tile) {
   return quotient_up(size.m, tile.rows) * quotient_up(size.n, tile.columns) * size.batch;
 }
 
-/// As many as give a large GPU a group for each of its processors, as long as each has enough to add up.
+/// From so many tiles on, a large GPU is busy enough: adding up parts would take longer than having them gains.
+constexpr std::int64_t enough_tiles = 256;
+
+/// As many as keep a large GPU busy, as long as each has enough to add up.
 int split_for(const GemmSize& size, const Tile& tile) {
-  constexpr std::int64_t groups = 128;
   constexpr std::int64_t least_depth = 256;
-  constexpr int most = 16;
+  constexpr int most = 64;
   const std::int64_t tiles = tiles_of(size, tile);
   int split = 1;
-  while (split < most && tiles * split < groups && size.k >= 2 * least_depth * split) split *= 2;
+  if (tiles >= enough_tiles) return split;
+  while (split < most && 2 * split * tiles * tile.items() <= items_of_a_busy_gpu &&
+         size.k >= 2 * least_depth * split)
+    split *= 2;
   return split;
+}
+
+/// Where there are few tiles the depth is divided, so that they need not be the smallest.
+Tile tile_of(const DeviceInfo& device, const GemmSize& size) {
+  constexpr Tile medium = {.rows = 64, .columns = 64, .depth = 16, .item_rows = 8, .item_columns = 4};
+  constexpr Tile small = {.rows = 32, .columns = 32, .depth = 16, .item_rows = 4, .item_columns = 4};
+  const Tile tile = tile_for(device, size.m, size.n, size.batch, size.precision);
+  if (device.software || size.precision != Precision::f32 || tile.rows > medium.rows ||
+      tile.columns > medium.columns)
+    return tile;
+  const bool is_medium = medium.fits(device.limits) && 2 * size.m > medium.rows && 2 * size.n > medium.columns &&
+                         tiles_of(size, medium) * split_for(size, medium) >= enough_tiles;
+  return (is_medium ? medium : small).on(device);
 }
 
 GemmVariant variant_of(const Variant& numbers, Precision precision) {
@@ -38,7 +56,7 @@ std::string tuned_name(std::string_view call, const GemmSize& size) {
 }  // namespace
 
 GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size) {
-  GemmVariant variant{.tile = tile_for(device, size.m, size.n, size.batch, size.precision)};
+  GemmVariant variant{.tile = tile_of(device, size)};
   if (device.software) return variant;
   variant.vectors = size.takes_vectors();
   variant.split = split_for(size, variant.tile);
@@ -54,7 +72,7 @@ Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const Gemm
                   .initial = initial.tile.numbers()};
   tunable.parameters.push_back({"v", {0, 1}});
   tunable.initial.push_back(initial.vectors ? 1 : 0);
-  tunable.parameters.push_back({"split", {1, 2, 4, 8, 16}});
+  tunable.parameters.push_back({"split", {1, 2, 4, 8, 16, 32, 64}});
   tunable.initial.push_back(initial.split);
   tunable.parameters.push_back({"turned", {0, 1}});
   tunable.initial.push_back(initial.turned ? 1 : 0);

@@ -40,6 +40,9 @@ inline bool goes_through(const DeviceInfo& device, std::int64_t loop_steps) {
   return !ends_long_loops(device) || loop_steps <= most_loop_steps;
 }
 
+/// So many work items keep a large GPU busy while each of them waits for memory.
+constexpr std::int64_t items_of_a_busy_gpu = 65536;
+
 /// `a / b`, rounded up.
 constexpr std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

@@ -27,6 +27,31 @@ TEST(TileFor, LeavesOutWhatACompilerHasNoRegistersFor) {
   }
 }
 
+TEST(GemmVariant, DividesTheDepthWhereTilesAreFew) {
+  DeviceInfo gpu;
+  gpu.limits = {.max_group_size = {1024, 1024, 64}, .max_group_items = 1024, .shared_bytes = 48 * 1024};
+  const auto chosen = [&](const kernels::GemmSize& size) {
+    const Tunable tunable = kernels::gemm_tunable(gpu, "gemm", size);
+    EXPECT_TRUE(tunable.fits(tunable.initial));
+    const auto variant = kernels::gemm_variant(gpu, size);
+    return std::pair(variant.tile.rows, variant.split);
+  };
+  for (const Language language : {Language::cuda, Language::opencl, Language::vulkan, Language::glsl}) {
+    gpu.language = language;
+    EXPECT_EQ(chosen({.m = 1024, .n = 1024, .k = 1024}), std::pair(64, 1)) << "256 tiles are enough";
+    EXPECT_EQ(chosen({.m = 128, .n = 1024, .k = 4096}), std::pair(64, 16));
+    EXPECT_EQ(chosen({.m = 128, .n = 128, .k = 16384}), std::pair(64, 64));
+    EXPECT_EQ(chosen({.batch = 64, .m = 64, .n = 64, .k = 4096}), std::pair(64, 8));
+    EXPECT_EQ(chosen({.m = 512, .n = 512, .k = 512}), std::pair(32, 1)) << "parts would be too short";
+    EXPECT_EQ(chosen({.m = 256, .n = 512, .k = 128}), std::pair(32, 1)) << "nothing to divide";
+    EXPECT_EQ(chosen({.m = 32, .n = 1024, .k = 4096}), std::pair(32, 16)) << "half of a larger tile hangs over";
+    EXPECT_EQ(chosen({.m = 7, .n = 9, .k = 1100}), std::pair(32, 4));
+    EXPECT_EQ(chosen({.m = 1, .n = 1, .k = 1 << 20}), std::pair(32, 64));
+  }
+  gpu.software = true;
+  EXPECT_EQ(chosen({.m = 128, .n = 128, .k = 16384}), std::pair(32, 1));
+}
+
 class Gemm : public KernelSuite {
  protected:
   Shape matrix(std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t batch) {
@@ -171,23 +196,6 @@ TEST_P(Gemm, LoopsThatTheDriverWouldEndAreShorterOrRefused) {
                                       "of {} ends them after 65535",
                                       device_->info().name));
   EXPECT_EQ(got.error().code(), ErrorCode::unsupported);
-}
-
-TEST_P(Gemm, GpusDivideTheDepthWhereThereAreFewTiles) {
-  DeviceInfo device = device_->info();
-  const auto split = [&device](kernels::GemmSize size) {
-    const Tunable tunable = kernels::gemm_tunable(device, "gemm", size);
-    EXPECT_TRUE(tunable.fits(tunable.initial));
-    return initial(tunable, "split");
-  };
-  device.software = false;
-  EXPECT_EQ(split({.m = 64, .n = 64, .k = 4096}), 16);
-  EXPECT_EQ(split({.m = 7, .n = 9, .k = 1100}), 4);
-  EXPECT_EQ(split({.batch = 64, .m = 64, .n = 64, .k = 4096}), 2);
-  EXPECT_EQ(split({.m = 2048, .n = 2048, .k = 2048}), 1);
-  EXPECT_EQ(split({.m = 64, .n = 64, .k = 64}), 1);
-  device.software = true;
-  EXPECT_EQ(split({.m = 64, .n = 64, .k = 4096}), 1);
 }
 
 TEST_P(Gemm, IsTurnedWhereGpusAreSlowToScatter) {
