@@ -34,9 +34,35 @@ Result<void> check(const Tensor& q, const Tensor& k, const Tensor& v) {
 
 bool copies_asynchronously(const DeviceInfo& device) { return is_cuda_from(device, 80); }
 
+/// What a GPU takes for a few queries, as where a text is generated token by token: all there is to it is reading
+/// the keys and the values.
+FlashAttentionVariant variant_for_few(const DeviceInfo& device, int head, std::int64_t queries) {
+  const bool more = queries > 8;
+  FlashAttentionVariant variant{.head = head,
+                                .queries = more || head == 32 ? 16 : 8,
+                                .keys = head == 256 ? 16 : 32,
+                                .item_queries = 4,
+                                .across = head == 32 ? 8 : 16};
+  if (head == 128 && !more) variant.across = 32;
+  switch (device.language) {
+    case Language::cuda:
+    case Language::hip: variant.unroll = 2; break;
+    // Its compiler branches where it does not unroll, and has few registers to unroll with.
+    case Language::glsl:
+      variant.unroll = 16;
+      if (head == 64 || head == 128) variant.keys = variant.across = 16;
+      if (head == 256) variant.keys = variant.across = 32;
+      break;
+    case Language::opencl:
+    case Language::vulkan: break;
+  }
+  return variant;
+}
+
 }  // namespace
 
-FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int64_t dimension) {
+FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int64_t dimension,
+                                              std::int64_t queries) {
   // For each class of head dimension: one that fills a GPU, and one for 32 KiB of shared memory.
   constexpr std::array<std::array<FlashAttentionVariant, 2>, 4> classes = {{
       {{{.head = 32, .queries = 64, .keys = 64, .item_queries = 4, .across = 8},
@@ -50,6 +76,11 @@ FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int
   }};
   for (const auto& [large, small] : classes) {
     if (dimension > large.head) continue;
+    if (!device.software && queries <= 16) {
+      FlashAttentionVariant variant = variant_for_few(device, large.head, queries);
+      variant.vectors = dimension % 4 == 0;
+      if (variant.fits(device.limits)) return variant;
+    }
     const bool fits = large.shared_bytes() <= device.limits.shared_bytes;
     FlashAttentionVariant variant = fits && !device.software ? large : small;
     variant.vectors = !device.software && dimension % 4 == 0;
@@ -113,7 +144,7 @@ std::string tuned_name(const FlashAttentionOptions& options) {
 
 Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const Shape& k,
                                 const FlashAttentionOptions& options) {
-  const FlashAttentionVariant initial = flash_attention_variant(device, q[3]);
+  const FlashAttentionVariant initial = flash_attention_variant(device, q[3], q[2]);
   Tunable tunable{
       .kernel = tuned_name(options),
       .sizes = {{"heads", q[0] * q[1]}, {"queries", q[2]}, {"keys", k[2]}, {"d", q[3]}},
@@ -148,7 +179,7 @@ namespace {
 /// The one that the plan's tuner chooses, if it has one.
 FlashAttentionVariant choose(Plan& plan, const Shape& q, const Shape& k, const FlashAttentionOptions& options) {
   const DeviceInfo& device = plan.device();
-  const FlashAttentionVariant initial = flash_attention_variant(device, q[3]);
+  const FlashAttentionVariant initial = flash_attention_variant(device, q[3], q[2]);
   if (!plan.tuned()) return initial;
   const std::array<std::int64_t, 4> sizes = {q[0] * q[1], q[2], k[2], q[3]};
   return variant_of(

@@ -37,7 +37,8 @@ struct FlashAttentionVariant {
   std::string name() const;
 };
 
-FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int64_t dimension);
+FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int64_t dimension,
+                                              std::int64_t queries);
 Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const Shape& k,
                                 const FlashAttentionOptions& options);
 /// With `divided`, for keys in parts.

@@ -48,13 +48,13 @@ std::int64_t most_keys(const DeviceInfo& device, const FlashAttentionVariant& va
   return std::clamp<std::int64_t>(blocks * variant.keys, variant.keys, exact);
 }
 
-/// As many parts as give a large GPU a group for each of its processors, as long as each has enough keys.
-std::int64_t parts_for_gpu(std::int64_t tiles, std::int64_t keys) {
-  constexpr std::int64_t groups = 128;
-  constexpr std::int64_t least_keys = 256;
+/// As many parts as keep a large GPU busy, as long as each has enough keys.
+std::int64_t parts_for_gpu(std::int64_t items, std::int64_t keys) {
+  constexpr std::int64_t least_keys = 128;
   constexpr std::int64_t most = 64;
-  if (tiles >= groups || keys < 4 * least_keys) return 1;
-  return std::min({quotient_up(groups, tiles), keys / least_keys, most});
+  // What takes so little is not worth a second step.
+  if (keys < 8 * least_keys) return 1;
+  return std::min({items_of_a_busy_gpu / items, keys / least_keys, most});
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ std::int64_t parts_for_gpu(std::int64_t tiles, std::int64_t keys) {
 FlashAttentionParts flash_attention_parts(const DeviceInfo& device, const FlashAttentionVariant& variant,
                                           std::int64_t tiles, std::int64_t keys, std::int64_t least) {
   std::int64_t parts = std::max(least, quotient_up(keys, most_keys(device, variant)));
-  if (!device.software) parts = std::max(parts, parts_for_gpu(tiles, keys));
+  if (!device.software) parts = std::max(parts, parts_for_gpu(tiles * variant.items(), keys));
   if (parts == 1 || keys == 0) return {.count = 1, .keys = keys};
   const std::int64_t each = quotient_up(quotient_up(keys, parts), variant.keys) * variant.keys;
   return {.count = quotient_up(keys, each), .keys = each};

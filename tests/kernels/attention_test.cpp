@@ -82,7 +82,7 @@ TEST_P(FlashAttention, EveryVariantComputesTheSame) {
     if (!all && head != 64) continue;
     // All dimensions of the class, fewer, and fewer than go by four.
     for (const int dimension : {head, head - 4, head - 3}) {
-      auto variant = kernels::flash_attention_variant(gpu, dimension);
+      auto variant = kernels::flash_attention_variant(gpu, dimension, 131);
       const Shape shape = {1, 2, 131, dimension};
       for (const int unroll : {1, 2, 4, 16}) {
         variant.unroll = unroll;
@@ -93,6 +93,25 @@ TEST_P(FlashAttention, EveryVariantComputesTheSame) {
         EXPECT_TRUE(attends(noise(shape), noise(shape), noise(shape), {.causal = true}, &variant, 2))
             << variant.name() << ", " << dimension << ", in parts";
       }
+    }
+  }
+}
+
+TEST_P(FlashAttention, AFewQueriesAreTakenByVariantsOfTheirOwn) {
+  DeviceInfo gpu = device_->info();
+  gpu.software = false;
+  for (const int dimension : {32, 61, 64, 128, 255, 256}) {
+    const auto many = kernels::flash_attention_variant(gpu, dimension, 17);
+    for (const int queries : {1, 8, 9, 16}) {
+      const auto few = kernels::flash_attention_variant(gpu, dimension, queries);
+      EXPECT_TRUE(few.fits(gpu.limits)) << few.name();
+      EXPECT_LE(few.queries, std::min(many.queries, 16));
+      // A CPU would compile for long.
+      if (device_->info().software && (dimension > 64 || queries == 8 || queries == 16)) continue;
+      const Array k = noise({2, 3, 1200, dimension});
+      for (const bool causal : {false, true})
+        EXPECT_TRUE(attends(noise({2, 3, queries, dimension}), k, k, {.causal = causal}, &few, causal ? 1 : 5))
+            << few.name() << ", " << dimension << ", " << queries << " queries, causal " << causal;
     }
   }
 }
@@ -140,7 +159,7 @@ TEST_P(FlashAttention, PartsOfTheKeysComeToTheSame) {
         << queries << " queries, " << keys << " keys, dimension " << dimension << ", causal " << options.causal
         << ", " << parts << " parts";
   }
-  auto variant = kernels::flash_attention_variant(device_->info(), 32);
+  auto variant = kernels::flash_attention_variant(device_->info(), 32, 9);
   variant.vectors = true;
   EXPECT_TRUE(attends(noise({2, 2, 9, 32}), noise({2, 2, 300, 32}), noise({2, 2, 300, 32}), {}, &variant, 4));
 }
@@ -198,19 +217,22 @@ TEST_P(FlashAttention, KeysAreDividedWhereThatHelps) {
   };
   device.language = Language::cuda;
   device.software = false;
+  ASSERT_EQ(variant.items(), 128);
   EXPECT_EQ(parts(1, 1023), 1);
-  EXPECT_EQ(parts(1, 1024), 4);
-  EXPECT_EQ(parts(32, 8192), 4);
+  EXPECT_EQ(parts(1, 1024), 8);
+  EXPECT_EQ(parts(32, 8192), 16) << "512 groups of 128";
   EXPECT_EQ(parts(1, 65536), 64);
-  EXPECT_EQ(parts(128, 65536), 1);
-  EXPECT_EQ(parts(128, 65537), 2) << "for the sums";
+  EXPECT_EQ(parts(256, 65536), 2);
+  EXPECT_EQ(parts(257, 65536), 1);
+  EXPECT_EQ(parts(600, 65536), 1);
+  EXPECT_EQ(parts(600, 65537), 2) << "for the sums";
   EXPECT_EQ(parts(1, 0), 1);
   device.software = true;
   EXPECT_EQ(parts(1, 65536), 1);
   EXPECT_EQ(parts(1, 300000), 5);
   for (const Language language : {Language::glsl, Language::vulkan}) {
     device.language = language;
-    variant = kernels::flash_attention_variant(device, 256);
+    variant = kernels::flash_attention_variant(device, 256, 3);
     EXPECT_EQ(parts(1, 1000), 1);
     EXPECT_GE(parts(1, 6989), 2) << "where a loop was ended";
   }
