@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include <kiln/opencl.hpp>
 
 #include "backend/opencl/library.hpp"
+#include "backend/opencl/pocl.hpp"
 #include "backend/sections.hpp"
 #include "fakes/cache_fixture.hpp"
 #include "fakes/temporary_folder.hpp"
@@ -91,6 +93,13 @@ class PoClBinary : public OpenClDevice {
     if (!image_of(compiled()).starts_with("poclbin")) GTEST_SKIP() << "this is not PoCL";
   }
   Binary compiled() { return device_->compile(program("__global float* a", "a[0] = 1;")).value().binary.value(); }
+  /// A command that runs this test with PoCL's files in a folder, and tells it so.
+  static std::string this_test_in(const std::filesystem::path& folder) {
+    return fmt::format(
+        "KILN_TEST_POCL='{0}' POCL_CACHE_DIR='{0}' '{1}' --gtest_brief=1 --gtest_filter=PoClBinary.{2}",
+        folder.string(), std::filesystem::read_symlink("/proc/self/exe").string(),
+        testing::UnitTest::GetInstance()->current_test_info()->name());
+  }
   static std::string image_of(const Binary& binary) {
     return std::string(backend::as_text(backend::unseal_sections(binary.bytes, 4).value()[3]));
   }
@@ -111,6 +120,39 @@ TEST_F(PoClBinary, WithoutItsProgramIsRefused) {
   EXPECT_EQ(loaded.error().message(), "the binary of odd is not whole: PoCL left its program out");
 }
 
+// Each of four processes has the same programs compiled that nobody has compiled before.
+TEST_F(PoClBinary, IsWholeWhereProcessesCompileTheSame) {
+  constexpr int programs = 12;
+  if (std::getenv("KILN_TEST_POCL") == nullptr) {
+    const fakes::TemporaryFolder own;
+    EXPECT_EQ(std::system(fmt::format("for i in 1 2 3 4; do {} & all=\"$all $!\"; done; "
+                                      "for i in $all; do wait $i || exit 1; done",
+                                      this_test_in(own.path()))
+                              .c_str()),
+              0);
+    return;
+  }
+  for (int i = 0; i < programs; ++i) {
+    const auto compiled = device_->compile(program("__global float* a", fmt::format("a[0] = {};", i)));
+    ASSERT_TRUE(compiled) << compiled.error().message();
+    ASSERT_TRUE(compiled->binary);
+    EXPECT_TRUE(device_->load(*compiled->binary));
+  }
+}
+
+TEST_F(PoClBinary, IsMadeByOneAtATime) {
+  std::atomic<bool> over = false;
+  std::optional<opencl::PoclTurn> turn(std::in_place, "some text", "-w");
+  std::thread another([&] {
+    const opencl::PoclTurn same("some text", "-w");
+    EXPECT_TRUE(over);
+  });
+  const opencl::PoclTurn other("another text", "-w");
+  over = true;
+  turn.reset();
+  another.join();
+}
+
 // As another process that compiles the same does, but all the time.
 TEST_F(PoClBinary, IsWholeOrNoneWhileItsFilesAreTakenAway) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -120,12 +162,7 @@ TEST_F(PoClBinary, IsWholeOrNoneWhileItsFilesAreTakenAway) {
   const char* folder = std::getenv("KILN_TEST_POCL");
   if (folder == nullptr) {
     const fakes::TemporaryFolder own;
-    const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-    EXPECT_EQ(std::system(fmt::format("KILN_TEST_POCL='{0}' POCL_CACHE_DIR='{0}' '{1}' --gtest_brief=1 "
-                                      "--gtest_filter=PoClBinary.IsWholeOrNoneWhileItsFilesAreTakenAway",
-                                      own.path().string(), self)
-                              .c_str()),
-              0);
+    EXPECT_EQ(std::system(this_test_in(own.path()).c_str()), 0);
     return;
   }
   std::atomic<bool> over = false;

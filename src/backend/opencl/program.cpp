@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <kiln/opencl.hpp>
 
+#include "backend/opencl/pocl.hpp"
 #include "backend/refusal.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
@@ -60,23 +61,6 @@ std::string with_origins(const std::string& log, std::string_view text) {
     begin = end;
   }
   return mapped + log.substr(begin);
-}
-
-/// PoCL puts a binary together from the files of its own cache, out of which another process that compiles the same
-/// takes the program before it puts it back. The binary then has none, or an empty one, and PoCL ends the process
-/// that hands it back.
-bool is_whole(std::string_view image) {
-  if (!image.starts_with("poclbin")) return true;
-  // A file is its name and its contents, each behind its length.
-  std::uint32_t length = 0;
-  const std::size_t name = image.find("/program.");
-  if (name == std::string_view::npos || name < sizeof length) return false;
-  std::memcpy(&length, image.data() + name - sizeof length, sizeof length);
-  const std::size_t left = image.size() - name;
-  if (length > left || left - length < sizeof length) return false;
-  const std::size_t contents = left - length - sizeof length;
-  std::memcpy(&length, image.data() + name + length, sizeof length);
-  return length > 0 && length <= contents;
 }
 
 /// An error while a binary is loaded. Caches remove what fails to load, so only a binary that is at fault may be
@@ -131,7 +115,10 @@ Result<std::unique_ptr<Program>> Program::from_source(const std::shared_ptr<cons
 
 Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context, const Request& request) {
   if (auto ok = backend::check_language(request, Language::opencl); !ok) return std::move(ok).error();
-  // Each of those who compile the same at the same time takes a file away once.
+  std::optional<PoclTurn> turn;
+  if (context->is_pocl())
+    turn.emplace(backend::with_defines(request), fmt::format("{}", fmt::join(request.options(), " ")));
+  // Each of those who compile the same at the same time, without Kiln, takes a file away once.
   constexpr int most_tries = 16;
   for (int tries = 1;; ++tries) {
     auto program = from_source(context, request);

@@ -44,6 +44,11 @@ class Context {
   cl_context context() const noexcept { return context_; }
   cl_device_id device() const noexcept { return device_; }
   const Log& log() const noexcept { return log_; }
+  /// As in "OpenCL 3.0 pocl HSTR: pthread-x86_64-pc-linux-gnu-skylake-avx512"; later ones write PoCL.
+  bool is_pocl() const {
+    const std::string version = cl().text(device_, CL_DEVICE_VERSION);
+    return version.find("pocl HSTR") != std::string::npos || version.find("PoCL HSTR") != std::string::npos;
+  }
 
  private:
   std::shared_ptr<const Library> library_;
