@@ -4,8 +4,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -13,6 +15,7 @@
 
 #include "backend/opencl/library.hpp"
 #include "backend/opencl/pocl.hpp"
+#include "backend/opencl/program.hpp"
 #include "backend/sections.hpp"
 #include "fakes/cache_fixture.hpp"
 #include "fakes/temporary_folder.hpp"
@@ -153,37 +156,6 @@ TEST_F(PoClBinary, IsMadeByOneAtATime) {
   another.join();
 }
 
-// As another process that compiles the same does, but all the time.
-TEST_F(PoClBinary, IsWholeOrNoneWhileItsFilesAreTakenAway) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP()
-      << "PoCL 3.1 takes a file that is gone for what its stack happens to hold, here for a folder, and crashes";
-#endif
-  const char* folder = std::getenv("KILN_TEST_POCL");
-  if (folder == nullptr) {
-    const fakes::TemporaryFolder own;
-    EXPECT_EQ(std::system(this_test_in(own.path()).c_str()), 0);
-    return;
-  }
-  std::atomic<bool> over = false;
-  std::thread taking([&] {
-    while (!over) {
-      std::error_code ignored;
-      for (std::filesystem::recursive_directory_iterator at(folder, ignored), end; !ignored && at != end;
-           at.increment(ignored))
-        if (at->path().filename() == "program.bc") std::filesystem::remove(at->path(), ignored);
-    }
-  });
-  const auto compiled = device_->compile(program("__global float* a", "a[0] = 2;"));
-  over = true;
-  taking.join();
-  ASSERT_TRUE(compiled) << compiled.error().message();
-  if (compiled->binary) {
-    EXPECT_TRUE(device_->load(*compiled->binary));
-  }
-  EXPECT_TRUE(device_->load(device_->compile(program("__global float* a", "a[0] = 9;"))->binary.value()));
-}
-
 TEST(OpenClError, OfALostDeviceSaysToOpenItAnew) {
   const auto message = [](cl_int error) { return opencl::cl_error(error, "launching odd").message(); };
   EXPECT_EQ(message(-9999),
@@ -217,6 +189,57 @@ class OpenClAdopt : public OpenClDevice {
   cl_device_id mine_ = nullptr;
   cl_context context_ = nullptr;
 };
+
+/// What PoCL's clGetProgramInfo does while another process, without Kiln, compiles the same.
+class PoClLeavesOut : public OpenClAdopt {
+ protected:
+  void SetUp() override {
+    OpenClAdopt::SetUp();
+    if (IsSkipped()) return;
+    auto library = std::const_pointer_cast<opencl::Library>(cl_);
+    really_ = std::exchange(library->get_program_info, &without_program);
+    const auto context =
+        std::make_shared<const opencl::Context>(library, std::exchange(context_, nullptr), mine_, book_.log());
+    if (!context->is_pocl()) GTEST_SKIP() << "this is not PoCL";
+    compile_ = [=] { return opencl::Program::compile(context, program("__global float* a", "a[0] = 2;")); };
+  }
+
+  static cl_int without_program(cl_program program, cl_program_info what, std::size_t size, void* value,
+                                std::size_t* needed) {
+    const cl_int error = really_(program, what, size, value, needed);
+    if (what != CL_PROGRAM_BINARIES || ++asked_ > times_) return error;
+    unsigned char* image = *static_cast<unsigned char**>(value);
+    const std::string_view name = "/program.bc";
+    std::size_t at = 0;
+    while (std::memcmp(image + at, name.data(), name.size()) != 0) ++at;
+    std::memset(image + at + name.size(), 0, sizeof(std::uint32_t));
+    return error;
+  }
+
+  static inline decltype(&::clGetProgramInfo) really_ = nullptr;
+  static inline int times_ = 0;
+  static inline int asked_ = 0;
+  std::function<Result<Compiled>()> compile_;
+};
+
+TEST_F(PoClLeavesOut, TheProgramAndItIsCompiledAgain) {
+  asked_ = 0;
+  times_ = 3;
+  const auto compiled = compile_();
+  ASSERT_TRUE(compiled) << compiled.error().message();
+  EXPECT_EQ(asked_, 4);
+  EXPECT_TRUE(device_->load(compiled->binary.value()));
+}
+
+TEST_F(PoClLeavesOut, TheProgramAlwaysAndItHasNoBinary) {
+  asked_ = 0;
+  times_ = 1000;
+  const auto compiled = compile_();
+  ASSERT_TRUE(compiled) << compiled.error().message();
+  EXPECT_FALSE(compiled->binary);
+  EXPECT_LT(asked_, 100);
+  EXPECT_NE(compiled->module, nullptr);
+}
 
 TEST_F(OpenClAdopt, BuffersCanBeUsedWithTheCallersQueues) {
   const auto device = opencl::adopt(context_, mine_, book_.log()).value();
