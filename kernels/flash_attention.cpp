@@ -51,7 +51,7 @@ FlashAttentionVariant variant_for_few(const DeviceInfo& device, int head, std::i
     case Language::glsl:
       variant.unroll = 16;
       if (head == 64 || head == 128) variant.keys = variant.across = 16;
-      if (head == 256) variant.keys = variant.across = 32;
+      if (head == 256 && !more) variant.keys = variant.across = 32;
       break;
     case Language::opencl:
     case Language::vulkan: break;

@@ -115,7 +115,8 @@ TEST_P(Gemm, EveryVariantComputesTheSame) {
   if (all)
     forms.insert(forms.end(),
                  {{false, true, false}, {true, false, false}, {false, false, true}, {true, true, true}});
-  for (const Tile& tile : {Tile{}, Tile{64, 128, 8, 8, 8}, Tile{64, 64, 16, 4, 4}, Tile{128, 128, 8, 8, 8}}) {
+  for (const Tile& tile : {Tile{}, Tile{32, 32, 16, 4, 4, true}, Tile{64, 64, 16, 8, 4, true},
+                           Tile{64, 128, 8, 8, 8}, Tile{64, 64, 16, 4, 4}, Tile{128, 128, 8, 8, 8}}) {
     if (!tile.fits(device_->info().limits) || (!all && tile.items() > 128)) continue;
     for (const auto& [transpose_a, transpose_b, turned] : forms) {
       if (!all && tile.items() > 64 && (transpose_a || turned)) continue;
@@ -131,6 +132,16 @@ TEST_P(Gemm, EveryVariantComputesTheSame) {
   EXPECT_TRUE(multiplies({2, 35, 43}, {2, 33, 43}, {.transpose_b = true}, {}, &plain)) << plain.name("gemm");
   const kernels::GemmVariant unrolled{.tile = {.unroll = true}};
   EXPECT_TRUE(multiplies({2, 35, 43}, {43, 33}, {}, {}, &unrolled)) << unrolled.name("gemm");
+}
+
+TEST_P(Gemm, WhatAGpuTakesForFewTilesComputesTheSame) {
+  DeviceInfo gpu = device_->info();
+  gpu.software = false;
+  for (const auto& [m, n, k, split] : {std::array{4, 8, 16400, 64}, std::array{90, 70, 33000, 64}}) {
+    const kernels::GemmVariant variant = kernels::gemm_variant(gpu, {.m = m, .n = n, .k = k});
+    EXPECT_EQ(variant.split, split);
+    EXPECT_TRUE(multiplies({m, k}, {k, n}, {}, {}, &variant)) << variant.name("gemm") << ", depth " << k;
+  }
 }
 
 TEST_P(Gemm, ADepthDividedAmongGroupsAddsUpToTheSame) {
