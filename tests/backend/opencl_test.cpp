@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ namespace {
 class OpenClDevice : public testing::Test {
  protected:
   void SetUp() override {
-    auto opened = open_device("opencl", book_.log());
+    auto opened = open_device("opencl", book_.log(LogLevel::debug));
     if (!opened) GTEST_SKIP() << opened.error().message();
     device_ = *opened;
   }
@@ -50,6 +50,12 @@ class OpenClDevice : public testing::Test {
     if (first || second || first.error().message() != second.error().message()) return "not the same twice";
     EXPECT_EQ(first.error().code(), ErrorCode::invalid_request);
     return first.error().message();
+  }
+
+  /// How often PoCL was caught at leaving the program out of a binary.
+  std::ptrdiff_t times_left_out() const {
+    return std::ranges::count(book_.records(), "PoCL left the program out of the binary of odd",
+                              &LogRecord::message);
   }
 
   fakes::LogBook book_;
@@ -141,19 +147,22 @@ TEST_F(PoClBinary, IsWholeWhereProcessesCompileTheSame) {
     ASSERT_TRUE(compiled->binary);
     EXPECT_TRUE(device_->load(*compiled->binary));
   }
+  EXPECT_EQ(times_left_out(), 0) << "the first time as well";
 }
 
 TEST_F(PoClBinary, IsMadeByOneAtATime) {
-  std::atomic<bool> over = false;
-  std::optional<opencl::PoclTurn> turn(std::in_place, "some text", "-w");
-  std::thread another([&] {
-    const opencl::PoclTurn same("some text", "-w");
-    EXPECT_TRUE(over);
-  });
-  const opencl::PoclTurn other("another text", "-w");
-  over = true;
+  using namespace std::chrono_literals;
+  const auto turns = opencl::PoclTurns::open(book_.log());
+  const auto others = opencl::PoclTurns::open(book_.log());
+  ASSERT_TRUE(turns && others);
+  std::optional turn = turns->take("some text", "-w", 0ms);
+  EXPECT_TRUE(turn->held());
+  EXPECT_FALSE(turns->take("some text", "-w", 0ms).held()) << "in the same process";
+  EXPECT_FALSE(others->take("some text", "-w", 1ms).held());
+  EXPECT_TRUE(others->take("another text", "-w", 0ms).held());
+  EXPECT_TRUE(others->take("some text", "", 0ms).held());
   turn.reset();
-  another.join();
+  EXPECT_TRUE(others->take("some text", "-w", 0ms).held());
 }
 
 TEST(OpenClError, OfALostDeviceSaysToOpenItAnew) {
@@ -198,9 +207,9 @@ class PoClLeavesOut : public OpenClAdopt {
     if (IsSkipped()) return;
     auto library = std::const_pointer_cast<opencl::Library>(cl_);
     really_ = std::exchange(library->get_program_info, &without_program);
-    const auto context =
-        std::make_shared<const opencl::Context>(library, std::exchange(context_, nullptr), mine_, book_.log());
-    if (!context->is_pocl()) GTEST_SKIP() << "this is not PoCL";
+    const auto context = std::make_shared<const opencl::Context>(library, std::exchange(context_, nullptr), mine_,
+                                                                 book_.log(LogLevel::debug));
+    if (!context->pocl_turns()) GTEST_SKIP() << "this is not PoCL";
     compile_ = [=] { return opencl::Program::compile(context, program("__global float* a", "a[0] = 2;")); };
   }
 
@@ -228,6 +237,7 @@ TEST_F(PoClLeavesOut, TheProgramAndItIsCompiledAgain) {
   const auto compiled = compile_();
   ASSERT_TRUE(compiled) << compiled.error().message();
   EXPECT_EQ(asked_, 4);
+  EXPECT_EQ(times_left_out(), 3);
   EXPECT_TRUE(device_->load(compiled->binary.value()));
 }
 

@@ -1,6 +1,5 @@
 #include "backend/opencl/pocl.hpp"
 
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -12,13 +11,16 @@
 namespace kiln::opencl {
 namespace {
 
-/// Where PoCL keeps its files; nothing where it is not known.
-std::optional<std::filesystem::path> cache_of_pocl() {
-  if (const char* folder = base::environment("POCL_CACHE_DIR")) return folder;
-  if (const char* folder = base::environment("XDG_CACHE_HOME"))
-    return std::filesystem::path(folder) / "pocl/kcache";
-  if (const char* home = base::environment("HOME")) return std::filesystem::path(home) / ".cache/pocl/kcache";
-  return std::nullopt;
+/// Where PoCL keeps its files, as it looks for the place itself.
+std::filesystem::path folder_of_pocl() {
+  const auto variable = [](const char* name) {
+    const char* value = base::environment(name);
+    return std::filesystem::path(value == nullptr ? "" : value);
+  };
+  if (const auto folder = variable("POCL_CACHE_DIR"); !folder.empty()) return folder;
+  if (const auto caches = variable("XDG_CACHE_HOME"); !caches.empty()) return caches / "pocl/kcache";
+  if (const auto home = variable("HOME"); !home.empty()) return home / ".cache/pocl/kcache";
+  return "/tmp/pocl/kcache";
 }
 
 }  // namespace
@@ -37,18 +39,29 @@ bool is_whole(std::string_view image) {
   return length > 0 && length <= contents;
 }
 
-PoclTurn::PoclTurn(std::string_view source, std::string_view options) {
-  using namespace std::chrono_literals;
-  const auto path = cache_of_pocl();
-  if (!path) return;
-  const auto folder = base::Folder::open(*path, true);
-  if (!folder) return;
-  auto file = folder->open_lock_file("kiln.lock");
-  if (!file) return;
-  file_ = std::move(*file);
+bool is_pocl(const Library& cl, cl_device_id device) {
+  // As in "OpenCL 3.0 pocl HSTR: pthread-x86_64-pc-linux-gnu-skylake-avx512"; later ones write PoCL.
+  const std::string version = cl.text(device, CL_DEVICE_VERSION);
+  return version.find("pocl HSTR") != std::string::npos || version.find("PoCL HSTR") != std::string::npos;
+}
+
+std::optional<PoclTurns> PoclTurns::open(const Log& log) {
+  // PoCL makes it before it has a device to tell of.
+  auto folder = base::Folder::open(folder_of_pocl(), false);
+  if (folder) return PoclTurns(std::move(*folder));
+  log.debug("PoCL may compile the same for several processes at once: " + folder.error().message());
+  return std::nullopt;
+}
+
+PoclTurns::Turn PoclTurns::take(std::string_view source, std::string_view options,
+                                std::chrono::milliseconds timeout) const {
+  Turn turn;
+  auto file = folder_.open_lock_file("kiln.lock");
+  if (!file) return turn;
+  turn.file_ = std::move(*file);
   const Digest text = base::sha256(std::string(options) + '\n' + std::string(source));
-  // As long as a compiler may take: who was stopped with it is not waited for for ever.
-  lock_ = base::FileLock::acquire(file_, text.word(0), 1min);
+  turn.lock_ = base::FileLock::acquire(turn.file_, text.word(0), timeout);
+  return turn;
 }
 
 }  // namespace kiln::opencl

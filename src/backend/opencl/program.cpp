@@ -1,6 +1,7 @@
 #include "backend/opencl/program.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <optional>
 
@@ -9,7 +10,6 @@
 
 #include <kiln/opencl.hpp>
 
-#include "backend/opencl/pocl.hpp"
 #include "backend/refusal.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
@@ -89,16 +89,15 @@ Program::~Program() {
 }
 
 Result<std::unique_ptr<Program>> Program::from_source(const std::shared_ptr<const Context>& context,
-                                                      const Request& request) {
+                                                      const Request& request, const std::string& source,
+                                                      const std::string& options) {
   const Library& cl = context->cl();
-  const std::string source = backend::with_defines(request);
   const char* text = source.data();
   const std::size_t length = source.size();
   cl_int error = CL_SUCCESS;
   cl_program made = cl.create_program_with_source(context->context(), 1, &text, &length, &error);
   if (made == nullptr) return cl_error(error, fmt::format("compiling {}", request.name()));
   auto program = std::make_unique<Program>(context, made, request.name(), request.entry());
-  const std::string options = fmt::format("{}", fmt::join(request.options(), " "));
   auto built = program->build("-cl-kernel-arg-info", options);
   // NVIDIA's compiler fails with this option where a kernel takes nothing.
   if (!built && built.error().code() == ErrorCode::compile_failed &&
@@ -114,18 +113,23 @@ Result<std::unique_ptr<Program>> Program::from_source(const std::shared_ptr<cons
 }
 
 Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context, const Request& request) {
+  using namespace std::chrono_literals;
   if (auto ok = backend::check_language(request, Language::opencl); !ok) return std::move(ok).error();
-  std::optional<PoclTurn> turn;
-  if (context->is_pocl())
-    turn.emplace(backend::with_defines(request), fmt::format("{}", fmt::join(request.options(), " ")));
+  const std::string source = backend::with_defines(request);
+  const std::string options = fmt::format("{}", fmt::join(request.options(), " "));
+  std::optional<PoclTurns::Turn> turn;
+  if (context->pocl_turns()) turn = context->pocl_turns()->take(source, options, 10s);
+  if (turn && !turn->held())
+    context->log().debug(request.name() + " is compiled while others may have PoCL compile it");
   // Each of those who compile the same at the same time, without Kiln, takes a file away once.
   constexpr int most_tries = 16;
   for (int tries = 1;; ++tries) {
-    auto program = from_source(context, request);
+    auto program = from_source(context, request, source, options);
     if (!program) return std::move(program).error();
     const auto image = (*program)->image();
     if (!image) return image.error();
     const bool whole = is_whole(backend::as_text(*image));
+    if (!whole) context->log().debug("PoCL left the program out of the binary of " + request.name());
     if (!whole && tries < most_tries) continue;
     (*program)->bytes_ = image->size();
     std::optional<Binary> binary;

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <kiln/backend.hpp>
 #include <kiln/log.hpp>
 
 #include "backend/opencl/library.hpp"
+#include "backend/opencl/pocl.hpp"
 #include "backend/pool.hpp"
 #include "base/process_end.hpp"
 
@@ -35,6 +37,7 @@ class Context {
   Context(std::shared_ptr<const Library> library, cl_context context, cl_device_id device, Log log)
       : library_(std::move(library)), context_(context), device_(device), log_(std::move(log)) {
     base::expect_process_end();
+    if (is_pocl(cl(), device)) pocl_turns_ = PoclTurns::open(log_);
   }
   ~Context() { cl().release_context(context_); }
   Context(const Context&) = delete;
@@ -44,11 +47,8 @@ class Context {
   cl_context context() const noexcept { return context_; }
   cl_device_id device() const noexcept { return device_; }
   const Log& log() const noexcept { return log_; }
-  /// As in "OpenCL 3.0 pocl HSTR: pthread-x86_64-pc-linux-gnu-skylake-avx512"; later ones write PoCL.
-  bool is_pocl() const {
-    const std::string version = cl().text(device_, CL_DEVICE_VERSION);
-    return version.find("pocl HSTR") != std::string::npos || version.find("PoCL HSTR") != std::string::npos;
-  }
+  /// Nothing where the device is not PoCL's.
+  const std::optional<PoclTurns>& pocl_turns() const noexcept { return pocl_turns_; }
 
  private:
   std::shared_ptr<const Library> library_;
@@ -56,6 +56,7 @@ class Context {
   cl_context context_;
   cl_device_id device_;
   Log log_;
+  std::optional<PoclTurns> pocl_turns_;
 };
 
 /// A kernel with its arguments: one thread's at a time.
@@ -100,7 +101,8 @@ class Program {
 
  private:
   static Result<std::unique_ptr<Program>> from_source(const std::shared_ptr<const Context>& context,
-                                                      const Request& request);
+                                                      const Request& request, const std::string& source,
+                                                      const std::string& options);
   /// Builds with options of Kiln's own, and those asked for.
   Result<void> build(const std::string& own, const std::string& asked);
   std::string build_log() const;
