@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -92,6 +93,22 @@ TEST_F(OpenClDevice, ASourceOfOnesOwnTakesBuffersAndOneValueOfAnyType) {
   EXPECT_EQ(refusal(program("__global float* a, float b", "a[0] *= b;"), launch), "none");
   EXPECT_EQ(download<float>(*device_, *buffer).value(), (std::vector<float>{9, 2})) << "compiled, and loaded";
   EXPECT_EQ(refusal(program(""), {}), "none");
+}
+
+// PoCL 3.1 takes the records of launches of different widths for each other, and aborts.
+TEST_F(OpenClDevice, TakesWiderAndWiderLaunchesFromManyThreads) {
+  constexpr std::uint32_t rounds = 300;
+  constexpr std::uint32_t threads = 4;
+  const auto compiled = device_->compile(program("__global float* a", "a[get_global_id(0) % 64] = 1;")).value();
+  std::vector<std::jthread> all;
+  for (std::uint32_t thread = 0; thread < threads; ++thread)
+    all.emplace_back([&, thread] {
+      const auto buffer = device_->allocate(256).value();
+      for (std::uint32_t i = 1; i <= rounds; ++i)
+        ASSERT_TRUE(device_->launch(
+            *compiled.module,
+            {.groups = {i * threads + thread, 1, 1}, .group_size = {64, 1, 1}, .buffers = {buffer.get()}}));
+    });
 }
 
 class PoClBinary : public OpenClDevice {

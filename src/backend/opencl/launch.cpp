@@ -122,8 +122,7 @@ bool PreparedLaunch::is_work() const noexcept {
 }
 
 cl_int PreparedLaunch::enqueue(cl_command_queue queue, cl_event* event) const {
-  return program_.context().cl().enqueue_nd_range_kernel(queue, kernel_->get(), 3, nullptr, global_.data(),
-                                                         local_.data(), 0, nullptr, event);
+  return program_.enqueue(queue, kernel_->get(), global_, local_, event);
 }
 
 }  // namespace kiln::opencl

@@ -26,10 +26,10 @@ class PreparedLaunch {
   using KernelLoan = backend::Pool<KernelObject>::Loan;
   using Sizes = std::array<std::size_t, 3>;
 
-  PreparedLaunch(const Program& program, KernelLoan kernel, Sizes global, Sizes local) noexcept
+  PreparedLaunch(Program& program, KernelLoan kernel, Sizes global, Sizes local) noexcept
       : program_(program), kernel_(std::move(kernel)), global_(global), local_(local) {}
 
-  const Program& program_;
+  Program& program_;
   KernelLoan kernel_;
   Sizes global_;
   Sizes local_;

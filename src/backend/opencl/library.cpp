@@ -81,6 +81,7 @@ void Library::find_each(Find& find) {
   find(get_event_info, "clGetEventInfo");
   find(get_event_profiling_info, "clGetEventProfilingInfo");
   find(release_event, "clReleaseEvent");
+  find(set_event_callback, "clSetEventCallback");
 }
 
 Result<std::shared_ptr<const Library>> Library::open() {

@@ -57,6 +57,7 @@ class Library {
   decltype(&::clGetEventInfo) get_event_info = nullptr;
   decltype(&::clGetEventProfilingInfo) get_event_profiling_info = nullptr;
   decltype(&::clReleaseEvent) release_event = nullptr;
+  decltype(&::clSetEventCallback) set_event_callback = nullptr;
 
   /// A platform's or device's text.
   std::string text(cl_platform_id platform, cl_platform_info what) const;

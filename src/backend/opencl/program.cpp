@@ -79,9 +79,10 @@ _cl_program* Module::program() const noexcept { return program_->get(); }
 const std::string& Module::entry() const noexcept { return program_->entry(); }
 std::size_t Module::bytes() const noexcept { return program_->bytes(); }
 
-Program::Program(std::shared_ptr<const Context> context, cl_program program, std::string name,
-                 std::string entry) noexcept
-    : context_(std::move(context)), program_(program), name_(std::move(name)), entry_(std::move(entry)) {}
+Program::Program(std::shared_ptr<const Context> context, cl_program program, std::string name, std::string entry)
+    : context_(std::move(context)), program_(program), name_(std::move(name)), entry_(std::move(entry)) {
+  if (context_->on_pocl()) pocl_launches_ = PoclLaunches::of(entry_);
+}
 
 Program::~Program() {
   kernels_.clear();
@@ -232,6 +233,16 @@ Result<backend::Pool<KernelObject>::Loan> Program::borrow_kernel() {
                    fmt::format("there is no kernel {} in the source of {}", entry_, name_));
     return cl_error(error, fmt::format("making the kernel {} of {}", entry_, name_));
   });
+}
+
+cl_int Program::enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& global,
+                        const std::array<std::size_t, 3>& local, cl_event* event) {
+  const Library& cl = context_->cl();
+  const auto enqueue_on = [&](cl_event* given) {
+    return cl.enqueue_nd_range_kernel(queue, kernel, 3, nullptr, global.data(), local.data(), 0, nullptr, given);
+  };
+  if (pocl_launches_ == nullptr) return enqueue_on(event);
+  return pocl_launches_->run(cl, queue, widest_, global, local, event, enqueue_on);
 }
 
 Result<std::vector<std::byte>> Program::image() const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +12,7 @@
 
 #include "backend/opencl/library.hpp"
 #include "backend/opencl/pocl.hpp"
+#include "backend/opencl/pocl_launches.hpp"
 #include "backend/pool.hpp"
 #include "base/process_end.hpp"
 
@@ -37,7 +40,8 @@ class Context {
   Context(std::shared_ptr<const Library> library, cl_context context, cl_device_id device, Log log)
       : library_(std::move(library)), context_(context), device_(device), log_(std::move(log)) {
     base::expect_process_end();
-    if (is_pocl(cl(), device)) pocl_turns_ = PoclTurns::open(log_);
+    on_pocl_ = is_pocl(cl(), device);
+    if (on_pocl_) pocl_turns_ = PoclTurns::open(log_);
   }
   ~Context() { cl().release_context(context_); }
   Context(const Context&) = delete;
@@ -47,7 +51,8 @@ class Context {
   cl_context context() const noexcept { return context_; }
   cl_device_id device() const noexcept { return device_; }
   const Log& log() const noexcept { return log_; }
-  /// Nothing where the device is not PoCL's.
+  bool on_pocl() const noexcept { return on_pocl_; }
+  /// Nothing where the device is not PoCL's, or its folder cannot be used.
   const std::optional<PoclTurns>& pocl_turns() const noexcept { return pocl_turns_; }
 
  private:
@@ -56,6 +61,7 @@ class Context {
   cl_context context_;
   cl_device_id device_;
   Log log_;
+  bool on_pocl_ = false;
   std::optional<PoclTurns> pocl_turns_;
 };
 
@@ -77,7 +83,7 @@ class KernelObject {
 class Program {
  public:
   /// Takes over the cl_program. It need not be built: it is used once open_kernel() has succeeded.
-  Program(std::shared_ptr<const Context> context, cl_program program, std::string name, std::string entry) noexcept;
+  Program(std::shared_ptr<const Context> context, cl_program program, std::string name, std::string entry);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -95,6 +101,10 @@ class Program {
   std::size_t bytes() const noexcept { return bytes_; }
   std::size_t argument_count() const noexcept { return arguments_.size(); }
   ArgumentKind argument(std::size_t i) const noexcept { return static_cast<ArgumentKind>(arguments_[i]); }
+
+  /// Queues a launch of one of its kernels. Returns what the driver does; `event` may be null.
+  cl_int enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& global,
+                 const std::array<std::size_t, 3>& local, cl_event* event);
 
   /// A kernel for one launch.
   Result<backend::Pool<KernelObject>::Loan> borrow_kernel();
@@ -120,6 +130,9 @@ class Program {
   std::string arguments_;
   std::size_t bytes_ = 0;
   backend::Pool<KernelObject> kernels_;
+  /// Null where the device is not PoCL's.
+  std::shared_ptr<PoclLaunches> pocl_launches_;
+  PoclLaunches::Widest widest_;
 };
 
 }  // namespace kiln::opencl

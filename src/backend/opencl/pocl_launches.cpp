@@ -1,0 +1,67 @@
+#include "backend/opencl/pocl_launches.hpp"
+
+#include <algorithm>
+
+namespace kiln::opencl {
+
+std::shared_ptr<PoclLaunches> PoclLaunches::of(const std::string& kernel) {
+  struct All {
+    std::mutex mutex;
+    std::map<std::string, std::weak_ptr<PoclLaunches>> launches;
+  };
+  // Never destroyed: PoCL's threads may outlive what static variables hold.
+  static All& all = *new All;
+  const std::lock_guard lock(all.mutex);
+  if (auto found = all.launches[kernel].lock()) return found;
+  std::erase_if(all.launches, [](const auto& one) { return one.second.expired(); });
+  auto made = std::make_shared<PoclLaunches>();
+  all.launches[kernel] = made;
+  return made;
+}
+
+bool PoclLaunches::begin(Widest& widest, const Sizes& global, const Sizes& local) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !wider_; });
+  Sizes& so_far = widest[local];
+  bool wider = false;
+  for (std::size_t i = 0; i < global.size(); ++i) {
+    wider = wider || global[i] > so_far[i];
+    so_far[i] = std::max(so_far[i], global[i]);
+  }
+  if (wider) {
+    wider_ = true;
+    changed_.wait(lock, [&] { return running_ == 0; });
+  }
+  ++running_;
+  return wider;
+}
+
+void PoclLaunches::end(bool wider) {
+  const std::lock_guard lock(mutex_);
+  --running_;
+  if (wider) wider_ = false;
+  changed_.notify_all();
+}
+
+void PoclLaunches::end_with(const Library& cl, cl_event event, bool wider) {
+  struct Running {
+    std::shared_ptr<PoclLaunches> launches;
+    bool wider;
+  };
+  auto running = std::make_unique<Running>(shared_from_this(), wider);
+  const cl_int error = cl.set_event_callback(
+      event, CL_COMPLETE,
+      [](cl_event, cl_int, void* data) {
+        const std::unique_ptr<Running> ended(static_cast<Running*>(data));
+        ended->launches->end(ended->wider);
+      },
+      running.get());
+  if (error == CL_SUCCESS) {
+    running.release();
+    return;
+  }
+  cl.wait_for_events(1, &event);
+  end(wider);
+}
+
+}  // namespace kiln::opencl
