@@ -17,6 +17,10 @@ bool worth_winograd(const Conv2dSize& size) {
   return size.channels >= 64 && size.filters >= 64 && winograd_slices(size).tiles >= 128;
 }
 
+std::int64_t tiles_of(const Conv2dSize& size, std::int64_t groups, const Tile& tile) {
+  return quotient_up(size.filters / groups, tile.rows) * quotient_up(size.pixels(), tile.columns) * groups;
+}
+
 Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, const Conv2dOptions& options) {
   Conv2dVariant variant{.tile = Tile{}.on(device)};
   // Of square filters, these are common enough for a program of their own, in which divisions are by constants.
@@ -43,12 +47,9 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, cons
   const std::int64_t filters = size.filters / groups;
   constexpr Tile large = {.rows = 64, .columns = 128, .depth = 8, .item_rows = 8, .item_columns = 8};
   constexpr Tile medium = {.rows = 64, .columns = 64, .depth = 16, .item_rows = 4, .item_columns = 4};
-  const auto tiles = [&](const Tile& tile) {
-    return quotient_up(filters, tile.rows) * quotient_up(size.pixels(), tile.columns) * groups;
-  };
-  if (filters > 32 && tiles(large) >= 200 && large.fits(device.limits))
+  if (filters > 32 && tiles_of(size, groups, large) >= 200 && large.fits(device.limits))
     variant.tile = large.on(device);
-  else if (filters > 32 && tiles(medium) >= 64 && medium.fits(device.limits))
+  else if (filters > 32 && tiles_of(size, groups, medium) >= 64 && medium.fits(device.limits))
     variant.tile = medium.on(device);
   return variant;
 }
@@ -60,10 +61,6 @@ Conv2dVariant variant_of(const Variant& numbers, Conv2dVariant like) {
   like.winograd = numbers[7] != 0;
   like.turned = numbers[8] != 0;
   return like;
-}
-
-std::int64_t tiles_of(const Conv2dSize& size, std::int64_t groups, const Tile& tile) {
-  return quotient_up(size.filters / groups, tile.rows) * quotient_up(size.pixels(), tile.columns) * groups;
 }
 
 std::int64_t loop_steps(const Conv2dSize& size, std::int64_t groups, const Tile& tile) {
