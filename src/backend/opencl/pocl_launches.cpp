@@ -36,6 +36,11 @@ bool PoclLaunches::begin(Widest& widest, const Sizes& global, const Sizes& local
   return wider;
 }
 
+void PoclLaunches::forget(Widest& widest, const Sizes& local) {
+  const std::lock_guard lock(mutex_);
+  widest.erase(local);
+}
+
 void PoclLaunches::end(bool wider) {
   const std::lock_guard lock(mutex_);
   --running_;

@@ -32,6 +32,7 @@ class PoclLaunches : public std::enable_shared_from_this<PoclLaunches> {
     const bool wider = begin(widest, global, local);
     cl_event own = nullptr;
     if (const cl_int error = enqueue(&own); error != CL_SUCCESS) {
+      forget(widest, local);
       end(wider);
       return error;
     }
@@ -47,6 +48,8 @@ class PoclLaunches : public std::enable_shared_from_this<PoclLaunches> {
  private:
   /// Waits until a launch may run; whether it is one that is wider.
   bool begin(Widest& widest, const Sizes& global, const Sizes& local);
+  /// For a launch that PoCL has no record of.
+  void forget(Widest& widest, const Sizes& local);
   void end(bool wider);
   /// Calls end() when an event has come, or failed to.
   void end_with(const Library& cl, cl_event event, bool wider);
