@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "store/sealed_entry.hpp"
+
 namespace kiln::bench {
 namespace {
 
@@ -46,6 +48,11 @@ Result<Compiled> EmptyBackend::compile(const Request&) {
 
 Result<std::unique_ptr<Module>> EmptyBackend::load(const Binary&) {
   return std::unique_ptr<Module>(std::make_unique<EmptyModule>());
+}
+
+Binary stored_binary(Store& store, const Identity& identity, const Key& key) {
+  const auto sealed = store.get({identity.digest(), key}).value().value();
+  return *store::open_entry(sealed).value().entry.binary();
 }
 
 std::vector<Request> made_up_requests(std::size_t count) {

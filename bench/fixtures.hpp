@@ -7,6 +7,7 @@
 
 #include <kiln/backend.hpp>
 #include <kiln/request.hpp>
+#include <kiln/store.hpp>
 
 namespace kiln::bench {
 
@@ -39,6 +40,9 @@ class EmptyBackend final : public Backend {
  private:
   Identity identity_;
 };
+
+/// The binary that a store keeps for a program.
+Binary stored_binary(Store& store, const Identity& identity, const Key& key);
 
 /// `count` requests that differ.
 std::vector<Request> made_up_requests(std::size_t count);

@@ -52,7 +52,7 @@ std::vector<std::unique_ptr<Module>> load_bare(Device& device, const std::vector
   std::vector<std::unique_ptr<Module>> modules;
   modules.reserve(requests.size());
   for (const Request& request : requests)
-    modules.push_back(device.load(store->get(request.key()).value().value().binary).value());
+    modules.push_back(device.load(stored_binary(*store, device.identity(), request.key())).value());
   return modules;
 }
 

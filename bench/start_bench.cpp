@@ -19,6 +19,7 @@
 #include "fixtures.hpp"
 #include "report.hpp"
 #include "resident.hpp"
+#include "store/directory.hpp"
 #include "store/disk_store.hpp"
 
 namespace kiln::bench {
@@ -51,16 +52,20 @@ class Directories {
   static void fill(const std::filesystem::path& path, std::size_t count) {
     const auto store = store::DiskStore::open(path, EmptyBackend().identity(), Log()).value();
     std::mt19937 random(1);
-    Entry entry;
-    entry.binary.format = 1;
-    entry.binary.bytes.resize(2048);
+    const Identity identity = EmptyBackend().identity();
+    store::Entry entry;
+    Binary& binary = entry.parts[std::string(store::binary_part)];
+    binary.format = 1;
+    binary.bytes.resize(2048);
     entry.created = std::chrono::system_clock::now();
     for (const Request& request : made_up_requests(count)) {
-      for (std::byte& byte : entry.binary.bytes) byte = static_cast<std::byte>(random());
+      for (std::byte& byte : binary.bytes) byte = static_cast<std::byte>(random());
       entry.facts = request.describe();
-      store->put(request.key(), entry).value();
+      const store::EntryLabel label{request.key().digest, identity.digest(), identity.target_digest()};
+      const auto sealed = store::seal_entry(label, entry);
+      store->put({label.identity, request.key()}, sealed, store::meta_of(label, entry, sealed.size())).value();
     }
-    store->write_manifest().value();
+    store->save_notes().value();
   }
 
   TemporaryFolder folder_;

@@ -78,7 +78,7 @@ void load_all(const std::string& api, const std::filesystem::path& directory) {
   for (const Kernel& kernel : small_programs(2 * program_count + 1))
     requests.push_back(kernel.request(*device).value());
   const auto store = store::DiskStore::open(directory, device->identity(), Log()).value();
-  const auto binary = [&](std::size_t i) { return store->get(requests[i].key()).value().value().binary; };
+  const auto binary = [&](std::size_t i) { return stored_binary(*store, device->identity(), requests[i].key()); };
   std::vector<std::unique_ptr<Bare>> bare;
   std::vector<std::filesystem::path> files;
   const std::shared_ptr<Module> other = device->load(binary(2 * program_count)).value();

@@ -4,27 +4,26 @@
 
 #include "parallel.hpp"
 #include "store/json_file.hpp"
+#include "store/performance.hpp"
 
 namespace kiln::cli {
 namespace {
 
 /// The entry's facts; nothing where its file is gone.
-std::optional<StoredProgram> read_program(const std::filesystem::path& folder, StoredProgram program) {
-  auto decoded = store::read_entry(folder, program.file.name);
-  if (!decoded) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(std::filesystem::symlink_status(folder / program.file.name, ignored)))
-      return std::nullopt;
-    program.damage = decoded.error().message();
+std::optional<StoredProgram> read_program(const base::Folder& folder, StoredProgram program) {
+  auto opened = store::read_entry(folder, program.file.name);
+  if (!opened) {
+    if (!folder.status(program.file.name)) return std::nullopt;
+    program.damage = opened.error().message();
     return program;
   }
-  const Entry& entry = decoded->entry;
-  program.format = entry.binary.format;
-  program.binary_bytes = entry.binary.bytes.size();
+  const store::Entry& entry = opened->entry;
+  if (const Binary* binary = entry.binary()) {
+    program.format = binary->format;
+    program.binary_bytes = binary->bytes.size();
+  }
   program.compile_time = entry.compile_time;
   program.created = entry.created;
-  program.gflops = entry.gflops;
-  program.gbps = entry.gbps;
   if (auto facts = store::parse_json(entry.facts)) program.facts = std::move(*facts);
   return program;
 }
@@ -55,10 +54,24 @@ Inventory take_inventory(const std::filesystem::path& root, const InventoryFilte
     }
     inventory.folders.push_back(std::move(folder));
   }
+  struct Opened {
+    Result<base::Folder> folder;
+    store::PerformanceFile measured;
+  };
+  std::vector<Opened> opened;
+  for (const auto& folder : inventory.folders) {
+    opened.push_back({base::Folder::open(folder.path, false), {}});
+    if (opened.back().folder) opened.back().measured = store::PerformanceFile::read(*opened.back().folder);
+  }
   std::vector<std::optional<StoredProgram>> read(listed.size());
   for_each_parallel(listed.size(), [&](std::size_t i) {
-    const auto& folder = inventory.folders[listed[i].folder].path;
-    read[i] = read_program(folder, std::move(listed[i]));
+    const auto& [folder, measured] = opened[listed[i].folder];
+    // Removed since it was listed.
+    if (!folder) return;
+    const auto [gflops, gbps] = measured.find(listed[i].file.key.digest);
+    listed[i].gflops = gflops;
+    listed[i].gbps = gbps;
+    read[i] = read_program(*folder, std::move(listed[i]));
   });
   for (auto& program : read)
     if (program) inventory.programs.push_back(std::move(*program));

@@ -16,6 +16,9 @@
 namespace kiln::cli {
 namespace {
 
+/// How long to wait for a process that is replacing a damaged entry.
+constexpr std::chrono::seconds lock_patience{2};
+
 /// Something verify found; only damage makes the directory unsound, the rest is for people.
 struct Finding {
   enum class Kind { damage, meta, manifest, leftover };
@@ -88,16 +91,22 @@ class Verifier {
 
   void check_entry(const base::Folder& folder, const store::StoredFile& file) {
     const std::string meta = store::meta_file_name(file.name);
-    const auto decoded = store::read_entry(folder.path(), file.name);
-    if (!decoded) {
+    const auto opened = store::read_entry(folder, file.name);
+    if (!opened) {
       // Another process may have removed it since it was listed.
       if (!folder.status(file.name)) return;
-      const bool removed = repair_ && done(folder.remove(file.name)) && done(folder.remove(meta));
-      return found({Finding::Kind::damage, relative(folder, file.name), decoded.error().message(), removed});
+      bool removed = false;
+      if (repair_) {
+        const auto removal = store::remove_damaged(folder, file, lock_patience);
+        removed = done(removal);
+        // Another process has replaced or removed it meanwhile.
+        if (removed && *removal != store::Removal::removed) return;
+      }
+      return found({Finding::Kind::damage, relative(folder, file.name), opened.error().message(), removed});
     }
     const auto status = folder.status(file.name);
     const auto bytes = status ? static_cast<std::uint64_t>(status->st_size) : file.bytes;
-    const std::string expected = store::meta_of(*decoded, bytes);
+    const std::string expected = store::meta_of(opened->label, opened->entry, bytes);
     const auto stored = store::read_json(folder, meta);
     if (stored && nlohmann::json(*stored) == nlohmann::json::parse(expected)) return;
     const bool rewritten = repair_ && done(folder.replace(meta, std::as_bytes(std::span(expected))));
@@ -137,12 +146,7 @@ class Verifier {
   }
 
   void check_manifest(const base::Folder& folder, const store::DeviceFolder& device) {
-    if (device.identity) {
-      // What was removed is not to be listed any more.
-      if (repair_ && report_.count(Finding::Kind::damage) > 0)
-        done(store::write_manifest(folder, *device.identity));
-      return;
-    }
+    if (device.identity) return;
     bool rewritten = false;
     if (repair_) {
       // Only the device itself can tell what its folder's name is the digest of.

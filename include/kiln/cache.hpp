@@ -51,6 +51,9 @@ struct CacheOptions {
   unsigned threads = 0;
   /// The level between the disk and the compiler, such as a store shared between machines.
   std::shared_ptr<Store> shared = {};
+  /// How long flush() and the destructor wait for uploads to `shared`. Uploads that take longer are dropped at the
+  /// end; so are those that find `write_queue` others waiting.
+  std::chrono::milliseconds upload_limit = std::chrono::seconds(5);
   Log log = {};
 };
 
@@ -108,19 +111,23 @@ class Cache {
   /// Gets all of them in parallel, and keeps them in memory as far as the bounds allow. `progress` is called
   /// from one thread at a time, not always this one, and must not ask for programs itself.
   PreloadReport preload(std::span<const Request> requests, const ProgressCallback& progress = {});
-  /// Loads every program of this device's folder into memory, last used first, up to the bounds.
+  /// Loads every program of this device's folder into memory, last used first, up to the bounds. Entries that are
+  /// damaged, or that the driver refuses, are removed. Programs loaded this way count as no request, hit or time
+  /// saved.
   PreloadReport warm(const ProgressCallback& progress = {});
 
   /// Drops the program from memory unless it is in use. Whether it was dropped.
   bool evict(const Request& request);
   /// Evicts unused programs, least recently used first, until at most `keep` are left. How many went.
   std::size_t trim(std::size_t keep = 0);
-  /// Drops every unused program from memory and this device's programs from disk. How many entries went from
-  /// disk.
+  /// Drops every unused program from memory and this device's programs from disk. How many entries went from disk.
+  /// If some could not be removed, the others are gone all the same, and the error says how many are left and why.
   Result<std::size_t> clear();
 
-  /// Waits until everything compiled so far is on disk, as far as it can be; saves noted performance, keeps
-  /// the disk bound, merges statistics.
+  /// Waits until everything compiled so far is on disk, as far as it can be, and at most CacheOptions::upload_limit
+  /// for uploads. Saves noted performance, keeps the disk bound, merges statistics. Once a day one process checks
+  /// in the background what the whole directory holds. Apart from that, and from keeping the bound, the cost does
+  /// not depend on how many programs are stored.
   void flush();
   /// Saves what was not saved yet, then flush(). The first thing that went wrong, if anything did.
   Result<void> persist();

@@ -29,11 +29,16 @@ struct Stats {
   std::uint64_t saves = 0;
   /// Programs that could not be saved.
   std::uint64_t save_failures = 0;
-  /// Stored entries that were damaged or refused by the driver, and were removed.
+  /// Entries on disk that were damaged or refused by the driver, and were removed.
   std::uint64_t replaced = 0;
+  /// Calls on the disk or the shared store that failed, threw, or returned something other than the entry asked
+  /// for.
+  std::uint64_t store_failures = 0;
 
   std::uint64_t programs = 0;
   std::uint64_t bytes = 0;
+  /// What this device's folder holds, by counts that are kept beside the programs. Processes that are killed or
+  /// prune at this moment can make them differ a little from the truth.
   std::uint64_t disk_programs = 0;
   std::uint64_t disk_bytes = 0;
 

@@ -1,39 +1,36 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
+#include <cstddef>
 #include <optional>
-#include <string>
+#include <span>
 #include <vector>
 
-#include <kiln/backend.hpp>
+#include <kiln/digest.hpp>
 #include <kiln/request.hpp>
 #include <kiln/result.hpp>
 
 namespace kiln {
 
-/// A program as stores keep it: its binary and what is known of it.
-struct Entry {
-  Binary binary = {};
-  /// What the compiler took, and so what a hit saves.
-  std::chrono::nanoseconds compile_time = {};
-  std::chrono::system_clock::time_point created = {};
-  /// Measured performance; 0 while nothing was measured.
-  double gflops = 0;
-  double gbps = 0;
-  /// Request::describe(), for people and tools.
-  std::string facts = {};
-};
-
-/// One line of a store's listing.
-struct StoreItem {
+/// Where an entry is kept: under the identity that its binary was made for (Identity::digest()), and its key. Equal
+/// keys under different identities are different programs.
+struct EntryAddress {
+  Digest identity = {};
   Key key = {};
-  std::uint64_t stored_bytes = 0;
-  std::chrono::system_clock::time_point last_use = {};
 };
 
-/// Where binaries are kept beyond the process. Safe for any number of threads. To the cache every failure of
-/// a store is a miss: it is logged and counted, and the program is compiled.
+/// A place that keeps compiled programs beyond the process, such as a server shared between machines. Implement it
+/// to bring your own, and hand it to a cache as CacheOptions::shared.
+///
+/// A store moves sealed entries: bytes that only the cache writes and reads. The cache checks key, identity and
+/// digest of what a store returns before a driver sees a byte, so a store that loses, mixes up or damages entries
+/// costs compiles and nothing else. Whatever a store does wrong is a miss: errors and exceptions of any type are
+/// logged and counted (Stats::store_failures), and the program is compiled.
+///
+/// Both functions are called from any number of threads at once. get() is called on the thread that wants the
+/// program: a get() that blocks delays requests for that key only. put() is called on a thread of the cache's own;
+/// nobody waits for it longer than CacheOptions::upload_limit. A cache never deletes what it could not use:
+/// retention is the store's business. A store must not request programs from the cache that it belongs to: such
+/// requests fail.
 class Store {
  public:
   Store() = default;
@@ -41,16 +38,11 @@ class Store {
   Store& operator=(const Store&) = delete;
   virtual ~Store() = default;
 
-  /// The entry, checked; nothing where there is none. A damaged one is ErrorCode::damaged.
-  virtual Result<std::optional<Entry>> get(const Key& key) = 0;
-  /// Stores or replaces the entry whole: a reader sees the old one, the new one or none.
-  virtual Result<void> put(const Key& key, const Entry& entry) = 0;
-  /// Removes the entry; removing what is not there is no error.
-  virtual Result<void> remove(const Key& key) = 0;
-  /// Notes that the entry was used now.
-  virtual Result<void> touch(const Key& key) = 0;
-  /// All entries; names are those of the files, as far as file names can hold them.
-  virtual Result<std::vector<StoreItem>> list() = 0;
+  /// The bytes last put under this address; nothing if there are none.
+  virtual Result<std::optional<std::vector<std::byte>>> get(const EntryAddress& address) = 0;
+  /// Keeps the bytes under this address, in place of what was there. A reader sees the old bytes, the new ones or
+  /// none.
+  virtual Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed) = 0;
 };
 
 }  // namespace kiln

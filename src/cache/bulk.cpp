@@ -9,6 +9,7 @@ namespace kiln {
 
 void Cache::Path::get_async(Request request, std::function<void(Result<Program>)> done) {
   if (Program program = table_.find(request.key().digest)) return done(std::move(program));
+  if (auto refusal = refusal_of_call()) return done(std::move(*refusal));
   auto answer = [this, request = std::move(request), done = std::move(done)] { done(get_or_compile(request)); };
   if (backend_->usable_from_any_thread()) {
     workers_.submit(std::move(answer));
@@ -18,6 +19,7 @@ void Cache::Path::get_async(Request request, std::function<void(Result<Program>)
 }
 
 PreloadReport Cache::Path::preload(std::span<const Request> requests, const ProgressCallback& progress) {
+  if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
   const cache::UnderWay::Call call(under_way_);
   return for_each(
       requests.size(), [&](std::size_t i) -> const std::string& { return requests[i].name(); },
@@ -30,12 +32,13 @@ PreloadReport Cache::Path::preload(std::span<const Request> requests, const Prog
 }
 
 PreloadReport Cache::Path::warm(const ProgressCallback& progress) {
+  if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
   const cache::UnderWay::Call call(under_way_);
   if (!disk_) return {};
   auto items = disk_->list();
   if (!items) return {0, {std::move(items).error()}};
   std::sort(items->begin(), items->end(),
-            [](const StoreItem& a, const StoreItem& b) { return a.last_use > b.last_use; });
+            [](const store::StoredItem& a, const store::StoredItem& b) { return a.last_use > b.last_use; });
   // As many as there is room for, the last used last: they are the last to be evicted.
   std::size_t room = 0;
   std::uint64_t bytes = 0;
@@ -66,17 +69,24 @@ PreloadReport Cache::Path::warm(const ProgressCallback& progress) {
 }
 
 Result<Program> Cache::Path::warm_one(const Key& key) {
-  auto entry = disk_->get(key);
-  if (!entry) return std::move(entry).error();
-  if (!*entry) return Error(ErrorCode::io, key.name + " was removed from the disk before it could be loaded");
-  auto module = with_room([&] { return backend_->load((*entry)->binary); });
-  if (!module) return std::move(module).error();
-  ++counters_.disk_hits;
+  auto loaded = load(*guarded_disk_, key);
+  if (!loaded) {
+    // Looked at again under the lock: another process may be replacing it at this moment.
+    const auto lock = lock_key(key);
+    loaded = load(*guarded_disk_, key);
+    if (!loaded) {
+      reject(key, loaded.error());
+      if (lock) remove_unusable(loaded.error(), *lock);
+      return std::move(loaded).error();
+    }
+  }
+  if (!*loaded) return Error(ErrorCode::io, key.name + " was removed from the disk before it could be loaded");
   // A file name holds only part of some names; the entry itself has them whole.
-  const auto facts = store::parse_json((*entry)->facts);
+  const store::Entry& entry = (*loaded)->stored.entry;
+  const auto facts = store::parse_json(entry.facts);
   const bool named = facts && facts->contains("name") && (*facts)["name"].is_string();
-  return admit({key.digest, named ? (*facts)["name"].get<std::string>() : key.name}, std::move(*module),
-               Origin::disk, **entry);
+  return admit({key.digest, named ? (*facts)["name"].get<std::string>() : key.name}, std::move((*loaded)->module),
+               Origin::disk, entry.compile_time);
 }
 
 PreloadReport Cache::Path::for_each(std::size_t count, const std::function<const std::string&(std::size_t)>& name,

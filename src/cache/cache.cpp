@@ -17,7 +17,7 @@ unsigned worker_count(unsigned wanted) {
   return wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency(), 1U, 8U);
 }
 
-std::unique_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheOptions& options,
+std::shared_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheOptions& options,
                                             const base::FileSystem& system) {
   // A driver without binary formats gives nothing to keep; its device has said so.
   if (!options.disk || backend.identity().formats.empty()) return nullptr;
@@ -50,11 +50,18 @@ std::filesystem::path default_directory() {
 
 Cache::Path::Path(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system)
     : backend_(std::move(backend)),
+      identity_digest_(backend_->identity().digest()),
+      target_digest_(backend_->identity().target_digest()),
       options_(std::move(options)),
       disk_(open_disk(*backend_, options_, system)),
+      guarded_disk_(disk_ ? std::optional<cache::GuardedStore>(std::in_place, disk_, this) : std::nullopt),
+      shared_(options_.shared ? std::optional<cache::GuardedStore>(std::in_place, options_.shared, this)
+                              : std::nullopt),
       table_({options_.max_programs, options_.max_bytes}),
       writer_(options_.write_queue),
-      workers_(worker_count(options_.threads)) {}
+      workers_(worker_count(options_.threads)) {
+  if (shared_) uploader_.emplace(*shared_, options_.log, options_.write_queue);
+}
 
 Cache::Path::~Path() {
   workers_.finish();

@@ -3,18 +3,18 @@
 #include <fmt/format.h>
 
 #include "cache/path.hpp"
+#include "store/directory.hpp"
 
 // The path of a request, from top to bottom: memory, disk, shared store, compiler.
 namespace kiln {
 namespace {
 
-/// Stores of the user's own may throw; that is a failure like any other.
-Result<std::optional<Entry>> get_from(Store& store, const Key& key) {
-  try {
-    return store.get(key);
-  } catch (const std::exception& exception) {
-    return Error(ErrorCode::io, std::string("the store threw an exception: ") + exception.what());
-  }
+std::shared_ptr<const store::UnsavedEntry> unsaved(const Request& request, Binary binary,
+                                                   std::chrono::nanoseconds compile_time) {
+  store::Entry entry{
+      .compile_time = compile_time, .created = std::chrono::system_clock::now(), .facts = request.describe()};
+  entry.parts.emplace(store::binary_part, std::move(binary));
+  return std::make_shared<const store::UnsavedEntry>(store::UnsavedEntry{std::move(entry)});
 }
 
 }  // namespace
@@ -38,6 +38,10 @@ Result<std::optional<Program>> Cache::Path::get(const Request& request, bool may
   }
   const Digest& digest = request.key().digest;
   if (Program program = table_.find(digest)) return std::optional(std::move(program));
+  if (auto refusal = refusal_of_call()) {
+    ++counters_.failures;
+    return std::move(*refusal);
+  }
   const cache::UnderWay::Call call(under_way_);
   for (;;) {
     auto [outcome, joined] = flights_.fly(
@@ -53,11 +57,11 @@ Cache::Path::Outcome Cache::Path::fly(const Request& request, bool may_compile) 
   const Key& key = request.key();
   std::optional<KeyLock> lock;
   if (may_compile) {
-    if (auto program = from_disk(key, Look::quick)) return program;
+    if (auto program = from_disk(key, lock, Look::first)) return program;
     // One process compiles; the others find its work on disk when they have the lock.
     lock = lock_key(key);
   }
-  if (auto program = from_disk(key, lock ? Look::locked : Look::last)) return program;
+  if (auto program = from_disk(key, lock, Look::last)) return program;
   if (auto program = from_shared(key, lock)) return program;
   if (!may_compile) {
     ++counters_.absent;
@@ -84,68 +88,96 @@ Result<Program> Cache::Path::compile(const Request& request, std::optional<KeyLo
 
   Program program = table_.insert({request.key(), std::move(compiled->module), Origin::compiled, took});
   if (compiled->binary) {
-    auto entry = std::make_shared<const Entry>(Entry{.binary = std::move(*compiled->binary),
-                                                     .compile_time = took,
-                                                     .created = std::chrono::system_clock::now(),
-                                                     .facts = request.describe()});
-    save(request.key(), std::move(entry), std::move(lock), true);
+    save(request.key(), unsaved(request, std::move(*compiled->binary), took), std::move(lock), Publish::yes);
   }
   return program;
 }
 
-std::optional<Program> Cache::Path::from_disk(const Key& key, Look look) {
+std::optional<Program> Cache::Path::from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look) {
   if (!disk_) return std::nullopt;
   // What is still waiting to be saved is as good as on disk.
-  if (const auto entry = being_saved(key.digest))
-    if (auto module = with_room([&] { return backend_->load(entry->binary); })) {
+  if (const auto waiting = being_saved(key.digest))
+    if (auto module = with_room([&] { return backend_->load(*waiting->entry.binary()); })) {
       ++counters_.disk_hits;
-      return admit(key, std::move(*module), Origin::disk, *entry);
+      counters_.compile_saved_ns += waiting->entry.compile_time.count();
+      return admit(key, std::move(*module), Origin::disk, waiting->entry.compile_time);
     }
-  auto loaded = load(*disk_, key, Origin::disk, look);
-  if (!loaded) return std::nullopt;
-  ++counters_.disk_hits;
-  return std::move(loaded->program);
-}
-
-std::optional<Program> Cache::Path::from_shared(const Key& key, std::optional<KeyLock>& lock) {
-  if (!options_.shared) return std::nullopt;
-  auto loaded = load(*options_.shared, key, Origin::shared, lock ? Look::locked : Look::last);
-  if (!loaded) return std::nullopt;
-  ++counters_.shared_hits;
-  // The driver has taken it, so it is worth keeping on this machine's own disk.
-  save(key, std::make_shared<const Entry>(std::move(loaded->entry)), std::move(lock), false);
-  return std::move(loaded->program);
-}
-
-std::optional<Cache::Path::Loaded> Cache::Path::load(Store& store, const Key& key, Origin origin, Look look) {
-  auto found = get_from(store, key);
-  if (found && !*found) return std::nullopt;
-  std::optional<Error> problem;
-  if (found) {
-    Entry& entry = **found;
-    auto module = with_room([&] { return backend_->load(entry.binary); });
-    if (module) return Loaded{admit(key, std::move(*module), origin, entry), std::move(entry)};
-    problem = std::move(module).error();
-  } else {
-    problem = std::move(found).error();
+  auto loaded = load(*guarded_disk_, key);
+  if (loaded && *loaded) {
+    const auto compile_time = (*loaded)->stored.entry.compile_time;
+    ++counters_.disk_hits;
+    counters_.compile_saved_ns += compile_time.count();
+    return admit(key, std::move((*loaded)->module), Origin::disk, compile_time);
   }
-  if (look == Look::quick) return std::nullopt;
-  options_.log.warning(fmt::format("{} cannot be used as it is stored: {}", key.name, problem->message()));
-  // Without the key's lock another process may be replacing it at this moment.
-  const bool bad = problem->code() == ErrorCode::damaged || problem->code() == ErrorCode::load_failed;
-  if (bad && look == Look::locked) {
-    if (auto removed = store.remove(key))
-      ++counters_.replaced;
-    else
-      options_.log.debug(removed.error().message());
+  if (!loaded && look == Look::last) {
+    reject(key, loaded.error());
+    if (lock) remove_unusable(loaded.error(), *lock);
   }
   return std::nullopt;
 }
 
-Program Cache::Path::admit(const Key& key, std::unique_ptr<Module> module, Origin origin, const Entry& entry) {
-  counters_.compile_saved_ns += entry.compile_time.count();
+std::optional<Program> Cache::Path::from_shared(const Key& key, std::optional<KeyLock>& lock) {
+  if (!shared_) return std::nullopt;
+  auto loaded = load(*shared_, key);
+  if (!loaded) reject(key, loaded.error());
+  if (!loaded || !*loaded) return std::nullopt;
+  const auto compile_time = (*loaded)->stored.entry.compile_time;
+  ++counters_.shared_hits;
+  counters_.compile_saved_ns += compile_time.count();
+  Program program = admit(key, std::move((*loaded)->module), Origin::shared, compile_time);
+  // The driver has taken it, so it is worth keeping on this machine's own disk.
+  save(key, std::make_shared<const store::UnsavedEntry>(std::move((*loaded)->stored)), std::move(lock),
+       Publish::no);
+  return program;
+}
+
+Result<std::optional<Cache::Path::Loaded>> Cache::Path::load(const cache::GuardedStore& store, const Key& key) {
+  auto sealed = store.get(address_of(key));
+  if (!sealed) return std::move(sealed).error();
+  if (!*sealed) return std::optional<Loaded>{};
+  const auto unusable = [&](const Error& why) {
+    const std::string place = guarded_disk_ && &store == &*guarded_disk_
+                                  ? (disk_->path() / store::entry_file_name(key)).string()
+                                  : std::string("the entry in the shared store");
+    return Error(why.code(), fmt::format("{}: {}", place, why.message()), why.log());
+  };
+  const auto damaged = [&](std::string why) { return unusable(Error(ErrorCode::damaged, std::move(why))); };
+  auto opened = store::open_entry(**sealed);
+  if (!opened) return unusable(opened.error());
+  if (opened->label.key != key.digest) return damaged("it holds another program");
+  if (opened->label.identity != identity_digest_)
+    return damaged("it was made for another device, driver or compiler");
+  const Binary* binary = opened->entry.binary();
+  if (binary == nullptr) return damaged("it has no binary");
+  auto module = with_room([&] { return backend_->load(*binary); });
+  if (!module) return unusable(module.error());
+  return std::optional(Loaded{std::move(*module), {std::move(opened->entry), std::move(**sealed)}});
+}
+
+void Cache::Path::reject(const Key& key, const Error& problem) {
+  ++counters_.store_failures;
+  options_.log.warning(fmt::format("{} cannot be used as it is stored: {}", key.name, problem.message()));
+}
+
+void Cache::Path::remove_unusable(const Error& problem, const KeyLock& lock) {
+  if (problem.code() != ErrorCode::damaged && problem.code() != ErrorCode::load_failed) return;
+  if (auto removed = lock.remove_entry())
+    ++counters_.replaced;
+  else
+    options_.log.debug(removed.error().message());
+}
+
+Program Cache::Path::admit(const Key& key, std::unique_ptr<Module> module, Origin origin,
+                           std::chrono::nanoseconds compile_time) {
+  store::Performance measured;
+  if (disk_) {
+    // A program that was evicted and comes back has the performance that was noted meanwhile.
+    for (const auto& [digest, gflops, gbps] : table_.take_notes_of_evicted())
+      disk_->note_performance(digest, {gflops, gbps});
+    measured = disk_->performance(key.digest);
+  }
   return table_.insert(
-      {key, std::move(module), origin, entry.compile_time, entry.gflops, entry.gbps, origin == Origin::disk});
+      {key, std::move(module), origin, compile_time, measured.gflops, measured.gbps, origin == Origin::disk});
 }
 
 Result<Program> Cache::Path::add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time) {
@@ -163,11 +195,8 @@ Result<Program> Cache::Path::add(const Request& request, Compiled compiled, std:
         [&]() -> Outcome {
           Program program = table_.insert({request.key(), std::move(compiled.module), Origin::added, compile_time});
           if (compiled.binary) {
-            auto entry = std::make_shared<const Entry>(Entry{.binary = std::move(*compiled.binary),
-                                                             .compile_time = compile_time,
-                                                             .created = std::chrono::system_clock::now(),
-                                                             .facts = request.describe()});
-            save(request.key(), std::move(entry), std::nullopt, true);
+            save(request.key(), unsaved(request, std::move(*compiled.binary), compile_time), std::nullopt,
+                 Publish::yes);
           }
           return std::optional(std::move(program));
         });
@@ -187,41 +216,46 @@ std::optional<Cache::Path::KeyLock> Cache::Path::lock_key(const Key& key) {
   return lock;
 }
 
-void Cache::Path::save(const Key& key, std::shared_ptr<const Entry> entry, std::optional<KeyLock> lock,
-                       bool share) {
+void Cache::Path::save(const Key& key, Unsaved entry, std::optional<KeyLock> lock, Publish publish) {
   if (!options_.save) {
     if (disk_) table_.keep_unsaved(key.digest, std::move(entry));
     return;
   }
-  share = share && options_.shared != nullptr;
-  if (!disk_ && !share) return;
+  const bool upload = publish == Publish::yes && uploader_;
+  if (!disk_ && !upload) return;
   if (disk_) {
     const base::MutexLock guard(saving_mutex_);
     saving_.insert_or_assign(key.digest, entry);
   }
-  // The key's lock is let go when the program is on disk, where the next process will look for it.
+  // The key's lock is released when the program is on disk, where the next process will look for it.
   auto held = std::make_shared<std::optional<KeyLock>>(std::move(lock));
-  writer_.write([this, key, entry = std::move(entry), held = std::move(held), share] {
+  writer_.write([this, key, entry = std::move(entry), held = std::move(held), upload] {
+    const auto sealed = seal(key, *entry);
     if (disk_) {
-      static_cast<void>(store_now(key, entry));
+      static_cast<void>(store_now(key, entry, *sealed));
       const base::MutexLock guard(saving_mutex_);
       const auto mine = saving_.find(key.digest);
       if (mine != saving_.end() && mine->second == entry) saving_.erase(mine);
     }
     held->reset();
-    if (!share) return;
-    if (auto put = options_.shared->put(key, *entry); !put) options_.log.warning(put.error().message());
+    if (upload) uploader_->upload(address_of(key), sealed);
   });
 }
 
-std::shared_ptr<const Entry> Cache::Path::being_saved(const Digest& digest) {
+Cache::Path::Unsaved Cache::Path::being_saved(const Digest& digest) {
   const base::MutexLock guard(saving_mutex_);
   const auto found = saving_.find(digest);
   return found != saving_.end() ? found->second : nullptr;
 }
 
-Result<void> Cache::Path::store_now(const Key& key, const std::shared_ptr<const Entry>& entry) {
-  auto put = disk_->put(key, *entry);
+std::shared_ptr<const std::vector<std::byte>> Cache::Path::seal(const Key& key,
+                                                                const store::UnsavedEntry& entry) const {
+  return std::make_shared<const std::vector<std::byte>>(
+      entry.sealed.empty() ? store::seal_entry(label_of(key), entry.entry) : entry.sealed);
+}
+
+Result<void> Cache::Path::store_now(const Key& key, const Unsaved& entry, std::span<const std::byte> sealed) {
+  auto put = disk_->put(address_of(key), sealed, store::meta_of(label_of(key), entry->entry, sealed.size()));
   if (put) {
     ++counters_.saves;
     table_.mark_stored(key.digest);
@@ -234,6 +268,11 @@ Result<void> Cache::Path::store_now(const Key& key, const std::shared_ptr<const 
   options_.log.write(first ? LogLevel::warning : LogLevel::debug,
                      fmt::format("{} works, but is not kept on disk: {}", key.name, put.error().message()));
   return put;
+}
+
+std::optional<Error> Cache::Path::refusal_of_call() const {
+  if (!cache::GuardedStore::is_called_by(this)) return std::nullopt;
+  return Error(ErrorCode::invalid_request, "a store must not request programs from the cache that it belongs to");
 }
 
 }  // namespace kiln

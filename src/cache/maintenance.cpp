@@ -1,5 +1,7 @@
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "cache/path.hpp"
 #include "store/lifetime_stats.hpp"
 #include "store/prune.hpp"
@@ -10,9 +12,10 @@ namespace {
 /// What was done between two readings.
 Stats difference(const Stats& now, const Stats& before) {
   Stats more = now;
-  for (auto member : {&Stats::requests, &Stats::memory_hits, &Stats::disk_hits, &Stats::shared_hits, &Stats::joined,
-                      &Stats::compiles, &Stats::failures, &Stats::absent, &Stats::evictions, &Stats::bound_exceeded,
-                      &Stats::pressure, &Stats::saves, &Stats::save_failures, &Stats::replaced})
+  for (auto member :
+       {&Stats::requests, &Stats::memory_hits, &Stats::disk_hits, &Stats::shared_hits, &Stats::joined,
+        &Stats::compiles, &Stats::failures, &Stats::absent, &Stats::evictions, &Stats::bound_exceeded,
+        &Stats::pressure, &Stats::saves, &Stats::save_failures, &Stats::replaced, &Stats::store_failures})
     more.*member -= before.*member;
   more.compile_time -= before.compile_time;
   more.compile_time_saved -= before.compile_time_saved;
@@ -22,42 +25,47 @@ Stats difference(const Stats& now, const Stats& before) {
 }  // namespace
 
 Result<std::size_t> Cache::Path::clear() {
+  if (auto refusal = refusal_of_call()) return std::move(*refusal);
   writer_.flush();
   table_.trim(0);
   if (!disk_) return std::size_t{0};
   auto items = disk_->list();
   if (!items) return std::move(items).error();
-  for (const StoreItem& item : *items)
-    if (auto removed = disk_->remove(item.key); !removed) return std::move(removed).error();
-  if (auto written = disk_->write_manifest(); !written) return std::move(written).error();
+  std::size_t left = 0;
+  std::optional<Error> first;
+  for (const store::StoredItem& item : *items)
+    if (auto removed = disk_->remove(item.key); !removed) {
+      ++left;
+      if (!first) first = std::move(removed).error();
+    }
+  if (auto saved = disk_->save_notes(); !saved) options_.log.debug(saved.error().message());
+  if (first)
+    return Error(first->code(),
+                 fmt::format("{} of {} programs could not be removed: {}", left, items->size(), first->message()));
   return items->size();
 }
 
 void Cache::Path::flush() {
+  // From within a store, this would wait for itself.
+  if (refusal_of_call()) return;
   writer_.flush();
+  if (uploader_ && !uploader_->wait(options_.upload_limit))
+    options_.log.warning(
+        fmt::format("the shared store has not taken all programs within {} ms", options_.upload_limit.count()));
   if (!disk_) return;
   const base::MutexLock lock(flush_mutex_);
   const auto log_failure = [this](const Result<void>& result) {
     if (!result) options_.log.debug(result.error().message());
   };
-  for (const auto& [key, gflops, gbps] : table_.take_notes()) {
-    auto entry = disk_->get(key);
-    if (!entry || !*entry) continue;
-    (*entry)->gflops = gflops;
-    (*entry)->gbps = gbps;
-    log_failure(disk_->put(key, **entry));
-  }
+  for (const auto& [digest, gflops, gbps] : table_.take_notes()) disk_->note_performance(digest, {gflops, gbps});
+  log_failure(disk_->save_notes());
   for (const ProgramInfo& program : table_.list())
     if (program.stored) log_failure(disk_->touch(program.key));
 
   const Stats now = counted();
   const Stats more = difference(now, merged_);
   const std::filesystem::path root = disk_->path().parent_path();
-  if (more.saves > 0) {
-    log_failure(disk_->write_manifest());
-    if (auto pruned = store::prune_on(disk_->system(), root, {.max_bytes = options_.max_disk_bytes}); !pruned)
-      options_.log.debug(pruned.error().message());
-  }
+  if (more.saves > 0) keep_disk_bound(root);
   if (more.requests > 0 || more.saves > 0) {
     const std::uint64_t sessions = std::exchange(session_counted_, true) ? 0 : 1;
     log_failure(store::add_to_lifetime(root, {sessions, more}, disk_->system()));
@@ -65,11 +73,22 @@ void Cache::Path::flush() {
   }
 }
 
+void Cache::Path::keep_disk_bound(const std::filesystem::path& root) {
+  const auto prune = [this, root] {
+    auto pruned = store::prune_on(disk_->system(), root, {.max_bytes = options_.max_disk_bytes});
+    if (!pruned) options_.log.debug(pruned.error().message());
+  };
+  if (store::total_usage(root, disk_->system()).bytes > options_.max_disk_bytes) return prune();
+  // Once a day the counts are checked, and files that dead processes left are removed. That lists the whole
+  // directory, so nobody waits for it.
+  if (store::is_prune_due(root, disk_->system())) writer_.write(prune);
+}
+
 Result<void> Cache::Path::persist() {
   writer_.flush();
   Result<void> first;
   for (const auto& [key, entry] : table_.take_unsaved())
-    if (auto stored = store_now(key, entry); !stored && first) first = std::move(stored);
+    if (auto stored = store_now(key, entry, *seal(key, *entry)); !stored && first) first = std::move(stored);
   flush();
   return first;
 }
@@ -77,16 +96,17 @@ Result<void> Cache::Path::persist() {
 Result<PruneReport> Cache::Path::prune(const PruneOptions& options) {
   if (!disk_) return PruneReport{};
   writer_.flush();
+  // What is not counted yet would be counted twice: by the prune, which lists the folders, and later.
+  if (auto saved = disk_->save_notes(); !saved) options_.log.debug(saved.error().message());
   return store::prune_on(disk_->system(), disk_->path().parent_path(), options);
 }
 
 Stats Cache::Path::stats() {
   Stats stats = counted();
   if (!disk_) return stats;
-  if (auto items = disk_->list()) {
-    stats.disk_programs = items->size();
-    for (const StoreItem& item : *items) stats.disk_bytes += item.stored_bytes;
-  }
+  const store::Usage usage = disk_->usage();
+  stats.disk_programs = usage.programs;
+  stats.disk_bytes = usage.bytes;
   return stats;
 }
 
@@ -107,6 +127,7 @@ Stats Cache::Path::counted() {
   stats.saves = counters_.saves;
   stats.save_failures = counters_.save_failures;
   stats.replaced = counters_.replaced;
+  stats.store_failures = counters_.store_failures + (uploader_ ? uploader_->failures() : 0);
   stats.programs = totals.programs;
   stats.bytes = totals.bytes;
   stats.compile_time = std::chrono::nanoseconds(counters_.compile_ns);

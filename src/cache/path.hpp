@@ -12,11 +12,14 @@
 
 #include "base/mutex.hpp"
 #include "cache/flights.hpp"
+#include "cache/guarded_store.hpp"
 #include "cache/under_way.hpp"
+#include "cache/uploader.hpp"
 #include "cache/worker_pool.hpp"
 #include "cache/writer.hpp"
 #include "memory/program_table.hpp"
 #include "store/disk_store.hpp"
+#include "store/sealed_entry.hpp"
 
 namespace kiln {
 
@@ -51,37 +54,47 @@ class Cache::Path {
  private:
   using Outcome = cache::Flights::Outcome;
   using KeyLock = store::DiskStore::KeyLock;
+  using Unsaved = std::shared_ptr<const store::UnsavedEntry>;
 
   /// Counts of what takes more than a hit in memory; those are counted by the table.
   struct Counters {
     std::atomic<std::uint64_t> disk_hits{0}, shared_hits{0}, joined{0}, compiles{0}, failures{0}, absent{0};
-    std::atomic<std::uint64_t> pressure{0}, saves{0}, save_failures{0}, replaced{0};
+    std::atomic<std::uint64_t> pressure{0}, saves{0}, save_failures{0}, replaced{0}, store_failures{0};
     std::atomic<std::int64_t> compile_ns{0}, compile_saved_ns{0};
   };
 
   struct Loaded {
-    Program program;
-    Entry entry;
-  };
-
-  /// How far a look at a store goes with an entry that is no good.
-  enum class Look {
-    quick,   ///< it is passed over in silence: there will be another look
-    last,    ///< it is told of
-    locked,  ///< it is told of and removed; only for those who hold the key's lock
+    std::unique_ptr<Module> module;
+    store::UnsavedEntry stored;
   };
 
   // get.cpp
   Outcome fly(const Request& request, bool may_compile);
-  std::optional<Program> from_disk(const Key& key, Look look);
+  /// Whether an entry on disk that cannot be used is ignored, since it is looked at again under the key's lock, or
+  /// reported, and removed by the holder of the lock.
+  enum class Look { first, last };
+  std::optional<Program> from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look);
   std::optional<Program> from_shared(const Key& key, std::optional<KeyLock>& lock);
   Result<Program> compile(const Request& request, std::optional<KeyLock> lock);
-  std::optional<Loaded> load(Store& store, const Key& key, Origin origin, Look look);
-  Program admit(const Key& key, std::unique_ptr<Module> module, Origin origin, const Entry& entry);
-  std::shared_ptr<const Entry> being_saved(const Digest& digest);
+  EntryAddress address_of(const Key& key) const { return {identity_digest_, key}; }
+  store::EntryLabel label_of(const Key& key) const { return {key.digest, identity_digest_, target_digest_}; }
+  /// Gets, checks and loads an entry. Nothing if the store has none; an error if it cannot be used.
+  Result<std::optional<Loaded>> load(const cache::GuardedStore& store, const Key& key);
+  /// Counts and logs an entry that cannot be used.
+  void reject(const Key& key, const Error& problem);
+  /// Removes an entry from disk that is damaged or refused by the driver.
+  void remove_unusable(const Error& problem, const KeyLock& lock);
+  Program admit(const Key& key, std::unique_ptr<Module> module, Origin origin,
+                std::chrono::nanoseconds compile_time);
+  Unsaved being_saved(const Digest& digest);
   std::optional<KeyLock> lock_key(const Key& key);
-  void save(const Key& key, std::shared_ptr<const Entry> entry, std::optional<KeyLock> lock, bool share);
-  Result<void> store_now(const Key& key, const std::shared_ptr<const Entry>& entry);
+  /// Whether an entry goes to the shared store as well.
+  enum class Publish { yes, no };
+  void save(const Key& key, Unsaved entry, std::optional<KeyLock> lock, Publish publish);
+  std::shared_ptr<const std::vector<std::byte>> seal(const Key& key, const store::UnsavedEntry& entry) const;
+  Result<void> store_now(const Key& key, const Unsaved& entry, std::span<const std::byte> sealed);
+  /// Why a call is refused that comes from within this cache's own call on a store; nothing for all others.
+  std::optional<Error> refusal_of_call() const;
   /// Runs an operation of the device; while the device is out of memory, evicts unused programs one by one, least
   /// recently used first, and tries again.
   template <class Operation>
@@ -94,8 +107,11 @@ class Cache::Path {
     return result;
   }
 
+  // maintenance.cpp
   /// The counters, without a look at the disk.
   Stats counted();
+  /// Prunes the directory if it is over the bound; once a day it is checked in the background in any case.
+  void keep_disk_bound(const std::filesystem::path& root);
 
   // bulk.cpp
   Result<Program> warm_one(const Key& key);
@@ -105,8 +121,12 @@ class Cache::Path {
 
   const pid_t process_ = getpid();
   const std::shared_ptr<Backend> backend_;
+  const Digest identity_digest_;
+  const Digest target_digest_;
   const CacheOptions options_;
-  std::unique_ptr<store::DiskStore> disk_;
+  const std::shared_ptr<store::DiskStore> disk_;
+  const std::optional<cache::GuardedStore> guarded_disk_;
+  const std::optional<cache::GuardedStore> shared_;
   memory::ProgramTable table_;
   cache::Flights flights_;
   Counters counters_;
@@ -114,7 +134,7 @@ class Cache::Path {
 
   base::Mutex saving_mutex_;
   // What waits to be saved, so that a program evicted meanwhile is not compiled again.
-  std::map<Digest, std::shared_ptr<const Entry>> saving_ KILN_GUARDED_BY(saving_mutex_);
+  std::map<Digest, Unsaved> saving_ KILN_GUARDED_BY(saving_mutex_);
 
   base::Mutex flush_mutex_;
   Stats merged_ KILN_GUARDED_BY(flush_mutex_);
@@ -124,6 +144,7 @@ class Cache::Path {
   cache::UnderWay under_way_;
 
   // Last, so that their threads end before anything they use.
+  std::optional<cache::Uploader> uploader_;
   cache::Writer writer_;
   cache::WorkerPool workers_;
 };

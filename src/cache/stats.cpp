@@ -31,6 +31,7 @@ std::string Stats::to_json() const {
                                        {"saves", saves},
                                        {"save_failures", save_failures},
                                        {"replaced", replaced},
+                                       {"store_failures", store_failures},
                                        {"programs", programs},
                                        {"bytes", bytes},
                                        {"disk_programs", disk_programs},

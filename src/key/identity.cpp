@@ -20,6 +20,19 @@ Digest Identity::digest() const {
   return base::sha256(writer.bytes());
 }
 
+Digest Identity::target_digest() const {
+  base::ByteWriter writer;
+  writer.text("kiln target");
+  writer.number(std::uint32_t{1});
+  writer.text(api);
+  writer.text(vendor);
+  writer.text(device);
+  writer.text(driver);
+  writer.number(static_cast<std::uint64_t>(formats.size()));
+  for (const std::uint32_t format : formats) writer.number(format);
+  return base::sha256(writer.bytes());
+}
+
 std::string Identity::folder() const {
   const std::string readable = vendor.empty() ? device : vendor + " " + device;
   return key::file_name_part(readable, 80) + "-" + digest().hex(16);

@@ -114,7 +114,7 @@ void ProgramTable::mark_stored(const Digest& digest) {
   if (const Cell* cell = cell_of(digest)) cell->resident.load(std::memory_order_relaxed)->set_stored();
 }
 
-void ProgramTable::keep_unsaved(const Digest& digest, std::shared_ptr<const Entry> entry) {
+void ProgramTable::keep_unsaved(const Digest& digest, std::shared_ptr<const store::UnsavedEntry> entry) {
   const base::MutexLock lock(mutex_);
   if (cell_of(digest) != nullptr) unsaved_.insert_or_assign(digest, std::move(entry));
 }
@@ -129,12 +129,19 @@ std::vector<ProgramTable::Unsaved> ProgramTable::take_unsaved() {
   return taken;
 }
 
-std::vector<ProgramTable::Note> ProgramTable::take_notes() {
+std::vector<ProgramTable::Note> ProgramTable::take_notes_of_evicted() {
   const base::MutexLock lock(mutex_);
-  std::vector<Note> notes = std::exchange(notes_of_evicted_, {});
+  std::vector<Note> notes(notes_of_evicted_.begin(), notes_of_evicted_.end());
+  notes_of_evicted_.clear();
+  return notes;
+}
+
+std::vector<ProgramTable::Note> ProgramTable::take_notes() {
+  std::vector<Note> notes = take_notes_of_evicted();
+  const base::MutexLock lock(mutex_);
   for (const auto& [stamp, resident] : order_)
     if (resident->stored() && resident->take_note())
-      notes.push_back({resident->key(), resident->gflops(), resident->gbps()});
+      notes.push_back({resident->key().digest, resident->gflops(), resident->gbps()});
   return notes;
 }
 
@@ -222,7 +229,8 @@ std::unique_ptr<Module> ProgramTable::move_out(Resident* resident) {
   bytes_ -= resident->bytes();
   ++evictions_;
   if (resident->stored() && resident->take_note())
-    notes_of_evicted_.push_back({resident->key(), resident->gflops(), resident->gbps()});
+    notes_of_evicted_.push_back({resident->key().digest, resident->gflops(), resident->gbps()});
+  if (notes_of_evicted_.size() > max_notes) notes_of_evicted_.pop_front();
   auto module = resident->move_out();
   vacant_.push_back(resident);
   return module;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -10,10 +11,13 @@
 #include <vector>
 
 #include <kiln/program.hpp>
-#include <kiln/store.hpp>
 
 #include "base/mutex.hpp"
 #include "memory/resident.hpp"
+
+namespace kiln::store {
+struct UnsavedEntry;
+}
 
 namespace kiln::memory {
 
@@ -68,22 +72,25 @@ class ProgramTable {
 
   void mark_stored(const Digest& digest) KILN_EXCLUDES(mutex_);
   /// Keeps the binary of a program that was not saved, as long as the program is in memory.
-  void keep_unsaved(const Digest& digest, std::shared_ptr<const Entry> entry) KILN_EXCLUDES(mutex_);
+  void keep_unsaved(const Digest& digest, std::shared_ptr<const store::UnsavedEntry> entry) KILN_EXCLUDES(mutex_);
 
   struct Unsaved {
     Key key;
-    std::shared_ptr<const Entry> entry;
+    std::shared_ptr<const store::UnsavedEntry> entry;
   };
   /// What keep_unsaved() kept; it is the caller's now.
   std::vector<Unsaved> take_unsaved() KILN_EXCLUDES(mutex_);
 
   struct Note {
-    Key key;
+    Digest digest;
     double gflops;
     double gbps;
   };
-  /// The performance noted on stored programs since the last call.
+  /// The performance noted on programs that were evicted since the last call; of many, the last max_notes.
+  std::vector<Note> take_notes_of_evicted() KILN_EXCLUDES(mutex_);
+  /// The same, and that noted on programs in memory since the last call of this.
   std::vector<Note> take_notes() KILN_EXCLUDES(mutex_);
+  static constexpr std::size_t max_notes = 2048;
 
   /// The programs, least recently used first.
   std::vector<ProgramInfo> list() KILN_EXCLUDES(mutex_);
@@ -146,8 +153,8 @@ class ProgramTable {
   std::vector<std::unique_ptr<Index>> indexes_ KILN_GUARDED_BY(mutex_);
   // By the last use known when a program was placed here; the true one may be later, never earlier.
   std::set<std::pair<std::uint64_t, Resident*>> order_ KILN_GUARDED_BY(mutex_);
-  std::map<Digest, std::shared_ptr<const Entry>> unsaved_ KILN_GUARDED_BY(mutex_);
-  std::vector<Note> notes_of_evicted_ KILN_GUARDED_BY(mutex_);
+  std::map<Digest, std::shared_ptr<const store::UnsavedEntry>> unsaved_ KILN_GUARDED_BY(mutex_);
+  std::deque<Note> notes_of_evicted_ KILN_GUARDED_BY(mutex_);
   std::size_t bytes_ KILN_GUARDED_BY(mutex_) = 0;
   std::uint64_t evictions_ KILN_GUARDED_BY(mutex_) = 0;
   std::uint64_t bound_exceeded_ KILN_GUARDED_BY(mutex_) = 0;

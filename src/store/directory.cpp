@@ -9,10 +9,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.hpp"
+#include "base/file_lock.hpp"
 #include "base/sha256.hpp"
 #include "key/file_name.hpp"
 #include "store/json_file.hpp"
 #include "store/manifest.hpp"
+#include "store/performance.hpp"
+#include "store/usage.hpp"
 
 namespace kiln::store {
 namespace {
@@ -25,11 +28,12 @@ constexpr std::size_t digest_digits = 64;
 
 bool is_device_file(const std::string& name) {
   return key_of_file(name) || entry_of_meta(name) || name == manifest_name || name == lock_name ||
-         name == tuning_name || name == tuning_lock_name || base::Folder::is_temporary(name);
+         name == usage_name || name == performance_name || name == tuning_name || name == tuning_lock_name ||
+         base::Folder::is_temporary(name);
 }
 
 bool is_root_file(const std::string& name) {
-  return name == stats_name || name == lock_name || base::Folder::is_temporary(name);
+  return name == stats_name || name == lock_name || name == last_prune_name || base::Folder::is_temporary(name);
 }
 
 std::string entry_file_name(const Key& key) {
@@ -55,11 +59,11 @@ std::optional<Key> key_of_file(const std::string& file_name) {
   return Key{*digest, file_name.substr(0, dash)};
 }
 
-Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& root,
-                                                 const base::FileSystem& system) {
-  std::vector<DeviceFolder> folders;
+Result<std::vector<std::filesystem::path>> device_folder_paths(const std::filesystem::path& root,
+                                                               const base::FileSystem& system) {
+  std::vector<std::filesystem::path> paths;
   std::error_code error;
-  if (root.empty() || !std::filesystem::exists(root, error)) return folders;
+  if (root.empty() || !std::filesystem::exists(root, error)) return paths;
   auto opened = base::Folder::open(root, false, system);
   if (!opened) return std::move(opened).error();
   auto names = opened->names();
@@ -71,10 +75,21 @@ Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& ro
     const std::size_t dash = name.size() < 18 ? std::string::npos : name.size() - 17;
     if (!status || !S_ISDIR(status->st_mode) || dash == std::string::npos || name[dash] != '-') continue;
     if (name.find_first_not_of("0123456789abcdef", dash + 1) != std::string::npos) continue;
-    DeviceFolder folder{root / name, std::nullopt};
+    paths.push_back(root / name);
+  }
+  return paths;
+}
+
+Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& root,
+                                                 const base::FileSystem& system) {
+  auto paths = device_folder_paths(root, system);
+  if (!paths) return std::move(paths).error();
+  std::vector<DeviceFolder> folders;
+  for (std::filesystem::path& path : *paths) {
+    DeviceFolder folder{std::move(path), std::nullopt};
     if (auto device = base::Folder::open(folder.path, false, system)) {
       folder.identity = read_manifest_identity(*device);
-      if (folder.identity && folder.identity->folder() != name) folder.identity.reset();
+      if (folder.identity && folder.identity->folder() != folder.path.filename()) folder.identity.reset();
     }
     folders.push_back(std::move(folder));
   }
@@ -103,35 +118,52 @@ Result<std::vector<StoredFile>> stored_files(const base::Folder& folder) {
   return files;
 }
 
-Result<DecodedEntry> read_entry(const std::filesystem::path& path, const std::string& file_name) {
-  auto folder = base::Folder::open(path, false);
-  if (!folder) return std::move(folder).error();
-  auto file = folder->read(file_name, max_entry_bytes);
+Result<OpenedEntry> read_entry(const base::Folder& folder, const std::string& file_name) {
+  auto file = folder.read(file_name, max_entry_bytes);
   if (!file) return std::move(file).error();
-  if (!*file) return Error(ErrorCode::io, fmt::format("there is no {}", (path / file_name).string()));
-  auto decoded = decode_entry((*file)->bytes);
-  if (!decoded) return decoded;
+  if (!*file) return Error(ErrorCode::io, "it is gone");
+  auto opened = open_entry((*file)->bytes);
+  if (!opened) return opened;
   const auto key = key_of_file(file_name);
-  if (!key || key->digest != decoded->key)
+  if (!key || key->digest != opened->label.key)
     return Error(ErrorCode::damaged, "it holds another program than its name says");
-  if (!path.filename().string().ends_with("-" + decoded->identity.hex(16)))
+  if (!folder.path().filename().string().ends_with("-" + opened->label.identity.hex(16)))
     return Error(ErrorCode::damaged, "it belongs to another device");
-  return decoded;
+  return opened;
 }
 
-std::string meta_of(const DecodedEntry& decoded, std::uint64_t stored_bytes) {
-  const Entry& entry = decoded.entry;
+Result<Removal> remove_damaged(const base::Folder& folder, const StoredFile& file,
+                               std::chrono::milliseconds timeout) {
+  auto lock_file = folder.open_lock_file(lock_name);
+  if (!lock_file) return std::move(lock_file).error();
+  const auto lock = base::FileLock::acquire(*lock_file, file.key.digest.word(0), timeout);
+  // A file system without locks has no process that could be waited for.
+  if (!lock && base::FileLock::is_held(*lock_file, file.key.digest.word(0)))
+    return Error(ErrorCode::timed_out,
+                 fmt::format("{} is being replaced by another process", (folder.path() / file.name).string()));
+  // Another process may have replaced it before the lock was had.
+  if (read_entry(folder, file.name)) return Removal::sound_by_now;
+  auto removed = folder.remove(file.name);
+  if (!removed) return std::move(removed).error();
+  if (!*removed) return Removal::gone_by_now;
+  if (auto meta = folder.remove(meta_file_name(file.name)); !meta) return std::move(meta).error();
+  // The counts are corrected by the next prune if not here.
+  static_cast<void>(add_to_usage(folder, {-1, -static_cast<std::int64_t>(file.bytes)}, timeout));
+  return Removal::removed;
+}
+
+std::string meta_of(const EntryLabel& label, const Entry& entry, std::uint64_t stored_bytes) {
   auto meta = parse_json(entry.facts).value_or(nlohmann::ordered_json::object());
-  meta["key"] = decoded.key.hex();
-  meta["identity"] = decoded.identity.hex();
-  meta["format"] = entry.binary.format;
-  meta["binary_bytes"] = entry.binary.bytes.size();
+  meta["key"] = label.key.hex();
+  meta["identity"] = label.identity.hex();
+  meta["target"] = label.target.hex();
+  auto& parts = meta["parts"] = nlohmann::ordered_json::array();
+  for (const auto& [name, part] : entry.parts)
+    parts.push_back({{"name", name}, {"format", part.format}, {"bytes", part.bytes.size()}});
   meta["stored_bytes"] = stored_bytes;
   meta["compile_ms"] = std::chrono::duration<double, std::milli>(entry.compile_time).count();
   meta["created"] =
       fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(entry.created)));
-  meta["gflops"] = entry.gflops;
-  meta["gbps"] = entry.gbps;
   return meta.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -12,7 +12,7 @@
 #include <kiln/result.hpp>
 
 #include "base/file.hpp"
-#include "store/entry_file.hpp"
+#include "store/sealed_entry.hpp"
 
 /// A cache directory as tools see it, without a device.
 namespace kiln::store {
@@ -20,6 +20,13 @@ namespace kiln::store {
 /// Files in the cache directory itself: the statistics; and in it and each device folder: the file for locks.
 inline constexpr const char* stats_name = "cache_stats.json";
 inline constexpr const char* lock_name = ".lock";
+/// In the cache directory: its time of change is when it was last pruned.
+inline constexpr const char* last_prune_name = ".last-prune";
+/// Bytes of a device folder's lock file that are no key's. A key locks the byte of its first 64 bits.
+namespace lock_byte {
+inline constexpr std::uint64_t usage = 1;
+inline constexpr std::uint64_t performance = 2;
+}  // namespace lock_byte
 /// In a device folder: what was tuned, and the file that is locked while that is written.
 inline constexpr const char* tuning_name = "tuning.json";
 inline constexpr const char* tuning_lock_name = ".tuning-lock";
@@ -48,6 +55,10 @@ struct DeviceFolder {
   std::optional<Identity> identity;
 };
 
+/// The paths of a cache directory's device folders, by name.
+Result<std::vector<std::filesystem::path>> device_folder_paths(
+    const std::filesystem::path& root, const base::FileSystem& system = base::FileSystem::system());
+
 /// The device folders of a cache directory, by name. A directory that is not there has none.
 Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& root,
                                                  const base::FileSystem& system = base::FileSystem::system());
@@ -65,9 +76,16 @@ Result<std::vector<StoredFile>> stored_files(const std::filesystem::path& folder
 Result<std::vector<StoredFile>> stored_files(const base::Folder& folder);
 
 /// Reads an entry file and checks it whole, also that it is the one its name and folder promise.
-Result<DecodedEntry> read_entry(const std::filesystem::path& folder, const std::string& file_name);
+Result<OpenedEntry> read_entry(const base::Folder& folder, const std::string& file_name);
 
-/// What .meta holds for an entry file, made from the entry file itself.
-std::string meta_of(const DecodedEntry& decoded, std::uint64_t stored_bytes);
+/// What became of a damaged entry that was to be removed.
+enum class Removal { removed, sound_by_now, gone_by_now };
+/// Removes a damaged entry and its .meta, under the lock of its key: a process that is replacing the entry keeps
+/// what it saved. ErrorCode::timed_out if another process held the lock all the time.
+Result<Removal> remove_damaged(const base::Folder& folder, const StoredFile& file,
+                               std::chrono::milliseconds timeout);
+
+/// What .meta holds for an entry, made from the entry itself.
+std::string meta_of(const EntryLabel& label, const Entry& entry, std::uint64_t stored_bytes);
 
 }  // namespace kiln::store

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "store/directory.hpp"
-#include "store/entry_file.hpp"
 #include "store/manifest.hpp"
+#include "store/sealed_entry.hpp"
 
 namespace kiln::store {
 namespace {
@@ -14,8 +14,14 @@ namespace {
 // An entry's time of last use is kept in the file's own time, and worth a write once an hour.
 constexpr std::int64_t touch_after_seconds = 3600;
 
-Error about(const std::filesystem::path& file, const Error& error) {
-  return Error(error.code(), fmt::format("{}: {}", file.string(), error.message()));
+// A killed process leaves at most so many of its saves uncounted until the next prune.
+constexpr std::size_t puts_before_counting = 32;
+// Counts and measurements are not worth holding up a process that wants to end.
+constexpr std::chrono::milliseconds notes_timeout{2000};
+
+std::optional<std::int64_t> size_of(const base::Folder& folder, const std::string& name) {
+  const auto status = folder.status(name);
+  return status ? std::optional(static_cast<std::int64_t>(status->st_size)) : std::nullopt;
 }
 
 std::int64_t now_seconds() { return std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()); }
@@ -81,52 +87,79 @@ Result<std::shared_ptr<const DiskStore::Opened>> DiskStore::reopen(bool create) 
   return opened_;
 }
 
-Result<std::optional<Entry>> DiskStore::get(const Key& key) {
-  const std::string name = entry_file_name(key);
+Result<std::optional<std::vector<std::byte>>> DiskStore::get(const EntryAddress& address) {
+  using Found = std::optional<std::vector<std::byte>>;
+  if (address.identity != identity_digest_) return Found{};
+  const std::string name = entry_file_name(address.key);
   auto opened = last_opened();
   Result<std::optional<base::FileContents>> file = std::optional<base::FileContents>{};
   if (opened != nullptr) file = opened->folder.read(name, max_entry_bytes);
   if (file && !*file) {
-    // A folder that was removed has no files; only then is it worth asking for another.
+    // A folder that was removed has no files. Only then is it worth looking for another.
     auto now = this->opened();
-    if (now == opened || now == nullptr) return std::optional<Entry>{};
+    if (now == opened || now == nullptr) return Found{};
     opened = std::move(now);
     file = opened->folder.read(name, max_entry_bytes);
   }
   if (!file) return std::move(file).error();
-  if (!*file) return std::optional<Entry>{};
-  auto decoded = decode_entry((*file)->bytes);
-  if (!decoded) return about(path_ / name, decoded.error());
-  if (decoded->key != key.digest || decoded->identity != identity_digest_)
-    return Error(ErrorCode::damaged, fmt::format("{}: it holds another program", (path_ / name).string()));
+  if (!*file) return Found{};
   if (now_seconds() - (*file)->changed > touch_after_seconds)
     if (auto touched = opened->folder.touch(name); !touched) log_.debug(touched.error().message());
-  return std::optional(std::move(decoded->entry));
+  return Found(std::move((*file)->bytes));
 }
 
-Result<void> DiskStore::put(const Key& key, const Entry& entry) {
-  const std::vector<std::byte> bytes = encode_entry(key.digest, identity_digest_, entry);
-  if (bytes.size() > max_entry_bytes)
+Result<void> DiskStore::put(const EntryAddress& address, std::span<const std::byte> sealed) {
+  if (address.identity != identity_digest_)
+    return Error(ErrorCode::invalid_request, fmt::format("{} was made for another device or compiler than {}",
+                                                         address.key.name, path_.string()));
+  return write(address.key, sealed, std::nullopt);
+}
+
+Result<void> DiskStore::put(const EntryAddress& address, std::span<const std::byte> sealed, std::string_view meta) {
+  if (address.identity != identity_digest_) return put(address, sealed);
+  return write(address.key, sealed, meta);
+}
+
+Result<void> DiskStore::write(const Key& key, std::span<const std::byte> sealed,
+                              std::optional<std::string_view> meta) {
+  if (sealed.size() > max_entry_bytes)
     return Error(ErrorCode::unsupported, fmt::format("the binary of {} is too large to be kept", key.name));
-  const std::string name = entry_file_name(key);
   auto opened = opened_or_made();
   if (!opened) return std::move(opened).error();
-  if (auto written = (*opened)->folder.replace(name, bytes, durability_); !written) return written;
-  const std::string meta = meta_of({key.digest, identity_digest_, entry}, bytes.size());
-  // For people only: the entry counts without it.
-  if (auto written =
-          (*opened)->folder.replace(meta_file_name(name), std::as_bytes(std::span(meta.data(), meta.size())));
-      !written)
-    log_.debug(written.error().message());
+  const base::Folder& folder = (*opened)->folder;
+  const std::string name = entry_file_name(key);
+  const std::string meta_name = meta_file_name(name);
+  const auto bytes_before = size_of(folder, name);
+  const auto meta_before = size_of(folder, meta_name);
+  if (auto written = folder.replace(name, sealed, durability_); !written) return written;
+  UsageChange change{bytes_before ? 0 : 1, static_cast<std::int64_t>(sealed.size()) - bytes_before.value_or(0)};
+  if (meta) {
+    // For people only: the entry counts without it.
+    if (auto written = folder.replace(meta_name, std::as_bytes(std::span(meta->data(), meta->size()))); written)
+      change.bytes += static_cast<std::int64_t>(meta->size()) - meta_before.value_or(0);
+    else
+      log_.debug(written.error().message());
+  }
+  count(folder, change);
   return {};
 }
 
 Result<void> DiskStore::remove(const Key& key) {
   const auto opened = this->opened();
   if (opened == nullptr) return {};
+  const base::Folder& folder = opened->folder;
   const std::string name = entry_file_name(key);
-  if (auto removed = opened->folder.remove(name); !removed) return std::move(removed).error();
-  if (auto removed = opened->folder.remove(meta_file_name(name)); !removed) log_.debug(removed.error().message());
+  const std::string meta_name = meta_file_name(name);
+  UsageChange change{-1, -size_of(folder, name).value_or(0)};
+  const auto meta_bytes = size_of(folder, meta_name);
+  auto removed = folder.remove(name);
+  if (!removed) return std::move(removed).error();
+  if (!*removed) change = {};
+  if (auto meta_removed = folder.remove(meta_name); !meta_removed)
+    log_.debug(meta_removed.error().message());
+  else if (*meta_removed)
+    change.bytes -= meta_bytes.value_or(0);
+  count(folder, change);
   return {};
 }
 
@@ -139,8 +172,8 @@ Result<void> DiskStore::touch(const Key& key) {
   return opened->folder.touch(name);
 }
 
-Result<std::vector<StoreItem>> DiskStore::list() {
-  std::vector<StoreItem> items;
+Result<std::vector<StoredItem>> DiskStore::list() {
+  std::vector<StoredItem> items;
   const auto opened = this->opened();
   if (opened == nullptr) return items;
   auto files = stored_files(opened->folder);
@@ -154,13 +187,69 @@ std::optional<DiskStore::KeyLock> DiskStore::lock(const Key& key, std::chrono::m
   if (!opened || !(*opened)->lock_file) return std::nullopt;
   auto lock = base::FileLock::acquire((*opened)->lock_file, key.digest.word(0), timeout);
   if (!lock) return std::nullopt;
-  return KeyLock(std::move(*opened), std::move(*lock));
+  return KeyLock(*this, key, std::move(*opened), std::move(*lock));
 }
 
-Result<void> DiskStore::write_manifest() {
+Usage DiskStore::usage() {
   const auto opened = this->opened();
   if (opened == nullptr) return {};
-  return store::write_manifest(opened->folder, identity_);
+  const base::MutexLock lock(notes_mutex_);
+  if (const auto usage = read_usage(opened->folder)) return add(*usage, uncounted_);
+  const auto counted = count_usage(opened->folder);
+  if (!counted) return {};
+  if (auto written = write_usage(opened->folder, *counted); !written) log_.debug(written.error().message());
+  uncounted_ = {};
+  uncounted_puts_ = 0;
+  return *counted;
+}
+
+void DiskStore::count(const base::Folder& folder, const UsageChange& change) {
+  const base::MutexLock lock(notes_mutex_);
+  uncounted_.programs += change.programs;
+  uncounted_.bytes += change.bytes;
+  if (++uncounted_puts_ < puts_before_counting) return;
+  if (auto saved = save_counts(folder, std::chrono::milliseconds(0)); !saved) log_.debug(saved.error().message());
+}
+
+Result<void> DiskStore::save_counts(const base::Folder& folder, std::chrono::milliseconds timeout) {
+  uncounted_puts_ = 0;
+  if (uncounted_.empty()) return {};
+  auto added = add_to_usage(folder, uncounted_, timeout);
+  if (added) uncounted_ = {};
+  return added;
+}
+
+Performance DiskStore::performance(const Digest& key) {
+  const auto opened = last_opened();
+  const base::MutexLock lock(notes_mutex_);
+  if (const auto noted = noted_.find(key); noted != noted_.end()) return noted->second;
+  if (!measured_ && opened != nullptr) measured_ = PerformanceFile::read(opened->folder);
+  return measured_ ? measured_->find(key) : Performance{};
+}
+
+void DiskStore::note_performance(const Digest& key, const Performance& performance) {
+  const base::MutexLock lock(notes_mutex_);
+  // More than the file holds would be dropped when it is written.
+  if (noted_.size() >= PerformanceFile::max_programs && !noted_.contains(key)) return;
+  noted_.insert_or_assign(key, performance);
+}
+
+Result<void> DiskStore::save_notes() {
+  const auto opened = this->opened();
+  if (opened == nullptr) return {};
+  const base::Folder& folder = opened->folder;
+  const base::MutexLock lock(notes_mutex_);
+  Result<void> first = ensure_manifest(folder, identity_);
+  if (auto saved = save_counts(folder, notes_timeout); !saved && first) first = std::move(saved);
+  if (noted_.empty()) return first;
+  auto written = PerformanceFile::add(folder, noted_);
+  if (written) {
+    measured_ = std::move(*written);
+    noted_.clear();
+  } else if (first) {
+    first = std::move(written).error();
+  }
+  return first;
 }
 
 }  // namespace kiln::store

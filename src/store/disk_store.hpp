@@ -1,11 +1,15 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <kiln/identity.hpp>
 #include <kiln/log.hpp>
@@ -14,12 +18,22 @@
 #include "base/file.hpp"
 #include "base/file_lock.hpp"
 #include "base/mutex.hpp"
+#include "store/performance.hpp"
+#include "store/usage.hpp"
 
 namespace kiln::store {
 
-/// The programs of one identity in one folder: `<name>-<digest>.bin` decides, `.meta` and manifest.json are for
-/// people. Any number of stores, in this process and others, may share a folder. The folder is made at the
-/// first put() or lock(), and made again when it was removed.
+/// One line of the disk store's listing.
+struct StoredItem {
+  /// Its name is that of the file, which holds as much of the program's name as a file name can.
+  Key key = {};
+  std::uint64_t stored_bytes = 0;
+  std::chrono::system_clock::time_point last_use = {};
+};
+
+/// The programs of one identity in one folder: `<name>-<digest>.bin` decides, the other files are for people,
+/// counts and measurements. Any number of stores, in this process and others, may share a folder. The folder is
+/// made at the first put() or lock(), and made again if it was removed.
 class DiskStore final : public Store {
   struct Private {};
 
@@ -27,23 +41,37 @@ class DiskStore final : public Store {
   /// For open() alone.
   DiskStore(Private, const std::filesystem::path& root, const Identity& identity, Log log, Durability durability,
             const base::FileSystem& system);
-  /// Fails where `root` cannot be a cache directory: a file, another user's, not to be read.
+  /// Fails if `root` cannot be a cache directory: a file, another user's, unreadable.
   static Result<std::unique_ptr<DiskStore>> open(const std::filesystem::path& root, const Identity& identity,
                                                  Log log, Durability durability = Durability::none,
                                                  const base::FileSystem& system = base::FileSystem::system());
 
-  Result<std::optional<Entry>> get(const Key& key) override;
-  Result<void> put(const Key& key, const Entry& entry) override;
-  Result<void> remove(const Key& key) override;
-  Result<void> touch(const Key& key) override;
-  Result<std::vector<StoreItem>> list() override;
+  /// Nothing for addresses of another identity.
+  Result<std::optional<std::vector<std::byte>>> get(const EntryAddress& address) override;
+  Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed) override;
+  /// put(), with the text of the .meta file beside it.
+  Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed, std::string_view meta);
+  /// Removes the entry. Removing an absent entry is no error.
+  Result<void> remove(const Key& key);
+  /// Notes that the entry was used now, at most once an hour.
+  Result<void> touch(const Key& key);
+  /// All entries. Takes time in proportion to their number.
+  Result<std::vector<StoredItem>> list();
 
-  /// The right to be the one process that compiles `key`; nothing where it could not be had in time or at all.
+  /// The right to be the one process that compiles `key`, and the one that may remove its entry because it is
+  /// damaged or refused. Nothing if it could not be had in time or at all.
   class KeyLock;
   std::optional<KeyLock> lock(const Key& key, std::chrono::milliseconds timeout);
 
-  /// Writes manifest.json anew from what the folder holds.
-  Result<void> write_manifest();
+  /// How many programs the folder holds. Lists the folder only if it has no counts yet.
+  Usage usage();
+  /// The performance last noted for a program, by this process or another; zeros if none was.
+  Performance performance(const Digest& key);
+  /// Notes a measured performance. save_notes() writes it.
+  void note_performance(const Digest& key, const Performance& performance);
+  /// Writes what is kept beside the entries: noted performance, changed counts, a missing manifest. Its cost does
+  /// not grow with the number of entries.
+  Result<void> save_notes();
 
   const std::filesystem::path& path() const noexcept { return path_; }
   const base::FileSystem& system() const noexcept { return system_; }
@@ -59,6 +87,12 @@ class DiskStore final : public Store {
   Result<std::shared_ptr<const Opened>> opened_or_made();
   Result<std::shared_ptr<const Opened>> reopen(bool create);
 
+  Result<void> write(const Key& key, std::span<const std::byte> sealed, std::optional<std::string_view> meta);
+  /// Adds a change to those that usage.json does not have yet, and writes them if there are many.
+  void count(const base::Folder& folder, const UsageChange& change) KILN_EXCLUDES(notes_mutex_);
+  Result<void> save_counts(const base::Folder& folder, std::chrono::milliseconds timeout)
+      KILN_REQUIRES(notes_mutex_);
+
   const Identity identity_;
   const Digest identity_digest_;
   const std::filesystem::path path_;
@@ -67,13 +101,29 @@ class DiskStore final : public Store {
   const base::FileSystem& system_;
   mutable base::Mutex opened_mutex_;
   std::shared_ptr<const Opened> opened_ KILN_GUARDED_BY(opened_mutex_);
+
+  base::Mutex notes_mutex_;
+  // performance.txt as it was last read; read when it is first asked for.
+  std::optional<PerformanceFile> measured_ KILN_GUARDED_BY(notes_mutex_);
+  // Noted since, and not written yet.
+  std::map<Digest, Performance> noted_ KILN_GUARDED_BY(notes_mutex_);
+  UsageChange uncounted_ KILN_GUARDED_BY(notes_mutex_);
+  std::size_t uncounted_puts_ KILN_GUARDED_BY(notes_mutex_) = 0;
 };
 
+/// Releases the lock on destruction.
 class DiskStore::KeyLock {
-  friend class DiskStore;
-  KeyLock(std::shared_ptr<const Opened> opened, base::FileLock lock)
-      : opened_(std::move(opened)), lock_(std::move(lock)) {}
+ public:
+  /// Removes the entry that the lock is for.
+  Result<void> remove_entry() const { return store_->remove(key_); }
 
+ private:
+  friend class DiskStore;
+  KeyLock(DiskStore& store, Key key, std::shared_ptr<const Opened> opened, base::FileLock lock)
+      : store_(&store), key_(std::move(key)), opened_(std::move(opened)), lock_(std::move(lock)) {}
+
+  DiskStore* store_;
+  Key key_;
   std::shared_ptr<const Opened> opened_;
   base::FileLock lock_;
 };

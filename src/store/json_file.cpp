@@ -47,8 +47,12 @@ class Bounds : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
+std::string json_text(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
 Result<void> write_json(const base::Folder& folder, const std::string& name, const nlohmann::ordered_json& json) {
-  const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string text = json_text(json);
   return folder.replace(name, std::as_bytes(std::span(text.data(), text.size())));
 }
 

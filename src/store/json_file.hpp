@@ -14,6 +14,9 @@
 
 namespace kiln::store {
 
+/// The text of a JSON file.
+std::string json_text(const nlohmann::ordered_json& json);
+
 /// Replaces a JSON file whole.
 Result<void> write_json(const base::Folder& folder, const std::string& name, const nlohmann::ordered_json& json);
 

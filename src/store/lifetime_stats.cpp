@@ -33,6 +33,7 @@ constexpr Counter counters[] = {
     {"saves", &Stats::saves},
     {"save_failures", &Stats::save_failures},
     {"replaced", &Stats::replaced},
+    {"store_failures", &Stats::store_failures},
 };
 
 std::uint64_t number(const nlohmann::ordered_json& json, const char* name) {

@@ -4,20 +4,17 @@
 
 namespace kiln::store {
 
-nlohmann::ordered_json manifest_of(const Identity& identity, const std::vector<StoredFile>& files) {
+nlohmann::ordered_json manifest_of(const Identity& identity) {
   nlohmann::ordered_json manifest;
-  manifest["version"] = 1;
+  manifest["version"] = 2;
   manifest["identity"] = {{"api", identity.api},
                           {"vendor", identity.vendor},
                           {"device", identity.device},
                           {"driver", identity.driver},
                           {"compiler", identity.compiler},
                           {"formats", identity.formats},
-                          {"digest", identity.digest().hex()}};
-  auto& programs = manifest["programs"] = nlohmann::ordered_json::array();
-  for (const StoredFile& file : files)
-    programs.push_back(
-        {{"name", file.key.name}, {"key", file.key.digest.hex()}, {"file", file.name}, {"bytes", file.bytes}});
+                          {"digest", identity.digest().hex()},
+                          {"target_digest", identity.target_digest().hex()}};
   return manifest;
 }
 
@@ -40,9 +37,18 @@ std::optional<Identity> identity_in(const nlohmann::ordered_json& manifest) {
 }
 
 Result<void> write_manifest(const base::Folder& folder, const Identity& identity) {
-  auto files = stored_files(folder);
-  if (!files) return std::move(files).error();
-  return write_json(folder, manifest_name, manifest_of(identity, *files));
+  return write_json(folder, manifest_name, manifest_of(identity));
+}
+
+Result<void> ensure_manifest(const base::Folder& folder, const Identity& identity) {
+  // Much larger than an identity. A manifest of Kiln 0.1, which lists all programs, may be larger still.
+  constexpr std::uint64_t largest = 64 << 10;
+  const std::string expected = json_text(manifest_of(identity));
+  const auto found = folder.read(manifest_name, largest);
+  if (found && *found &&
+      std::string_view(reinterpret_cast<const char*>((*found)->bytes.data()), (*found)->bytes.size()) == expected)
+    return {};
+  return write_manifest(folder, identity);
 }
 
 std::optional<Identity> read_manifest_identity(const base::Folder& folder) {

@@ -4,8 +4,8 @@
 
 #include "base/file.hpp"
 #include "store/directory.hpp"
-#include "store/manifest.hpp"
 #include "store/prune.hpp"
+#include "store/usage.hpp"
 
 namespace kiln {
 namespace {
@@ -14,8 +14,7 @@ using std::chrono::system_clock;
 
 struct Device {
   base::Folder folder;
-  std::optional<Identity> identity;
-  bool changed = false;
+  store::Usage kept = {};
 };
 
 struct Candidate {
@@ -56,7 +55,6 @@ std::size_t remove_leftovers(const base::Folder& folder, bool dry_run) {
 Result<bool> remove(const Candidate& candidate) {
   auto removed = candidate.device->folder.remove(candidate.file.name);
   if (!removed) return removed;
-  candidate.device->changed = true;
   // Without its entry it is left over, and goes with the next prune if not with this one.
   static_cast<void>(candidate.device->folder.remove(store::meta_file_name(candidate.file.name)));
   return removed;
@@ -68,19 +66,29 @@ Result<PruneReport> prune(const std::filesystem::path& directory, const PruneOpt
   return store::prune_on(base::FileSystem::system(), directory, options);
 }
 
+bool store::is_prune_due(const std::filesystem::path& directory, const base::FileSystem& system) {
+  const auto root = base::Folder::open(directory, false, system);
+  if (!root) return false;
+  const auto last = root->status(last_prune_name);
+  return !last || system_clock::now() - system_clock::from_time_t(last->st_mtime) > std::chrono::hours(24);
+}
+
 Result<PruneReport> store::prune_on(const base::FileSystem& system, const std::filesystem::path& directory,
                                     const PruneOptions& options) {
   PruneReport report;
-  auto found = store::device_folders(directory, system);
+  auto found = store::device_folder_paths(directory, system);
   if (!found) return std::move(found).error();
 
   std::vector<Device> devices;
-  for (store::DeviceFolder& device : *found) {
-    auto folder = base::Folder::open(device.path, false, system);
-    if (folder) devices.push_back({std::move(*folder), std::move(device.identity)});
+  for (const std::filesystem::path& path : *found) {
+    auto folder = base::Folder::open(path, false, system);
+    if (folder) devices.push_back({std::move(*folder)});
   }
-  if (auto root = base::Folder::open(directory, false, system))
+  if (auto root = base::Folder::open(directory, false, system)) {
     report.leftovers += remove_leftovers(*root, options.dry_run);
+    // If this fails, the next process prunes once more than it would have to.
+    if (!options.dry_run) static_cast<void>(root->replace(store::last_prune_name, {}));
+  }
 
   std::vector<Candidate> candidates;
   for (Device& device : devices) {
@@ -90,6 +98,8 @@ Result<PruneReport> store::prune_on(const base::FileSystem& system, const std::f
     for (store::StoredFile& file : *files) {
       const std::uint64_t bytes = file.bytes + size_of(device.folder, store::meta_file_name(file.name));
       report.kept_bytes += bytes;
+      device.kept.programs += 1;
+      device.kept.bytes += bytes;
       candidates.push_back({&device, std::move(file), bytes});
     }
   }
@@ -114,11 +124,13 @@ Result<PruneReport> store::prune_on(const base::FileSystem& system, const std::f
     report.removed_bytes += *removed ? candidate.bytes : 0;
     report.kept -= 1;
     report.kept_bytes -= candidate.bytes;
+    candidate.device->kept.programs -= 1;
+    candidate.device->kept.bytes -= candidate.bytes;
   }
-  for (const Device& device : devices)
-    if (device.changed && device.identity) {
-      // For people only: the next flush of a process that saved something writes it anyway.
-      static_cast<void>(store::write_manifest(device.folder, *device.identity));
+  if (!options.dry_run)
+    for (const Device& device : devices) {
+      // If this fails, the counts stay as they were.
+      static_cast<void>(store::write_usage(device.folder, device.kept));
     }
   if (first_error && report.removed == 0) return *first_error;
   return report;

@@ -141,26 +141,6 @@ TEST_F(CacheLevels, TheSharedStoreIsAskedBeforeTheCompilerAndFilledByIt) {
   EXPECT_EQ(backend_->compiles, 1);
 }
 
-/// A store on which everything fails.
-class BrokenStore final : public Store {
- public:
-  Result<std::optional<Entry>> get(const Key&) override { return failure(); }
-  Result<void> put(const Key&, const Entry&) override { return failure(); }
-  Result<void> remove(const Key&) override { return failure(); }
-  Result<void> touch(const Key&) override { return failure(); }
-  Result<std::vector<StoreItem>> list() override { return failure(); }
-
- private:
-  static Error failure() { return Error(ErrorCode::io, "the network is down"); }
-};
-
-TEST_F(CacheLevels, ABrokenSharedStoreIsAMiss) {
-  CacheOptions options = this->options();
-  options.shared = std::make_shared<BrokenStore>();
-  Cache cache(backend_, options);
-  EXPECT_EQ(cache.get(request(0)).value().origin(), Origin::compiled);
-}
-
 TEST_F(CacheLevels, LifetimeStatisticsAddUpOverCaches) {
   fill(3);
   fill(3);

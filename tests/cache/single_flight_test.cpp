@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file_system.hpp"
+#include "cache/cache_on_file_system.hpp"
 #include "fakes/cache_fixture.hpp"
 
 namespace kiln {
@@ -106,35 +108,28 @@ TEST_F(SingleFlight, WhateverABackendThrowsTheKeyIsFreeAfterwards) {
 }
 
 TEST_F(SingleFlight, AProgramEvictedWhileItWaitsToBeSavedIsNotCompiledAgain) {
-  CacheOptions options = this->options();
-  std::latch saving(1);
-  std::latch go_on(1);
-  // The writer is held up by the first program, on its way to the shared store.
-  struct SlowStore final : Store {
-    std::latch& saving;
-    std::latch& go_on;
-    SlowStore(std::latch& begun, std::latch& end) : saving(begun), go_on(end) {}
-    Result<std::optional<Entry>> get(const Key&) override { return std::optional<Entry>{}; }
-    Result<void> put(const Key& key, const Entry&) override {
-      if (key.name == "program_0") {
+  // The writer is held up at its first file; the cache opens its folder before.
+  struct SlowDisk final : base::FileSystem {
+    mutable std::latch saving{1};
+    mutable std::latch go_on{1};
+    mutable std::atomic<bool> held{false};
+    int rename(int folder, const char* from, const char* to) const override {
+      if (std::string_view(to).starts_with("program_0-") && !held.exchange(true)) {
         saving.count_down();
         go_on.wait();
       }
-      return {};
+      return FileSystem::rename(folder, from, to);
     }
-    Result<void> remove(const Key&) override { return {}; }
-    Result<void> touch(const Key&) override { return {}; }
-    Result<std::vector<StoreItem>> list() override { return std::vector<StoreItem>{}; }
   };
-  options.shared = std::make_shared<SlowStore>(saving, go_on);
-  Cache cache(backend_, options);
-  static_cast<void>(cache.get(request(0)).value());
-  saving.wait();
-  static_cast<void>(cache.get(request(1)).value());
-  EXPECT_TRUE(cache.evict(request(1)));
-  EXPECT_EQ(text(cache.get(request(1)).value()), "source of program 1");
+  const SlowDisk disk;
+  const auto cache = CacheOnFileSystem::make(backend_, options(), disk);
+  static_cast<void>(cache->get(request(0)).value());
+  disk.saving.wait();
+  static_cast<void>(cache->get(request(1)).value());
+  EXPECT_TRUE(cache->evict(request(1)));
+  EXPECT_EQ(text(cache->get(request(1)).value()), "source of program 1");
   EXPECT_EQ(backend_->compiles, 2);
-  go_on.count_down();
+  disk.go_on.count_down();
 }
 
 TEST_F(SingleFlight, TwoCachesOnOneFolderCompileOnceBetweenThem) {

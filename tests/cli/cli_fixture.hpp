@@ -51,16 +51,19 @@ class Cli : public testing::Test {
   /// Stores a made-up binary, and returns its file.
   fs::path store(const Identity& identity, const Request& request, std::size_t bytes = 100) const {
     auto disk = store::DiskStore::open(cache(), identity, quiet).value();
-    Entry entry{.binary = {identity.formats.at(0), std::vector<std::byte>(bytes)},
-                .compile_time = 50ms,
-                .created = std::chrono::system_clock::now(),
-                .gflops = 12.5,
-                .facts = request.describe()};
+    Binary binary{identity.formats.at(0), std::vector<std::byte>(bytes)};
     // Bytes that do not compress, so that a larger binary is a larger file.
     std::uint32_t state = 1;
-    for (auto& byte : entry.binary.bytes)
-      byte = static_cast<std::byte>((state = state * 1664525U + 1013904223U) >> 24U);
-    disk->put(request.key(), entry).value();
+    for (auto& byte : binary.bytes) byte = static_cast<std::byte>((state = state * 1664525U + 1013904223U) >> 24U);
+    const store::Entry entry{.parts = {{std::string(store::binary_part), std::move(binary)}},
+                             .compile_time = 50ms,
+                             .created = std::chrono::system_clock::now(),
+                             .facts = request.describe()};
+    const store::EntryLabel label{request.key().digest, identity.digest(), identity.target_digest()};
+    const auto sealed = store::seal_entry(label, entry);
+    disk->put({label.identity, request.key()}, sealed, store::meta_of(label, entry, sealed.size())).value();
+    disk->note_performance(label.key, {.gflops = 12.5});
+    disk->save_notes().value();
     return disk->path() / store::entry_file_name(request.key());
   }
 

@@ -20,11 +20,10 @@ void read_name(const std::string& name) {
 }
 
 void read_facts(const std::string& facts) {
-  store::DecodedEntry decoded;
-  decoded.entry.facts = facts;
-  const auto meta = store::parse_json(store::meta_of(decoded, facts.size()));
+  const store::EntryLabel label;
+  const auto meta = store::parse_json(store::meta_of(label, {.facts = facts}, facts.size()));
   expect(meta.has_value(), "whatever the facts are, .meta is an object");
-  expect(meta->at("key") == decoded.key.hex(), "the entry's own key is told, and not that of its facts");
+  expect(meta->at("key") == label.key.hex(), "the entry's own key is told, and not that of its facts");
   const auto given = store::parse_json(facts);
   if (given)
     for (const auto& fact : given->items()) expect(meta->contains(fact.key()), "all facts are told");

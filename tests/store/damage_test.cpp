@@ -14,7 +14,8 @@
 namespace kiln::store {
 namespace {
 
-constexpr std::size_t header_bytes = 176;
+// The preamble, and the body up to the facts.
+constexpr std::size_t header_bytes = 64 + 128;
 
 class Damage : public testing::Test {
  protected:
@@ -39,7 +40,7 @@ class Damage : public testing::Test {
   }
 
   fakes::TemporaryFolder root_;
-  std::unique_ptr<DiskStore> store_ = open_store(root_.path());
+  std::unique_ptr<SampleStore> store_ = open_store(root_.path());
   const Key conv_ = sample_key("conv");
   const Key gemm_ = sample_key("gemm");
   std::string whole_;
@@ -55,7 +56,7 @@ TEST_F(Damage, OfEveryBitIsNoticedAndHealed) {
 
 TEST_F(Damage, OfEveryHeaderByteToEveryValueIsNoticed) {
   fakes::set_every_value(whole_, header_bytes, sweep_, [this](const std::string& bytes, const std::string& what) {
-    const auto decoded = decode_entry(std::as_bytes(std::span(bytes)));
+    const auto decoded = open_entry(std::as_bytes(std::span(bytes)));
     ASSERT_TRUE(!decoded && decoded.error().code() == ErrorCode::damaged) << what;
   });
   fakes::report_cases("header byte set to each other value", sweep_.cases);
@@ -110,7 +111,7 @@ TEST_F(Damage, ByAnEntryOfAnotherIdentityIsNoticedAndHealed) {
     others.back().formats = formats;
   }
   for (const Identity& other : others) {
-    const auto bytes = encode_entry(conv_.digest, other.digest(), sample_entry("of another device"));
+    const auto bytes = seal_entry(label_of(conv_.digest, other), sample_entry("of another device"));
     if (sweep_.next()) expect_healed(fakes::text_of(bytes), "another identity");
   }
   fakes::report_cases("entry of another identity", sweep_.cases);
@@ -118,14 +119,14 @@ TEST_F(Damage, ByAnEntryOfAnotherIdentityIsNoticedAndHealed) {
 
 /// The file with a number changed by a writer that had its reasons: the checksum fits.
 std::string sealed(std::string file) {
-  const Digest digest = base::sha256(std::string_view(file).substr(48));
+  const Digest digest = base::sha256(std::string_view(file).substr(64));
   std::memcpy(file.data() + 16, digest.bytes.data(), digest.bytes.size());
   return file;
 }
 
 TEST_F(Damage, ByAnEntryOfAnotherVersionIsNoticedAndHealed) {
   for (std::uint32_t version = 0; version < 256; ++version) {
-    if (version == 2 || !sweep_.next()) continue;
+    if (version == 3 || !sweep_.next()) continue;
     std::string other = whole_;
     std::memcpy(other.data() + 8, &version, sizeof version);
     expect_healed(sealed(other), "version " + std::to_string(version));
@@ -135,8 +136,7 @@ TEST_F(Damage, ByAnEntryOfAnotherVersionIsNoticedAndHealed) {
 
 TEST_F(Damage, ByAnEntryOfAnotherEndiannessIsNoticedAndHealed) {
   // The numbers of the header and their sizes: each alone the other way round, and all of them.
-  const std::pair<std::size_t, std::size_t> numbers[] = {{8, 4},   {12, 4},  {112, 4}, {116, 4}, {120, 8},
-                                                         {128, 8}, {136, 8}, {144, 8}, {152, 8}};
+  const std::pair<std::size_t, std::size_t> numbers[] = {{8, 4}, {12, 4}, {48, 8}, {176, 8}, {184, 4}};
   const auto turn = [](std::string& file, std::pair<std::size_t, std::size_t> number) {
     const auto begin = file.begin() + static_cast<std::ptrdiff_t>(number.first);
     std::reverse(begin, begin + static_cast<std::ptrdiff_t>(number.second));

@@ -32,7 +32,7 @@ class Directory : public testing::Test {
   }
 
   fakes::TemporaryFolder root_;
-  std::unique_ptr<DiskStore> store_ = open_store(root_.path());
+  std::unique_ptr<SampleStore> store_ = open_store(root_.path());
   const Key conv_ = sample_key("conv");
 };
 
@@ -91,18 +91,15 @@ TEST_F(Directory, ListsItsDevicesByNameWithTheirIdentities) {
   }
 }
 
-TEST_F(Directory, ManifestTellsOfTheIdentityAndThePrograms) {
+TEST_F(Directory, ManifestHoldsTheIdentityAndNothingThatGrows) {
   ASSERT_TRUE(store_->put(conv_, sample_entry("x")));
-  ASSERT_TRUE(store_->write_manifest());
+  ASSERT_TRUE(store_->save_notes());
   EXPECT_EQ(device().identity, sample_identity());
   const auto json = nlohmann::json::parse(fakes::read_file(manifest()));
-  EXPECT_EQ(json.at("version"), 1);
+  EXPECT_EQ(json.at("version"), 2);
   EXPECT_EQ(json.at("identity").at("digest"), sample_identity().digest().hex());
-  ASSERT_EQ(json.at("programs").size(), 1U);
-  EXPECT_EQ(json.at("programs")[0].at("name"), "conv");
-  EXPECT_EQ(json.at("programs")[0].at("key"), conv_.digest.hex());
-  EXPECT_EQ(json.at("programs")[0].at("file"), entry_name());
-  EXPECT_EQ(json.at("programs")[0].at("bytes"), std::filesystem::file_size(store_->path() / entry_name()));
+  EXPECT_EQ(json.at("identity").at("target_digest"), sample_identity().target_digest().hex());
+  EXPECT_EQ(json.size(), 2U);
 }
 
 TEST_F(Directory, AManifestThatIsMissingOrWrongDoesNoHarmAndIsWrittenAnew) {
@@ -118,7 +115,7 @@ TEST_F(Directory, AManifestThatIsMissingOrWrongDoesNoHarmAndIsWrittenAnew) {
     fakes::write_file(manifest(), text);
     EXPECT_FALSE(device().identity);
     EXPECT_EQ(answer(*open_store(root()), conv_), "x");
-    ASSERT_TRUE(store_->write_manifest());
+    ASSERT_TRUE(store_->save_notes());
     EXPECT_EQ(device().identity, sample_identity());
   }
   std::filesystem::remove(manifest());
@@ -128,7 +125,7 @@ TEST_F(Directory, AManifestThatIsMissingOrWrongDoesNoHarmAndIsWrittenAnew) {
 
 TEST_F(Directory, AManifestWithFormatsThatAreNoWholeNumbersIsWrong) {
   const auto identity_with = [](const std::string& formats) {
-    auto manifest = manifest_of(sample_identity(), {});
+    auto manifest = manifest_of(sample_identity());
     manifest["identity"]["formats"] = nlohmann::ordered_json::parse(formats);
     return identity_in(manifest);
   };
@@ -153,7 +150,7 @@ TEST_F(Directory, AnIdentityThatIsNoUtf8IsStillKept) {
   strange.vendor = "\xff\xfe";
   const auto store = open_store(root(), strange);
   ASSERT_TRUE(store->put(conv_, sample_entry("x")));
-  ASSERT_TRUE(store->write_manifest());
+  ASSERT_TRUE(store->save_notes());
   EXPECT_EQ(answer(*open_store(root(), strange), conv_), "x");
   EXPECT_FALSE(device().identity) << "JSON cannot hold it, and half of it would be another's";
 }
@@ -191,13 +188,13 @@ TEST_F(Directory, StoredFilesAreListedByNameWithSizeAndTime) {
 
 TEST_F(Directory, AnEntryIsReadAndCheckedAgainstItsNameAndItsFolder) {
   ASSERT_TRUE(store_->put(conv_, sample_entry("x")));
-  const auto found = read_entry(store_->path(), entry_name());
+  const auto found = read_entry(base::Folder::open(store_->path(), false).value(), entry_name());
   ASSERT_TRUE(found) << found.error().message();
-  EXPECT_EQ(found->key, conv_.digest);
-  EXPECT_EQ(fakes::text_of(found->entry.binary.bytes), "x");
+  EXPECT_EQ(found->label.key, conv_.digest);
+  EXPECT_EQ(fakes::text_of(found->entry.binary()->bytes), "x");
 
   const auto code = [](const std::filesystem::path& folder, const std::string& name) {
-    const auto entry = read_entry(folder, name);
+    const auto entry = read_entry(base::Folder::open(folder, false).value(), name);
     return entry ? ErrorCode::invalid_request : entry.error().code();
   };
   const std::string wrong_name = entry_file_name(sample_key("gemm"));

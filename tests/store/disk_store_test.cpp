@@ -22,7 +22,7 @@ class DiskStoreTest : public testing::Test {
   const std::filesystem::path& root() const { return root_.path(); }
 
   fakes::TemporaryFolder root_;
-  std::unique_ptr<DiskStore> store_ = open_store(root_.path());
+  std::unique_ptr<SampleStore> store_ = open_store(root_.path());
   const Key conv_ = sample_key("conv");
   const Key gemm_ = sample_key("gemm");
 };
@@ -32,11 +32,10 @@ TEST_F(DiskStoreTest, GivesBackWhatWasPut) {
   ASSERT_TRUE(store_->put(conv_, entry));
   const auto found = store_->get(conv_);
   ASSERT_TRUE(found && *found);
-  EXPECT_EQ((*found)->binary.bytes, entry.binary.bytes);
-  EXPECT_EQ((*found)->binary.format, entry.binary.format);
+  EXPECT_EQ((*found)->binary()->bytes, entry.binary()->bytes);
+  EXPECT_EQ((*found)->binary()->format, entry.binary()->format);
   EXPECT_EQ((*found)->compile_time, entry.compile_time);
   EXPECT_EQ((*found)->created, entry.created);
-  EXPECT_EQ((*found)->gflops, entry.gflops);
   EXPECT_EQ((*found)->facts, entry.facts);
 }
 
@@ -190,13 +189,14 @@ TEST_F(DiskStoreTest, MetaMirrorsTheEntryForPeople) {
   EXPECT_EQ(meta.at("options")[0], "-O2");
   EXPECT_EQ(meta.at("key"), conv_.digest.hex());
   EXPECT_EQ(meta.at("identity"), sample_identity().digest().hex());
-  EXPECT_EQ(meta.at("format"), 7);
-  EXPECT_EQ(meta.at("binary_bytes"), 6);
+  EXPECT_EQ(meta.at("target"), sample_identity().target_digest().hex());
+  ASSERT_EQ(meta.at("parts").size(), 1U);
+  EXPECT_EQ(meta.at("parts")[0].at("name"), "binary");
+  EXPECT_EQ(meta.at("parts")[0].at("format"), 7);
+  EXPECT_EQ(meta.at("parts")[0].at("bytes"), 6);
   EXPECT_EQ(meta.at("stored_bytes"), std::filesystem::file_size(entry_path(*store_, conv_)));
   EXPECT_DOUBLE_EQ(meta.at("compile_ms").get<double>(), 123.456789);
   EXPECT_EQ(meta.at("created"), "2023-11-14T22:13:20Z");
-  EXPECT_EQ(meta.at("gflops"), 1.5);
-  EXPECT_EQ(meta.at("gbps"), 2.5);
 }
 
 TEST_F(DiskStoreTest, MetaIsWrittenWhateverTheFactsAre) {
@@ -253,7 +253,7 @@ TEST_F(DiskStoreTest, ServesManyThreadsAtOnce) {
         const std::string found = answer(*store_, sample_key(fakes::numbered("p", i % 5)));
         EXPECT_TRUE(found == "nothing" || found == fakes::numbered("p", i % 5)) << found;
         if (i % 10 == 0) {
-          EXPECT_TRUE(store_->write_manifest());
+          EXPECT_TRUE(store_->save_notes());
           EXPECT_TRUE(store_->list());
           EXPECT_TRUE(store_->remove(key));
         }

@@ -38,7 +38,7 @@ class DiskTrouble : public testing::Test {
 
   fakes::TemporaryFolder root_;
   fakes::TemporaryFolder elsewhere_;
-  std::unique_ptr<DiskStore> store_ = open_store(root_.path());
+  std::unique_ptr<SampleStore> store_ = open_store(root_.path());
   const Key conv_ = sample_key("conv");
   const Key gemm_ = sample_key("gemm");
 };
@@ -49,7 +49,6 @@ TEST_F(DiskTrouble, ReplacesADamagedEntryAndLeavesItsNeighbours) {
                                    std::string(whole).replace(0, 1, "X"), std::string(whole.size(), '\0')}) {
     fakes::write_file(conv_path(), bytes);
     EXPECT_EQ(code_of_get(*store_, conv_), ErrorCode::damaged);
-    EXPECT_NE(answer(*store_, conv_).find(conv_path().string()), std::string::npos) << answer(*store_, conv_);
     expect_refused_and_replaced("damaged bytes");
   }
 }

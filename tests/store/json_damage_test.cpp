@@ -19,7 +19,7 @@ class JsonDamage : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(store_->put(conv_, sample_entry("conv")));
-    ASSERT_TRUE(store_->write_manifest());
+    ASSERT_TRUE(store_->save_notes());
     ASSERT_TRUE(add_to_lifetime(root_.path(), some_stats()));
   }
 
@@ -73,7 +73,7 @@ class JsonDamage : public testing::Test {
   }
 
   fakes::TemporaryFolder root_;
-  std::unique_ptr<DiskStore> store_ = open_store(root_.path());
+  std::unique_ptr<SampleStore> store_ = open_store(root_.path());
   const Key conv_ = sample_key("conv");
 };
 
@@ -102,7 +102,7 @@ TEST_F(JsonDamage, OfAManifestNamesNoOtherDeviceAndIsHealed) {
         }
       },
       [&] {
-        ASSERT_TRUE(store_->write_manifest());
+        ASSERT_TRUE(store_->save_notes());
         ASSERT_TRUE(fakes::read_file(file) == whole);
       });
 }

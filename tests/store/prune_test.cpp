@@ -26,7 +26,7 @@ class Prune : public testing::Test {
   const std::filesystem::path& root() const { return root_.path(); }
 
   /// Stores an entry of about `bytes` bytes that was last used `age` ago.
-  void put(DiskStore& store, const std::string& name, std::chrono::seconds age, std::size_t bytes = 1000) {
+  void put(SampleStore& store, const std::string& name, std::chrono::seconds age, std::size_t bytes = 1000) {
     ASSERT_TRUE(store.put(sample_key(name), sample_entry(incompressible(bytes))));
     fakes::set_age(entry_path(store, sample_key(name)), age);
   }
@@ -34,24 +34,24 @@ class Prune : public testing::Test {
   /// The names of the entries that are there, in order, of one store after the other.
   std::vector<std::string> left() {
     std::vector<std::string> names;
-    for (DiskStore* store : {one_.get(), two_.get()}) {
+    for (SampleStore* store : {one_.get(), two_.get()}) {
       const auto items = store->list();
       EXPECT_TRUE(items) << items.error().message();
       if (!items) continue;
-      for (const StoreItem& item : *items) names.push_back(item.key.name);
+      for (const StoredItem& item : *items) names.push_back(item.key.name);
     }
     return names;
   }
 
   /// The bytes of an entry and what belongs to it.
-  std::uint64_t size_of(const DiskStore& store, const std::string& name) const {
+  std::uint64_t size_of(const SampleStore& store, const std::string& name) const {
     return std::filesystem::file_size(entry_path(store, sample_key(name))) +
            std::filesystem::file_size(meta_path(store, sample_key(name)));
   }
 
   fakes::TemporaryFolder root_;
-  std::unique_ptr<DiskStore> one_ = open_store(root_.path(), sample_identity(1));
-  std::unique_ptr<DiskStore> two_ = open_store(root_.path(), sample_identity(2));
+  std::unique_ptr<SampleStore> one_ = open_store(root_.path(), sample_identity(1));
+  std::unique_ptr<SampleStore> two_ = open_store(root_.path(), sample_identity(2));
 };
 
 using Names = std::vector<std::string>;
@@ -74,14 +74,14 @@ TEST_F(Prune, TellsWhatItWouldDoAndDoesNothing) {
   EXPECT_EQ(done.leftovers, 1U);
 }
 
-TEST_F(Prune, TakesWhatItRemovedOutOfTheManifest) {
+TEST_F(Prune, WritesTheCountsOfWhatIsLeft) {
   put(*one_, "fresh", 0s);
   put(*one_, "old", 48h);
-  ASSERT_TRUE(one_->write_manifest());
+  ASSERT_TRUE(one_->save_notes());
   ASSERT_TRUE(prune(root(), {.max_age = 24h}));
-  const std::string manifest = fakes::read_file(one_->path() / "manifest.json");
-  EXPECT_NE(manifest.find("fresh"), std::string::npos);
-  EXPECT_EQ(manifest.find("old"), std::string::npos);
+  const Usage usage = one_->disk().usage();
+  EXPECT_EQ(usage.programs, 1U);
+  EXPECT_EQ(usage.bytes, size_of(*one_, "fresh"));
 }
 
 TEST_F(Prune, RemovesWhatWasNotUsedForLonger) {
@@ -282,7 +282,7 @@ TEST_F(Prune, OfAFileIsAnError) {
 
 TEST_F(Prune, IsSafeWhileStoresAreAtWork) {
   std::vector<std::thread> threads;
-  for (DiskStore* store : {one_.get(), two_.get()}) {
+  for (SampleStore* store : {one_.get(), two_.get()}) {
     threads.emplace_back([store] {
       for (int i = 0; i < 100; ++i) {
         const Key key = sample_key(fakes::numbered("p", i % 7));

@@ -30,8 +30,8 @@ class SharedFolder : public testing::Test {
   }
 
   fakes::TemporaryFolder root_;
-  std::unique_ptr<DiskStore> one_ = open_store(root_.path());
-  std::unique_ptr<DiskStore> two_ = open_store(root_.path());
+  std::unique_ptr<SampleStore> one_ = open_store(root_.path());
+  std::unique_ptr<SampleStore> two_ = open_store(root_.path());
   const Key conv_ = sample_key("conv");
   const Key gemm_ = sample_key("gemm");
 };

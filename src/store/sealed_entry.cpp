@@ -1,0 +1,303 @@
+#include "store/sealed_entry.hpp"
+
+#include <array>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include <zstd.h>
+
+#include <fmt/format.h>
+
+#include "base/bytes.hpp"
+#include "base/sha256.hpp"
+
+// docs/format.md describes the layout. A change of it is a change of `version`.
+namespace kiln::store {
+namespace {
+
+constexpr std::array<char, 8> magic = {'K', 'I', 'L', 'N', 'B', 'I', 'N', '\n'};
+constexpr std::uint32_t version = 3;
+constexpr std::size_t digest_at = 16;
+constexpr std::size_t preamble_bytes = 64;
+/// The body before the facts.
+constexpr std::size_t body_header_bytes = 3 * 32 + 8 + 8 + 8 + 4 + 4;
+constexpr std::size_t part_header_bytes = 4 + 4 + 4 + 4 + 8 + 8;
+constexpr std::uint32_t max_parts = 64;
+constexpr std::uint32_t max_part_name = 64;
+constexpr std::uint32_t max_signature_bytes = 64 << 10;
+constexpr std::uint32_t max_signer_name = 255;
+constexpr std::size_t signature_size = 64;
+
+constexpr std::uint32_t codec_plain = 0;
+constexpr std::uint32_t codec_zstd = 1;
+// Binaries are written once and read many times. At the first of its fast levels zstd omits entropy coding of
+// literals: cubins unpack in 0.6 of the time of level 3, and are a sixth larger.
+constexpr int compression_level = -1;
+// zstd unpacks in blocks of at most block_bytes, none of which is packed into less than four bytes.
+constexpr std::uint64_t block_bytes = std::uint64_t{128} << 10;
+constexpr std::uint64_t least_block_bytes = 4;
+
+Error damaged(std::string why) { return Error(ErrorCode::damaged, std::move(why)); }
+
+/// A decompression context costs more to make than a small entry to unpack, so a thread keeps its own.
+struct OwnContext {
+  ZSTD_DCtx* const context = ZSTD_createDCtx();
+  OwnContext() = default;
+  ~OwnContext();
+  OwnContext(const OwnContext&) = delete;
+  OwnContext& operator=(const OwnContext&) = delete;
+};
+/// What a thread destroys after it, such as a cache in a static variable, unpacks without.
+thread_local constinit bool own_context_ended = false;
+
+OwnContext::~OwnContext() {
+  ZSTD_freeDCtx(context);
+  own_context_ended = true;
+}
+
+std::size_t unpack(std::span<std::byte> to, std::span<const std::byte> from) {
+  if (own_context_ended) return ZSTD_decompress(to.data(), to.size(), from.data(), from.size());
+  static thread_local const OwnContext own;
+  return ZSTD_decompressDCtx(own.context, to.data(), to.size(), from.data(), from.size());
+}
+
+std::span<const std::byte> as_bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+Digest digest_of(std::span<const std::byte> bytes) {
+  Digest digest;
+  std::memcpy(digest.bytes.data(), bytes.data(), digest.bytes.size());
+  return digest;
+}
+
+/// Clocks can be absurd. No compiler takes longer than a day, and sums of such times stay numbers.
+std::chrono::nanoseconds compile_time_of(std::int64_t nanoseconds) {
+  constexpr std::chrono::nanoseconds longest = std::chrono::hours(24);
+  const std::chrono::nanoseconds took(nanoseconds);
+  return took < took.zero() || took > longest ? took.zero() : took;
+}
+
+/// A time that the system cannot hold is 1970.
+std::chrono::system_clock::time_point created_of(std::int64_t seconds) {
+  constexpr std::int64_t latest = std::int64_t{1} << 33;
+  return std::chrono::system_clock::time_point(
+      std::chrono::seconds(seconds < -latest || seconds > latest ? 0 : seconds));
+}
+
+/// Reads from bytes that may end early.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  std::size_t left() const noexcept { return bytes_.size(); }
+  bool has(std::uint64_t size) const noexcept { return size <= bytes_.size(); }
+  /// Only if has(size).
+  std::span<const std::byte> take(std::uint64_t size) {
+    const auto taken = bytes_.first(static_cast<std::size_t>(size));
+    bytes_ = bytes_.subspan(static_cast<std::size_t>(size));
+    return taken;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+void write_part(base::ByteWriter& writer, const std::string& name, const Binary& part) {
+  const std::vector<std::byte>& raw = part.bytes;
+  std::vector<std::byte> packed(ZSTD_compressBound(raw.size()));
+  const std::size_t size = ZSTD_compress(packed.data(), packed.size(), raw.data(), raw.size(), compression_level);
+  // What hardly shrinks is not worth unpacking.
+  const bool smaller = ZSTD_isError(size) == 0 && size < raw.size() - raw.size() / 8;
+  const auto stored = smaller ? std::span<const std::byte>(packed).first(size) : std::span<const std::byte>(raw);
+  writer.number(static_cast<std::uint32_t>(name.size()));
+  writer.number(part.format);
+  writer.number(smaller ? codec_zstd : codec_plain);
+  writer.number(std::uint32_t{0});
+  writer.number(static_cast<std::uint64_t>(raw.size()));
+  writer.number(static_cast<std::uint64_t>(stored.size()));
+  writer.raw(as_bytes(name));
+  writer.raw(stored);
+}
+
+/// Unpacks a payload into `raw`; why that is impossible, if it is.
+std::optional<Error> unpack_payload(std::uint32_t codec, std::span<const std::byte> payload,
+                                    std::uint64_t raw_bytes, std::vector<std::byte>& raw) {
+  if (raw_bytes > max_entry_bytes) return damaged(fmt::format("it claims to unpack to {} bytes", raw_bytes));
+  if (codec == codec_plain && payload.size() == raw_bytes) {
+    raw.assign(payload.begin(), payload.end());
+    return std::nullopt;
+  }
+  if (codec != codec_zstd) return damaged(fmt::format("it is packed in an unknown way ({})", codec));
+  // Nothing is allocated for a claim that cannot be true: the frame's own size must agree, and so few bytes must be
+  // able to hold so many.
+  if (ZSTD_getFrameContentSize(payload.data(), payload.size()) != raw_bytes ||
+      raw_bytes / block_bytes > payload.size() / least_block_bytes)
+    return damaged("it does not unpack to what it claims");
+  raw.resize(raw_bytes);
+  const std::size_t size = unpack(raw, payload);
+  if (ZSTD_isError(size) != 0 || size != raw_bytes) return damaged("it does not unpack to what it claims");
+  return std::nullopt;
+}
+
+/// Reads one part into the entry; what is wrong with it, if anything is.
+std::optional<Error> read_part(Reader& reader, Entry& entry, std::uint64_t& unpacked) {
+  if (!reader.has(part_header_bytes)) return damaged("it ends within its list of parts");
+  base::ByteReader header(reader.take(part_header_bytes));
+  const auto name_bytes = header.number<std::uint32_t>();
+  const auto format = header.number<std::uint32_t>();
+  const auto codec = header.number<std::uint32_t>();
+  const auto reserved = header.number<std::uint32_t>();
+  const auto raw_bytes = header.number<std::uint64_t>();
+  const auto stored_bytes = header.number<std::uint64_t>();
+  if (name_bytes == 0 || name_bytes > max_part_name || !reader.has(name_bytes) || reserved != 0)
+    return damaged("it has a part without a valid name");
+  const auto name_span = reader.take(name_bytes);
+  std::string name(reinterpret_cast<const char*>(name_span.data()), name_span.size());
+  // Ascending, so that equal entries are equal bytes, and no name is there twice.
+  if (!entry.parts.empty() && name <= entry.parts.rbegin()->first) return damaged("its parts are not in order");
+  if (!reader.has(stored_bytes))
+    return damaged(fmt::format("it claims {} bytes for a part and has {}", stored_bytes, reader.left()));
+  unpacked += std::min(raw_bytes, max_entry_bytes + 1);
+  if (unpacked > max_entry_bytes) return damaged(fmt::format("it claims to unpack to {} bytes", raw_bytes));
+  Binary& part = entry.parts.emplace_hint(entry.parts.end(), std::move(name), Binary{})->second;
+  part.format = format;
+  return unpack_payload(codec, reader.take(stored_bytes), raw_bytes, part.bytes);
+}
+
+/// Signatures are not verified yet. Entries that have some are read by this version as long as they are
+/// well-formed.
+bool signatures_are_well_formed(std::span<const std::byte> block) {
+  Reader reader(block);
+  while (reader.left() > 0) {
+    if (!reader.has(4)) return false;
+    const auto name_bytes = base::ByteReader(reader.take(4)).number<std::uint32_t>();
+    if (name_bytes == 0 || name_bytes > max_signer_name || !reader.has(name_bytes + signature_size)) return false;
+    reader.take(name_bytes + signature_size);
+  }
+  return true;
+}
+
+Result<OpenedEntry> open_version_3(std::span<const std::byte> file) {
+  base::ByteReader preamble(file.subspan(12, preamble_bytes - 12));
+  if (const auto found = preamble.number<std::uint32_t>(); found != preamble_bytes)
+    return damaged(fmt::format("it claims a header of {} bytes", found));
+  const auto digest = preamble.raw(32);
+  const auto body_bytes = preamble.number<std::uint64_t>();
+  const auto signature_bytes = preamble.number<std::uint32_t>();
+  const auto reserved = preamble.number<std::uint32_t>();
+  const std::uint64_t rest = file.size() - preamble_bytes;
+  if (body_bytes > rest || signature_bytes != rest - body_bytes || reserved != 0 || body_bytes < body_header_bytes)
+    return damaged(
+        fmt::format("it has {} bytes after its header and claims {} and {}", rest, body_bytes, signature_bytes));
+  const auto body = file.subspan(preamble_bytes, static_cast<std::size_t>(body_bytes));
+  if (base::sha256(body) != digest_of(digest)) return damaged("its checksum does not fit its contents");
+  if (signature_bytes > max_signature_bytes || !signatures_are_well_formed(file.last(signature_bytes)))
+    return damaged("its signatures are malformed");
+
+  // The body is what was written. The checks that follow guard against mistakes of the writer.
+  OpenedEntry opened;
+  Reader reader(body);
+  base::ByteReader header(reader.take(body_header_bytes));
+  opened.label.key = digest_of(header.raw(32));
+  opened.label.identity = digest_of(header.raw(32));
+  opened.label.target = digest_of(header.raw(32));
+  opened.entry.compile_time = compile_time_of(header.number<std::int64_t>());
+  opened.entry.created = created_of(header.number<std::int64_t>());
+  const auto facts_bytes = header.number<std::uint64_t>();
+  const auto parts = header.number<std::uint32_t>();
+  const auto body_reserved = header.number<std::uint32_t>();
+  if (!reader.has(facts_bytes) || parts > max_parts || body_reserved != 0)
+    return damaged(fmt::format("it claims {} bytes of facts and {} parts", facts_bytes, parts));
+  const auto facts = reader.take(facts_bytes);
+  opened.entry.facts.assign(reinterpret_cast<const char*>(facts.data()), facts.size());
+  std::uint64_t unpacked = 0;
+  for (std::uint32_t i = 0; i < parts; ++i)
+    if (auto problem = read_part(reader, opened.entry, unpacked)) return std::move(*problem);
+  if (reader.left() != 0) return damaged(fmt::format("it has {} bytes after its last part", reader.left()));
+  return opened;
+}
+
+/// What Kiln 0.1 wrote. It held one binary, and two performance figures that are ignored.
+Result<OpenedEntry> open_version_2(std::span<const std::byte> file) {
+  constexpr std::uint32_t header_bytes = 176;
+  constexpr std::size_t covered_at = 48;
+  if (file.size() < header_bytes) return damaged(fmt::format("it has {} bytes, less than a header", file.size()));
+  base::ByteReader reader(file.subspan(12, header_bytes - 12));
+  if (const auto found = reader.number<std::uint32_t>(); found != header_bytes)
+    return damaged(fmt::format("it claims a header of {} bytes", found));
+  if (base::sha256(file.subspan(covered_at)) != digest_of(reader.raw(32)))
+    return damaged("its checksum does not fit its contents");
+  OpenedEntry opened;
+  opened.label.key = digest_of(reader.raw(32));
+  opened.label.identity = digest_of(reader.raw(32));
+  Binary binary;
+  binary.format = reader.number<std::uint32_t>();
+  const auto codec = reader.number<std::uint32_t>();
+  const auto raw_bytes = reader.number<std::uint64_t>();
+  const auto facts_bytes = reader.number<std::uint64_t>();
+  const auto payload_bytes = reader.number<std::uint64_t>();
+  opened.entry.compile_time = compile_time_of(reader.number<std::int64_t>());
+  opened.entry.created = created_of(reader.number<std::int64_t>());
+  const std::uint64_t rest = file.size() - header_bytes;
+  if (facts_bytes > rest || payload_bytes != rest - facts_bytes)
+    return damaged(
+        fmt::format("it has {} bytes after its header and claims {} and {}", rest, facts_bytes, payload_bytes));
+  Reader contents(file.subspan(header_bytes));
+  const auto facts = contents.take(facts_bytes);
+  opened.entry.facts.assign(reinterpret_cast<const char*>(facts.data()), facts.size());
+  if (auto problem = unpack_payload(codec, contents.take(payload_bytes), raw_bytes, binary.bytes))
+    return std::move(*problem);
+  opened.entry.parts.emplace(binary_part, std::move(binary));
+  return opened;
+}
+
+}  // namespace
+
+const Binary* Entry::binary() const {
+  const auto found = parts.find(binary_part);
+  return found != parts.end() ? &found->second : nullptr;
+}
+
+std::vector<std::byte> seal_entry(const EntryLabel& label, const Entry& entry) {
+  base::ByteWriter writer;
+  writer.raw(std::as_bytes(std::span(magic)));
+  writer.number(version);
+  writer.number(static_cast<std::uint32_t>(preamble_bytes));
+  // Digest, sizes: filled in below.
+  writer.raw(std::array<std::byte, preamble_bytes - digest_at>{});
+
+  writer.raw(label.key.bytes);
+  writer.raw(label.identity.bytes);
+  writer.raw(label.target.bytes);
+  writer.number(static_cast<std::int64_t>(entry.compile_time.count()));
+  writer.number(static_cast<std::int64_t>(
+      std::chrono::duration_cast<std::chrono::seconds>(entry.created.time_since_epoch()).count()));
+  writer.number(static_cast<std::uint64_t>(entry.facts.size()));
+  writer.number(static_cast<std::uint32_t>(entry.parts.size()));
+  writer.number(std::uint32_t{0});
+  writer.raw(as_bytes(entry.facts));
+  for (const auto& [name, part] : entry.parts) write_part(writer, name, part);
+
+  std::vector<std::byte> sealed = std::move(writer).bytes();
+  const auto body = std::span(sealed).subspan(preamble_bytes);
+  const Digest digest = base::sha256(body);
+  const auto body_bytes = static_cast<std::uint64_t>(body.size());
+  std::memcpy(sealed.data() + digest_at, digest.bytes.data(), digest.bytes.size());
+  std::memcpy(sealed.data() + digest_at + digest.bytes.size(), &body_bytes, sizeof body_bytes);
+  return sealed;
+}
+
+Result<OpenedEntry> open_entry(std::span<const std::byte> sealed) {
+  if (sealed.size() < preamble_bytes)
+    return damaged(fmt::format("it has {} bytes, less than a header", sealed.size()));
+  if (std::memcmp(sealed.data(), magic.data(), magic.size()) != 0)
+    return damaged("it does not begin as an entry does");
+  const auto found = base::ByteReader(sealed.subspan(magic.size(), 4)).number<std::uint32_t>();
+  if (found == version) return open_version_3(sealed);
+  if (found == 2) return open_version_2(sealed);
+  return damaged(fmt::format("it has format version {}; this Kiln reads 2 and {}", found, version));
+}
+
+}  // namespace kiln::store

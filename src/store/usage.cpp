@@ -1,0 +1,106 @@
+#include "store/usage.hpp"
+
+#include <fmt/format.h>
+
+#include "base/file_lock.hpp"
+#include "store/directory.hpp"
+#include "store/json_file.hpp"
+
+namespace kiln::store {
+namespace {
+
+/// Counts are not worth holding up a process that wants to end.
+constexpr std::chrono::milliseconds lock_timeout{2000};
+
+std::uint64_t plus(std::uint64_t value, std::int64_t change) {
+  if (change >= 0) return value + static_cast<std::uint64_t>(change);
+  const std::uint64_t less = std::uint64_t{0} - static_cast<std::uint64_t>(change);
+  return value > less ? value - less : 0;
+}
+
+/// Holds the lock of usage.json while `work` runs.
+template <class Work>
+Result<void> under_lock(const base::Folder& folder, std::chrono::milliseconds timeout, Work work) {
+  // An opening of one's own: threads that share one do not exclude each other.
+  auto lock_file = folder.open_lock_file(lock_name);
+  if (!lock_file) return std::move(lock_file).error();
+  const auto lock = base::FileLock::acquire(*lock_file, lock_byte::usage, timeout);
+  // A file system without locks counts without them.
+  if (!lock && base::FileLock::is_held(*lock_file, lock_byte::usage))
+    return Error(ErrorCode::timed_out,
+                 fmt::format("{} is locked by another process", (folder.path() / usage_name).string()));
+  return work();
+}
+
+Result<void> write(const base::Folder& folder, const Usage& usage) {
+  return write_json(folder, usage_name, {{"version", 1}, {"programs", usage.programs}, {"bytes", usage.bytes}});
+}
+
+}  // namespace
+
+Usage add(const Usage& usage, const UsageChange& change) {
+  return {plus(usage.programs, change.programs), plus(usage.bytes, change.bytes)};
+}
+
+std::optional<Usage> read_usage(const base::Folder& folder) {
+  const auto json = read_json(folder, usage_name);
+  if (!json || !json->contains("programs") || !json->contains("bytes")) return std::nullopt;
+  const auto programs = whole_number<std::uint64_t>((*json)["programs"]);
+  const auto bytes = whole_number<std::uint64_t>((*json)["bytes"]);
+  // Bounded, so that sums of a damaged file stay numbers.
+  constexpr std::uint64_t most = std::uint64_t{1} << 60;
+  if (!programs || !bytes || *programs > most || *bytes > most) return std::nullopt;
+  return Usage{*programs, *bytes};
+}
+
+Result<Usage> count_usage(const base::Folder& folder) {
+  auto names = folder.names();
+  if (!names) return std::move(names).error();
+  Usage usage;
+  for (const std::string& name : *names) {
+    const bool is_entry = key_of_file(name).has_value();
+    if (!is_entry && !entry_of_meta(name)) continue;
+    const auto status = folder.status(name);
+    if (!status) continue;
+    usage.programs += is_entry ? 1 : 0;
+    usage.bytes += static_cast<std::uint64_t>(status->st_size);
+  }
+  return usage;
+}
+
+Result<void> write_usage(const base::Folder& folder, const Usage& usage) {
+  return under_lock(folder, lock_timeout, [&] { return write(folder, usage); });
+}
+
+Result<void> add_to_usage(const base::Folder& folder, const UsageChange& change,
+                          std::chrono::milliseconds timeout) {
+  return under_lock(folder, timeout, [&]() -> Result<void> {
+    if (const auto usage = read_usage(folder)) return write(folder, add(*usage, change));
+    const auto counted = count_usage(folder);
+    if (!counted) return counted.error();
+    return write(folder, *counted);
+  });
+}
+
+Usage total_usage(const std::filesystem::path& root, const base::FileSystem& system) {
+  Usage total;
+  const auto paths = device_folder_paths(root, system);
+  if (!paths) return total;
+  for (const std::filesystem::path& path : *paths) {
+    const auto folder = base::Folder::open(path, false, system);
+    if (!folder) continue;
+    auto usage = read_usage(*folder);
+    if (!usage) {
+      const auto counted = count_usage(*folder);
+      if (!counted) continue;
+      usage = *counted;
+      // Without it the folder is listed again next time.
+      static_cast<void>(write_usage(*folder, *usage));
+    }
+    total.programs += usage->programs;
+    total.bytes += usage->bytes;
+  }
+  return total;
+}
+
+}  // namespace kiln::store
