@@ -173,11 +173,13 @@ class Pending {
   bool wait_for(std::chrono::duration<Rep, Period> time) const {
     return state_ == nullptr || state_->wait_until(detail::after(time));
   }
-  /// Waits; what went wrong, or null.
-  const Error* error() const {
+  /// Waits; what went wrong, or null. Valid as long as this handle or a copy of it, so it does not compile on a
+  /// temporary: keep the future, or call get().
+  const Error* error() const& {
     wait();
     return state_ != nullptr ? state_->error() : nullptr;
   }
+  const Error* error() const&& = delete;
   /// Keeps it from being done, unless it has begun: the future then has the error `cancelled`. Whether that was so.
   bool cancel() const { return state_ != nullptr && state_->cancel(); }
   /// Calls `done` once it is done: now, or on the thread that did it, where what it throws is ignored. For joining;
@@ -200,12 +202,12 @@ class Pending {
 template <class T>
 class Future : public Pending {
  public:
-  /// Waits for the result. Valid as long as the future.
+  /// Waits for the result. Valid as long as the future or a copy of it; a temporary returns a copy of the result.
   const Result<T>& get() const& {
     wait();
     return value().result();
   }
-  Result<T> get() && {
+  Result<T> get() const&& {
     wait();
     return value().result();
   }

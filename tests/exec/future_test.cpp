@@ -2,6 +2,8 @@
 #include <memory>
 #include <stdexcept>
 #include <thread>
+#include <type_traits>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -31,9 +33,33 @@ TEST(Future, IsSetOnce) {
 TEST(Future, HasTheErrorInTheValuesPlace) {
   const Promise<int> promise;
   promise.set(Error(ErrorCode::io, "no disk"));
-  ASSERT_NE(promise.future().error(), nullptr);
-  EXPECT_EQ(promise.future().error()->message(), "no disk");
+  const Future<int> future = promise.future();
+  ASSERT_NE(future.error(), nullptr);
+  EXPECT_EQ(future.error()->message(), "no disk");
   EXPECT_EQ(promise.future().get().error().code(), ErrorCode::io);
+}
+
+template <class T>
+concept LendsItsError = requires(T&& future) {
+  std::forward<T>(future).error();
+};
+
+template <class T>
+using Got = decltype(std::declval<T>().get());
+
+TEST(Future, LendsItsResultOnlyIfItIsNoTemporary) {
+  EXPECT_TRUE(LendsItsError<Future<int>&>);
+  EXPECT_TRUE(LendsItsError<const Future<void>&>);
+  EXPECT_TRUE(LendsItsError<const Pending&>);
+  EXPECT_FALSE(LendsItsError<Future<int>>);
+  EXPECT_FALSE(LendsItsError<const Future<int>>);
+  EXPECT_FALSE(LendsItsError<Future<void>>);
+  EXPECT_FALSE(LendsItsError<Pending>);
+  EXPECT_FALSE(LendsItsError<const Pending>);
+  EXPECT_TRUE((std::is_same_v<Got<const Future<int>&>, const Result<int>&>));
+  EXPECT_TRUE((std::is_same_v<Got<Future<int>>, Result<int>>));
+  EXPECT_TRUE((std::is_same_v<Got<const Future<int>>, Result<int>>));
+  EXPECT_TRUE((std::is_same_v<Got<const Future<void>>, Result<void>>));
 }
 
 TEST(Future, ContinuationsSeeTheResultAndGiveAnother) {
