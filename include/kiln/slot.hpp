@@ -22,7 +22,7 @@ struct Ran {
 ///
 /// A slot is used and destroyed on the thread that opened it. What is queued keeps nothing alive: modules, buffers
 /// and the slot stay until the work has ended. After an error, a slot is only to be destroyed, which waits for what
-/// the device still does.
+/// the device still does. A refusal to grow the staging memory is the exception: the slot goes on.
 ///
 ///     queue upload, launch and download  ->  submit()  ->  finished() or wait()  ->  times()  ->  queue …
 class Slot {
@@ -33,7 +33,9 @@ class Slot {
   virtual ~Slot() = default;
 
   /// The slot's memory on the host, of `bytes` bytes at least: pinned or mapped, and the same every time unless it
-  /// has to grow, when its content is lost. Not while work is queued or under way.
+  /// has to grow, when its content is lost. It cannot grow while work is queued, or was submitted and neither
+  /// finished() nor wait() has reported its end: the error is `invalid_request`, and the memory, the work and the
+  /// slot stay as they were.
   virtual Result<std::span<std::byte>> staging(std::size_t bytes) = 0;
 
   /// Each of these queues a piece of work, which sees what those queued before it have written. `staged` is where

@@ -177,6 +177,18 @@ TEST(StandInDriver, IsGivenTheWorkOfASlotInOrderWithItsTimes) {
   EXPECT_EQ(report["staged"], "invalid_request: 49 bytes at 2000 do not fit in staging memory of 2048");
 }
 
+TEST(StandInDriver, IsNotAskedToFreePinnedMemoryThatCopiesUse) {
+  const Report report(lines("two", "grow"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  const std::string refused = "invalid_request: staging memory cannot grow while work is queued or under way";
+  EXPECT_EQ(report["idle"], "ok");
+  EXPECT_EQ(report["queued"], refused);
+  EXPECT_EQ(report["under way"], refused);
+  EXPECT_EQ(report["ended"], "ok");
+  // The stand-in aborts if pinned memory is freed while a copy may use it.
+  EXPECT_TRUE(report.text().ends_with("end\n")) << report.text();
+}
+
 TEST(StandInDriver, ThatFailsInASlotIsQuotedAndKeepsNothing) {
   const Report report(lines("two", "slots"));
   if (report.skipped()) GTEST_SKIP() << report.text();

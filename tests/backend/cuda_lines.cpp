@@ -173,7 +173,10 @@ void fail_in_slot(Device& device, Module& module) {
     slot->submit().value();
     with(setting, [&] { return work(*slot); });
   };
-  with_work("FAKE_PINNED=2", [](Slot& slot) { return told(slot.staging(4096)); });
+  with_work("FAKE_PINNED=2", [](Slot& slot) {
+    slot.wait().value();
+    return told(slot.staging(4096));
+  });
   with_work("FAKE_COPY=999", [&](Slot& slot) { return told(slot.upload(*buffer, 0, 0, 4)); });
   with_work("FAKE_QUERY=600", [](Slot& slot) { return slot.finished().value() ? "has ended" : "has not ended"; });
   with_work("FAKE_QUERY=719", [](Slot& slot) { return told(slot.finished()); });
@@ -182,6 +185,20 @@ void fail_in_slot(Device& device, Module& module) {
     slot.wait().value();
     return std::to_string(slot.times().size()) + " times";
   });
+}
+
+/// What staging memory says that is to grow before, during and after work that copies from and to it.
+void grow_staging(Device& device) {
+  const auto buffer = device.allocate(1024).value();
+  const auto slot = device.open_slot().value();
+  std::cout << "idle " << told(slot->staging(1024)) << '\n';
+  slot->upload(*buffer, 0, 0, 1024).value();
+  slot->download(*buffer, 0, 0, 1024).value();
+  std::cout << "queued " << told(slot->staging(4096)) << std::endl;
+  slot->submit().value();
+  std::cout << "under way " << told(slot->staging(4096)) << std::endl;
+  slot->wait().value();
+  std::cout << "ended " << told(slot->staging(4096)) << '\n';
 }
 
 /// Work that takes the device with it, in a slot that nobody waits for.
@@ -255,6 +272,7 @@ int main(int argc, char** argv) {
   if (what == "run") kiln::run(**device);
   if (what == "crash") kiln::crash(**device);
   if (what == "slots") kiln::use_slots(**device);
+  if (what == "grow") kiln::grow_staging(**device);
   if (what == "fail_to_load") kiln::fail_to_load(*device);
   if (what == "statics") kiln::hold_in_statics(*device);
   std::cout << "end\n";

@@ -240,6 +240,35 @@ TEST_P(SlotContract, StagingMemoryGrowsAndStays) {
   EXPECT_GE(slot->staging(0).value().size(), 0U);
 }
 
+TEST_P(SlotContract, StagingMemoryDoesNotGrowUntilTheEndOfTheWorkWasSeen) {
+  constexpr std::size_t bytes = 4096;
+  constexpr std::size_t more = 1'000'000;
+  auto slot = device_->open_slot().value();
+  auto buffer = device_->allocate(bytes).value();
+  const auto staged = slot->staging(2 * bytes).value();
+  const auto input = staged.first(bytes);
+  const auto output = staged.subspan(bytes, bytes);
+  const auto growing = [&] {
+    const auto grown = slot->staging(more);
+    return grown ? "it grew" : grown.error().message();
+  };
+  const std::string refused = "staging memory cannot grow while work is queued or under way";
+  for (const auto value : {std::byte{7}, std::byte{8}}) {
+    std::ranges::fill(input, value);
+    std::ranges::fill(output, std::byte{0});
+    slot->upload(*buffer, 0, 0, bytes).value();
+    slot->download(*buffer, 0, bytes, bytes).value();
+    ASSERT_EQ(growing(), refused) << "while work is queued";
+    EXPECT_EQ(slot->staging(more).error().code(), ErrorCode::invalid_request);
+    EXPECT_EQ(slot->staging(2 * bytes).value().data(), staged.data());
+    slot->submit().value();
+    ASSERT_EQ(growing(), refused) << "while work is under way";
+    slot->wait().value();
+    EXPECT_TRUE(std::ranges::all_of(output, [value](std::byte byte) { return byte == value; }));
+  }
+  EXPECT_GE(slot->staging(more).value().size(), more);
+}
+
 TEST_P(SlotContract, PartsOfBuffersAreCopied) {
   auto slot = device_->open_slot().value();
   auto buffer = device_->allocate(64).value();

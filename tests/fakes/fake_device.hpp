@@ -13,6 +13,7 @@
 #include <kiln/device.hpp>
 #include <kiln/slot.hpp>
 
+#include "backend/staged.hpp"
 #include "fakes/fake_backend.hpp"
 
 namespace kiln::fakes {
@@ -93,7 +94,9 @@ class FakeSlot final : public Slot {
     ++trouble_->given_up;
   }
   Result<std::span<std::byte>> staging(std::size_t bytes) override {
-    if (staging_.size() < bytes) staging_.resize(bytes);
+    if (staging_.size() >= bytes) return std::span(staging_);
+    if (!pieces_.empty() || !running_->done) return backend::staging_in_use();
+    staging_.resize(bytes);
     return std::span(staging_);
   }
   Result<void> upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) override {

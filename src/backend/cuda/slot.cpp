@@ -54,6 +54,7 @@ Result<void> CudaSlot::set_clock() {
 
 Result<std::span<std::byte>> CudaSlot::staging(std::size_t bytes) {
   if (bytes <= staging_.size()) return staging_;
+  if (!queued_.pieces.empty() || under_way_) return backend::staging_in_use();
   staging_ = {};
   pinned_.reset();
   const Driver& driver = context_->driver();

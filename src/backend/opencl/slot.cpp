@@ -52,6 +52,7 @@ Result<void> ClSlot::set_clock() {
 
 Result<std::span<std::byte>> ClSlot::staging(std::size_t bytes) {
   if (bytes <= staging_.size()) return staging_;
+  if (!queued_.pieces.empty() || last_ != nullptr) return backend::staging_in_use();
   unmap();
   auto pinned = ClBuffer::allocate(context_, bytes, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR);
   if (!pinned) return std::move(pinned).error();

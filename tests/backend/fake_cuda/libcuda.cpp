@@ -4,7 +4,7 @@
 // FAKE_PINNED, FAKE_QUERY, FAKE_WAIT, FAKE_EVENT, FAKE_RECORD, FAKE_ELAPSED and FAKE_COPY hold is what making a
 // context current, loading a module, making the context of device 0, allocating pinned memory, asking for or
 // waiting for the end of a stream, making, recording and comparing events and copying to the device answer. Where
-// FAKE_TRACE is set, work put on a stream is printed.
+// FAKE_TRACE is set, work put on a stream is printed. It aborts if pinned memory is freed while a copy may use it.
 
 #include <atomic>
 #include <chrono>
@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -56,6 +58,44 @@ int in_context(const char* variable) {
 
 void trace(const char* work) {
   if (std::getenv("FAKE_TRACE") != nullptr) std::printf("%s ", work);
+}
+
+/// Pinned memory, and the streams with copies from or to it whose end nobody has asked for.
+class Pinned {
+ public:
+  void add(const void* memory, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    sizes_[static_cast<const std::byte*>(memory)] = bytes;
+  }
+  void copied(const void* host, const void* stream) {
+    const std::lock_guard lock(mutex_);
+    copies_.emplace(stream, static_cast<const std::byte*>(host));
+  }
+  void ended(const void* stream) {
+    const std::lock_guard lock(mutex_);
+    copies_.erase(stream);
+  }
+  void remove(const void* memory) {
+    const std::lock_guard lock(mutex_);
+    const auto* begin = static_cast<const std::byte*>(memory);
+    const std::byte* end = begin + sizes_[begin];
+    for (const auto& [stream, host] : copies_)
+      if (begin <= host && host < end) std::abort();
+    sizes_.erase(begin);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const std::byte*, std::size_t> sizes_;
+  std::multimap<const void*, const std::byte*> copies_;
+} pinned;
+
+/// What asking for the end of a stream answers. Once a context is lost, nothing is under way in it.
+int end_of(const void* stream, const char* variable) {
+  constexpr int not_ready = 600;
+  const int status = in_context(variable);
+  if (status != not_ready) pinned.ended(stream);
+  return status;
 }
 
 /// When it was recorded, by the clock of the host; nothing yet where 0.
@@ -177,18 +217,24 @@ int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
   if (bytes > std::size_t{1} << 30) return 2;
   ++objects;
   *memory = std::malloc(bytes);
+  pinned.add(*memory, bytes);
   return 0;
 }
-int cuMemFreeHost(void* memory) { return cuMemFree_v2(memory); }
-int cuMemcpyHtoDAsync_v2(void* to, const void* from, std::size_t bytes, void*) {
+int cuMemFreeHost(void* memory) {
+  pinned.remove(memory);
+  return cuMemFree_v2(memory);
+}
+int cuMemcpyHtoDAsync_v2(void* to, const void* from, std::size_t bytes, void* stream) {
   if (const int status = in_context("FAKE_COPY")) return status;
   trace("upload");
+  pinned.copied(from, stream);
   std::memcpy(to, from, bytes);
   return 0;
 }
-int cuMemcpyDtoHAsync_v2(void* to, const void* from, std::size_t bytes, void*) {
+int cuMemcpyDtoHAsync_v2(void* to, const void* from, std::size_t bytes, void* stream) {
   if (const int status = in_context()) return status;
   trace("download");
+  pinned.copied(to, stream);
   std::memcpy(to, from, bytes);
   return 0;
 }
@@ -198,16 +244,17 @@ int cuStreamCreate(void** stream, unsigned) {
   *stream = std::malloc(1);
   return 0;
 }
-int cuStreamQuery(void*) {
+int cuStreamQuery(void* stream) {
   trace("query");
-  return in_context("FAKE_QUERY");
+  return end_of(stream, "FAKE_QUERY");
 }
-int cuStreamSynchronize(void*) {
+int cuStreamSynchronize(void* stream) {
   trace("wait");
-  return in_context("FAKE_WAIT");
+  return end_of(stream, "FAKE_WAIT");
 }
 int cuStreamDestroy_v2(void* stream) {
   if (current.empty()) std::abort();
+  pinned.ended(stream);
   --objects;
   std::free(stream);
   return 0;
