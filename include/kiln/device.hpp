@@ -133,13 +133,13 @@ requires std::is_trivially_copyable_v<T> Result<std::vector<T>> download(Device&
 /// Opens a device: the best present for "" (a GPU before a CPU), the first of an API for "opengl", a particular
 /// one for "opencl:1". `KILN_DEVICE` stands in for "". The error says what was looked for and what is missing.
 ///
-/// For "", drivers are first asked in child processes, so that one that crashes when it is loaded does no harm;
-/// that takes a while, and is left out in a process that uses a driver already. An API that is named is opened at
-/// once.
+/// For "", drivers are first asked by processes of the program kiln-helper, so that one that crashes or hangs when
+/// it is loaded does no harm; that takes a while. If the program is missing, they are loaded into this process. An
+/// API that is named is opened at once.
 Result<std::shared_ptr<Device>> open_device(std::string_view name = "", const Log& log = {});
 
-/// All devices of this machine, those that cannot be used with the reason. Drivers are asked in child processes,
-/// unless this process uses one already.
+/// All devices of this machine, those that cannot be used with the reason. Drivers are asked in the way that
+/// open_device("") asks them.
 std::vector<DeviceInfo> list_devices(const Log& log = {});
 
 }  // namespace kiln

@@ -1,42 +1,36 @@
 #pragma once
 
+#include <chrono>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include <sys/types.h>
-
 #include <kiln/device.hpp>
 
-#include "base/file.hpp"
+#include "backend/helper_process.hpp"
 
 namespace kiln::backend {
 
-/// A question to a driver for its devices, asked in a child process, so that a driver that crashes or hangs when it
-/// is loaded takes nobody with it. Children run side by side.
-///
-/// The child is a fork, and may meet a lock that another thread held: then it hangs, and is killed after a while.
+/// GPU drivers take a second or two to start on a busy machine.
+inline constexpr std::chrono::milliseconds probe_patience = std::chrono::seconds(20);
+
+/// A question to a driver for its devices, asked by a process of its own, so that a driver that crashes or hangs
+/// when it is loaded does no harm here. Probes run side by side.
 class Probe {
  public:
-  using List = std::vector<DeviceInfo> (*)(const Log& log);
+  /// Starts the process; see find_helper(). Its time begins now.
+  Probe(std::string_view api, const std::string& helper, std::chrono::milliseconds patience = probe_patience);
 
-  /// Starts the child.
-  Probe(std::string_view api, List list);
-  Probe(Probe&& other) noexcept;
-  Probe& operator=(Probe&&) = delete;
-  /// Ends a child that was not waited for.
-  ~Probe();
-
-  /// Waits for what the driver says. Where it crashes or hangs, that is one device of the API with that problem.
-  std::vector<DeviceInfo> answer();
+  /// Waits for the devices of the API; to be asked once. If the driver crashes or hangs, that is one device with
+  /// that problem. The error says why the helper cannot be used: it did not start, or is of another version of
+  /// Kiln.
+  Result<std::vector<DeviceInfo>> answer();
 
  private:
-  int wait();
-
   std::string_view api_;
-  List list_;
-  base::FileHandle reading_;
-  /// Negative where there is no child, or none any more.
-  pid_t child_ = -1;
+  std::chrono::milliseconds patience_;
+  HelperProcess::Deadline deadline_;
+  Result<HelperProcess> process_;
 };
 
 }  // namespace kiln::backend

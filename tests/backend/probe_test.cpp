@@ -1,44 +1,110 @@
 #include "backend/probe.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <clocale>
 #include <csignal>
 #include <cstdlib>
-#include <stdexcept>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <thread>
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backend/device_json.hpp"
+#include "backend/helper.hpp"
+#include "base/environment.hpp"
+#include "fakes/cache_fixture.hpp"
+#include "fakes/child.hpp"
 #include "fakes/crashing_drivers.hpp"
 #include "fakes/temporary_folder.hpp"
 
 namespace kiln {
 namespace {
 
+using std::chrono::milliseconds;
+
 const DeviceTraits traits = {"Nobody", "none_1", 16, 3, true, true};
 
-std::vector<DeviceInfo> list_one(const Log&) {
-  return {{.name = "fake:0",
-           .identity = {"fake", "Kiln \xff", "nothing", "1.0", "2.0", {1, 7}},
-           .label = "Nothing 9000",
-           .language = Language::hip,
-           .limits = {{1, 2, 3}, {4, 5, 6}, 7, 8},
-           .traits = traits,
-           .software = true,
-           .lanes = 5}};
-}
-std::vector<DeviceInfo> crash(const Log&) {
-  raise(SIGSEGV);
-  return {};
-}
-std::vector<DeviceInfo> end(const Log&) { _exit(0); }
-std::vector<DeviceInfo> throw_up(const Log&) { throw std::runtime_error("no memory"); }
+const DeviceInfo one = {.name = "fake:0",
+                        .identity = {"fake", "Kiln \xff", "nothing", "1.0", "2.0", {1, 7}},
+                        .label = "Nothing 9000",
+                        .language = Language::hip,
+                        .limits = {{1, 2, 3}, {4, 5, 6}, 7, 8},
+                        .traits = traits,
+                        .software = true,
+                        .lanes = 5};
 
-TEST(Probe, TellsWhatTheChildWasTold) {
-  const auto devices = backend::Probe("fake", list_one).answer();
-  ASSERT_EQ(devices.size(), 1U);
-  const DeviceInfo& info = devices[0];
+/// Sets a variable of the environment, and sets it back.
+class Variable {
+ public:
+  Variable(std::string name, const std::string& value) : name_(std::move(name)) {
+    if (const char* before = std::getenv(name_.c_str()); before != nullptr) before_ = before;
+    setenv(name_.c_str(), value.c_str(), 1);
+  }
+  ~Variable() { before_ ? setenv(name_.c_str(), before_->c_str(), 1) : unsetenv(name_.c_str()); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  std::string name_;
+  std::optional<std::string> before_;
+};
+
+class Probe : public testing::Test {
+ protected:
+  /// A program in the folder that the shell runs.
+  std::string script(const std::string& name, const std::string& text) const {
+    const auto path = folder_.path() / name;
+    fakes::write_file(path, "#!/bin/sh\n" + text + "\n");
+    chmod(path.c_str(), 0755);
+    return path;
+  }
+
+  /// A helper that greets, and then does what the text says.
+  std::string greeting_script(const std::string& name, const std::string& text) const {
+    fakes::write_file(folder_.path() / "greeting", backend::helper_greeting());
+    return script(name, fmt::format("cat '{}'\n{}", (folder_.path() / "greeting").string(), text));
+  }
+
+  std::string fifo(const std::string& name) const {
+    const auto path = folder_.path() / name;
+    EXPECT_EQ(mkfifo(path.c_str(), 0600), 0);
+    return path;
+  }
+
+  /// The problem of OpenCL's devices where its driver is `library`.
+  std::string problem_with_driver(const std::string& library, const std::string& behaviour) const {
+    const Variable driver("OCL_ICD_VENDORS", folder_.path() / "driver.icd");
+    const Variable trouble("KILN_STAND_IN", behaviour);
+    fakes::write_file(folder_.path() / "driver.icd", library + "\n");
+    const auto devices = backend::Probe("opencl", helper_).answer();
+    if (!devices) return devices.error().message();
+    return devices->size() == 1 && (*devices)[0].name == "opencl" ? (*devices)[0].problem : "there are devices";
+  }
+
+  fakes::TemporaryFolder folder_;
+  std::string helper_ = backend::find_helper().value_or("there is no kiln-helper");
+};
+
+TEST_F(Probe, TellsWhatTheHelperTells) {
+  fakes::write_file(folder_.path() / "list", backend::to_json_line({one}) + "\n");
+  const auto devices =
+      backend::Probe("fake", greeting_script("helper", fmt::format("cat '{}/list'", folder_.path().string())))
+          .answer();
+  ASSERT_TRUE(devices) << devices.error().message();
+  ASSERT_EQ(devices->size(), 1U);
+  const DeviceInfo& info = (*devices)[0];
   EXPECT_EQ(info.name, "fake:0");
   EXPECT_EQ(info.label, "Nothing 9000");
   EXPECT_EQ(info.identity.device, "nothing");
@@ -52,49 +118,312 @@ TEST(Probe, TellsWhatTheChildWasTold) {
   EXPECT_TRUE(info.problem.empty());
 }
 
-TEST(Probe, ADriverThatCrashesOrEndsTheProcessIsAProblemOfItsOwn) {
-  const auto crashed = backend::Probe("fake", crash).answer();
-  ASSERT_EQ(crashed.size(), 1U);
-  EXPECT_NE(crashed[0].problem.find("crashed when it was loaded"), std::string::npos) << crashed[0].problem;
-  const auto ended = backend::Probe("fake", end).answer();
-  ASSERT_EQ(ended.size(), 1U);
-  EXPECT_NE(ended[0].problem.find("ended the process"), std::string::npos) << ended[0].problem;
+TEST_F(Probe, ADriverThatCrashesOrEndsTheProcessIsAProblemOfItsOwn) {
+  EXPECT_EQ(problem_with_driver(KILN_CRASHING_DRIVER, ""),
+            "its driver crashed when it was loaded (Segmentation fault); remove or repair it");
+  EXPECT_EQ(problem_with_driver(KILN_STAND_IN_LIBRARY, "end"),
+            "its driver ended the process that asked for its devices; remove or repair it");
 }
 
-TEST(Probe, TheApplicationsHandlersOfCrashesDoNotRun) {
-  const auto before = std::signal(SIGSEGV, [](int) { _exit(0); });
-  const auto crashed = backend::Probe("fake", crash).answer();
-  std::signal(SIGSEGV, before);
-  ASSERT_EQ(crashed.size(), 1U);
-  EXPECT_NE(crashed[0].problem.find("crashed when it was loaded"), std::string::npos) << crashed[0].problem;
+TEST_F(Probe, ADriverThatPrintsToStandardOutputDoesNotDamageTheAnswer) {
+  const std::string usual = problem_with_driver("/nonexistent.so", "");
+  EXPECT_EQ(problem_with_driver(KILN_STAND_IN_LIBRARY, "print"), usual);
 }
 
-TEST(Probe, AListingThatThrowsEndsInTheChild) {
-  const pid_t self = getpid();
-  std::vector<DeviceInfo> devices;
-  try {
-    devices = backend::Probe("fake", throw_up).answer();
-  } catch (const std::runtime_error&) {
-    // The parent sees by this that the child came so far.
-    if (getpid() != self) raise(SIGKILL);
-    FAIL() << "the exception came out in this process";
-  }
-  ASSERT_EQ(devices.size(), 1U);
-  EXPECT_EQ(devices[0].name, "fake");
-  EXPECT_NE(devices[0].problem.find("ended the process"), std::string::npos) << devices[0].problem;
+TEST_F(Probe, ADriverThatHangsIsAProblemOfItsOwn) {
+  const std::string entered = fifo("entered");
+  fifo("release");
+  const Variable driver("OCL_ICD_VENDORS", folder_.path() / "driver.icd");
+  const Variable trouble("KILN_STAND_IN", "block");
+  const Variable folder("KILN_STAND_IN_FOLDER", folder_.path());
+  fakes::write_file(folder_.path() / "driver.icd", KILN_STAND_IN_LIBRARY "\n");
+  backend::Probe probe("opencl", helper_, milliseconds(1));
+  const base::FileHandle hangs(open(entered.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto devices = probe.answer();
+  ASSERT_TRUE(devices) << devices.error().message();
+  ASSERT_EQ(devices->size(), 1U);
+  EXPECT_EQ((*devices)[0].name, "opencl");
+  EXPECT_TRUE((*devices)[0].problem.starts_with("its driver did not list its devices within 0.001 s"))
+      << (*devices)[0].problem;
+  char byte = 0;
+  EXPECT_EQ(read(hangs.get(), &byte, 1), 0) << "the process is still there";
 }
 
-TEST(Probe, ThatIsNotWaitedForEndsItsChild) {
-  const auto sleep = [](const Log&) -> std::vector<DeviceInfo> {
-    for (;;) pause();
-  };
-  { const backend::Probe probe("fake", sleep); }
+TEST_F(Probe, AKilledHelperIsNotBlamedOnTheDriver) {
+  const auto devices = backend::Probe("fake", greeting_script("killed", "kill -TERM $$")).answer();
+  ASSERT_TRUE(devices) << devices.error().message();
+  EXPECT_EQ(devices->at(0).problem, "the process that asked for its devices was ended by signal 15; try again");
+}
+
+TEST_F(Probe, ThatIsNotWaitedForEndsItsProcess) {
+  { const backend::Probe probe("fake", script("helper", "exec sleep 1000")); }
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "there is a child left";
 }
 
-/// What the machine lists where the drivers of OpenCL and Vulkan are ones that crash.
-int list_with_crashing_drivers() {
+TEST_F(Probe, AHelperEndsWithTheProcessThatStartedIt) {
+  const std::string entered = fifo("entered");
+  fifo("release");
+  fakes::write_file(folder_.path() / "driver.icd", KILN_STAND_IN_LIBRARY "\n");
+  fakes::Child parent([&](const fakes::Child::Report&) {
+    setenv("OCL_ICD_VENDORS", (folder_.path() / "driver.icd").c_str(), 1);
+    setenv("KILN_STAND_IN", "block", 1);
+    setenv("KILN_STAND_IN_FOLDER", folder_.path().c_str(), 1);
+    static_cast<void>(backend::Probe("opencl", helper_).answer());
+  });
+  const base::FileHandle helper(open(entered.c_str(), O_RDONLY | O_CLOEXEC));
+  parent.kill();
+  pollfd waiting = {helper.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&waiting, 1, 10'000), 1) << "the helper is still there";
+}
+
+TEST_F(Probe, AHelperThatCannotBeUsedIsNamedWithTheReason) {
+  fakes::write_file(folder_.path() / "text", "no program");
+  const auto error = [](const std::string& helper, milliseconds patience = backend::probe_patience) {
+    const auto devices = backend::Probe("fake", helper, patience).answer();
+    return devices ? "it was used" : devices.error().message();
+  };
+  const auto starts_with = [](const std::string& text, const std::string& start) {
+    return text.starts_with(start) ? testing::AssertionSuccess() : testing::AssertionFailure() << text;
+  };
+  EXPECT_EQ(error("/nonexistent"), "cannot start /nonexistent: No such file or directory");
+  EXPECT_EQ(error(folder_.path() / "text"),
+            "cannot start " + (folder_.path() / "text").string() + ": Permission denied");
+  EXPECT_EQ(error(folder_.path()), "cannot start " + folder_.path().string() + ": Permission denied");
+  const std::string crashes = script("crashes", "kill -SEGV $$");
+  EXPECT_EQ(error(crashes), crashes + " ended without an answer");
+  const std::string hangs = script("hangs", "exec sleep 1000");
+  EXPECT_EQ(error(hangs, milliseconds(1)), hangs + " does not answer");
+  const std::string old = script("old", "echo 'kiln-helper 0.0.1, protocol 0'; exec sleep 1000");
+  EXPECT_TRUE(starts_with(error(old), old + " is no helper of this version of Kiln: it says \"kiln-helper 0.0.1, "
+                                            "protocol 0\", not \"kiln-helper "));
+  const std::string garbage = script("garbage", "printf '\\033[31mno JSON'");
+  EXPECT_TRUE(
+      starts_with(error(garbage), garbage + " is no helper of this version of Kiln: it says \"?[31mno JSON\""));
+  const std::string endless = script("endless", "exec yes");
+  EXPECT_TRUE(starts_with(error(endless), endless + " is no helper of this version of Kiln: it says \"y\""));
+  const std::string other = greeting_script("other", "echo '[{\"name\": 7}]'");
+  EXPECT_TRUE(starts_with(error(other), "kiln-helper is no helper of this build of Kiln"));
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "there is a child left";
+}
+
+TEST_F(Probe, TheHelperInheritsNoDescriptorOfTheApplications) {
+  const base::FileHandle file(fcntl(STDIN_FILENO, F_DUPFD, 200));
+  ASSERT_TRUE(file);
+  const std::string helper =
+      greeting_script("helper", fmt::format("[ -e /proc/$$/fd/{} ] && echo inherited || echo '[]'", file.get()));
+  const long before = fakes::open_descriptors();
+  const auto devices = backend::Probe("fake", helper).answer();
+  ASSERT_TRUE(devices) << devices.error().message();
+  EXPECT_TRUE(devices->empty());
+  EXPECT_EQ(fakes::open_descriptors(), before);
+}
+
+TEST_F(Probe, SignalsThatTheApplicationBlocksOrIgnoresReachTheHelper) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  const auto crash_before = std::signal(SIGSEGV, SIG_IGN);
+  const auto pipe_before = std::signal(SIGPIPE, SIG_IGN);
+  const std::string problem = problem_with_driver(KILN_CRASHING_DRIVER, "");
+  // Goes on if it is ignored.
+  const auto end = backend::Probe("fake", greeting_script("helper", "kill -PIPE $$; echo '[]'")).answer();
+  std::signal(SIGSEGV, crash_before);
+  std::signal(SIGPIPE, pipe_before);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_EQ(problem, "its driver crashed when it was loaded (Segmentation fault); remove or repair it");
+  EXPECT_EQ(end.value().at(0).problem, "the process that asked for its devices was ended by signal 13; try again");
+}
+
+/// Each device and its problem, if any.
+std::vector<std::string> described(const std::vector<DeviceInfo>& devices) {
+  std::vector<std::string> texts;
+  for (const DeviceInfo& info : devices) texts.push_back(info.name + ": " + info.problem);
+  return texts;
+}
+
+/// 0 where `body` gets the devices that are there from a list made under its conditions, well before a driver would
+/// be given up.
+int lists_all(const std::function<std::vector<DeviceInfo>()>& body) {
+  const auto expected = described(list_devices());
+  // With its children.
+  setpgid(0, 0);
+  std::signal(SIGALRM, [](int) { kill(0, SIGKILL); });
+  alarm(static_cast<unsigned>(backend::probe_patience / std::chrono::seconds(1)) - 2);
+  const auto listed = described(body());
+  alarm(0);
+  for (const std::string& text : listed) std::cerr << text << '\n';
+  return listed == expected ? 0 : 1;
+}
+
+/// Tests of listings, each in a process of its own, into which no driver has been loaded yet. A listing that hangs
+/// ends that process.
+class ListDevices : public Probe {
+ protected:
+  ListDevices() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+
+  /// While another thread is inside dlopen().
+  std::vector<DeviceInfo> list_during_dlopen() const {
+    const std::string entered = fifo("entered");
+    const std::string release = fifo("release");
+    setenv("KILN_STAND_IN", "block", 1);
+    setenv("KILN_STAND_IN_FOLDER", folder_.path().c_str(), 1);
+    std::thread loader([] { dlopen(KILN_STAND_IN_LIBRARY, RTLD_NOW); });
+    const base::FileHandle inside(open(entered.c_str(), O_RDONLY | O_CLOEXEC));
+    auto devices = list_devices();
+    close(open(release.c_str(), O_WRONLY));
+    loader.join();
+    return devices;
+  }
+
+  /// While another thread is inside setlocale(), which waits for a FIFO to be opened by a writer, too.
+  std::vector<DeviceInfo> list_during_setlocale() const {
+    std::filesystem::create_directory(folder_.path() / "kiln_TEST");
+    const std::string file = fifo("kiln_TEST/LC_CTYPE");
+    setenv("LOCPATH", folder_.path().c_str(), 1);
+    std::atomic<pid_t> number = 0;
+    std::thread setter([&number] {
+      number = gettid();
+      setlocale(LC_CTYPE, "kiln_TEST");
+    });
+    // The number of the system call that the thread waits in.
+    const auto waits_in = [&number] {
+      return fakes::read_file(fmt::format("/proc/self/task/{}/syscall", number.load()))
+          .starts_with(fmt::format("{} ", SYS_openat));
+    };
+    while (!waits_in()) std::this_thread::yield();
+    auto devices = list_devices();
+    close(open(file.c_str(), O_WRONLY));
+    setter.join();
+    return devices;
+  }
+
+  /// While another thread calls setenv() again and again.
+  static std::vector<DeviceInfo> list_beside_setenv() {
+    const auto set = [](const char* value) { setenv("KILN_TEST_ENVIRONMENT", value, 1); };
+    // The C library keeps what was set once, so the thread below allocates nothing that others read.
+    for (const char* value : {"0", "1"}) set(value);
+    std::atomic<bool> done = false;
+    std::thread setter([&] {
+      while (!done)
+        for (const char* value : {"0", "1"}) set(value);
+    });
+    auto devices = list_devices();
+    done = true;
+    setter.join();
+    return devices;
+  }
+
+  static std::vector<DeviceInfo> list_without_standard_streams() {
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO}) close(stream);
+    const base::FileHandle errors(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10));
+    close(STDERR_FILENO);
+    auto devices = list_devices();
+    dup2(errors.get(), STDERR_FILENO);
+    return devices;
+  }
+
+  static std::vector<DeviceInfo> list_while_ends_of_children_are_ignored() {
+    std::signal(SIGCHLD, SIG_IGN);
+    return list_devices();
+  }
+
+  /// While another thread waits for every child there is.
+  static std::vector<DeviceInfo> list_while_another_waits_for_children() {
+    std::atomic<bool> done = false;
+    std::thread waiter([&done] {
+      while (!done)
+        if (waitpid(-1, nullptr, 0) < 0) std::this_thread::yield();
+    });
+    auto devices = list_devices();
+    done = true;
+    waiter.join();
+    return devices;
+  }
+
+  /// What the log says, and whether all devices are listed, with `helper` as KILN_HELPER.
+  static std::string log_with_helper(const std::string& helper, const std::vector<std::string>& expected) {
+    const Variable variable("KILN_HELPER", helper);
+    fakes::LogBook book;
+    if (described(list_devices(book.log(LogLevel::debug))) != expected) return "other devices";
+    std::string text;
+    for (const LogRecord& record : book.records())
+      if (record.level == LogLevel::debug && record.message.find("to list their devices") != std::string::npos)
+        text += record.message + "\n";
+    return text;
+  }
+
+  int list_with_helpers_that_cannot_be_used() const {
+    const auto expected = described(list_devices());
+    for (const auto& helper : {std::string("/nonexistent"), script("crashes", "kill -SEGV $$"),
+                               script("garbage", "echo garbage"), script("old", "echo 'kiln-helper 0.0.1'")}) {
+      const std::string told = log_with_helper(helper, expected);
+      std::cerr << told;
+      if (!told.ends_with(": drivers are loaded into this process to list their devices\n")) return 1;
+      if (told.find(helper) == std::string::npos || std::count(told.begin(), told.end(), '\n') != 1) return 2;
+    }
+    return 0;
+  }
+};
+
+TEST_F(ListDevices, AnswersWhileAnotherThreadIsInsideDlopen) {
+  EXPECT_EXIT(_exit(lists_all([this] { return list_during_dlopen(); })), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(ListDevices, AnswersWhileAnotherThreadIsInsideSetlocale) {
+  EXPECT_EXIT(_exit(lists_all([this] { return list_during_setlocale(); })), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(ListDevices, AnswersWhileAnotherThreadCallsSetenv) {
+  EXPECT_EXIT(_exit(lists_all(list_beside_setenv)), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(ListDevices, AnswersWithoutStandardStreams) {
+  EXPECT_EXIT(_exit(lists_all(list_without_standard_streams)), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(ListDevices, AnswersWhereTheEndsOfChildrenAreIgnored) {
+  EXPECT_EXIT(_exit(lists_all(list_while_ends_of_children_are_ignored)), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(ListDevices, AnswersWhereAnotherThreadWaitsForAllChildren) {
+  EXPECT_EXIT(_exit(lists_all(list_while_another_waits_for_children)), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(ListDevices, AnswersManyThreadsAtOnce) {
+  // A helper without drivers, of which 80 would not start in time on a small machine.
+  DeviceInfo info = one;
+  info.name = "API";
+  fakes::write_file(folder_.path() / "list", backend::to_json_line({info}) + "\n");
+  const Variable helper("KILN_HELPER", greeting_script("helper", fmt::format("sed \"s/API/$2/\" '{}/list'",
+                                                                             folder_.path().string())));
+  const long before = fakes::open_descriptors();
+  std::vector<std::vector<DeviceInfo>> lists(16);
+  std::vector<std::thread> threads;
+  for (auto& list : lists) threads.emplace_back([&list] { list = list_devices(); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& list : lists)
+    EXPECT_EQ(described(list), (std::vector<std::string>{"cuda: ", "hip: ", "vulkan: ", "opengl: ", "opencl: "}));
+  EXPECT_EQ(fakes::open_descriptors(), before);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "there is a child left";
+}
+
+TEST_F(ListDevices, LoadsDriversItselfWhereTheHelperCannotBeUsed) {
+  EXPECT_EXIT(_exit(list_with_helpers_that_cannot_be_used()), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(Probe, ACrashIsToldAsSuchOrAsTheEndWhereTheEndsOfChildrenAreIgnored) {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  const std::string problem = problem_with_driver(KILN_CRASHING_DRIVER, "");
+  std::signal(SIGCHLD, before);
+  EXPECT_EQ(problem, "its driver crashed, or ended the process that asked for its devices; remove or repair it");
+}
+
+/// What the machine lists where the drivers of OpenCL and Vulkan are ones that crash, in a process that uses a
+/// driver already.
+int list_with_crashing_drivers(const char* used) {
   const fakes::TemporaryFolder folder;
+  if (used != nullptr && !open_device(used)) return 4;
   for (const auto& [name, value] : fakes::crashing_drivers(folder.path(), KILN_CRASHING_DRIVER))
     setenv(name.c_str(), value.c_str(), 1);
   int crashed = 0;
@@ -105,46 +434,80 @@ int list_with_crashing_drivers() {
   return best ? 0 : 3;
 }
 
-TEST(Probe, DriversThatCrashWhenLoadedLeaveTheOthersUsable) {
-  // In a process of its own, into which no driver has been loaded yet.
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(_exit(list_with_crashing_drivers()), testing::ExitedWithCode(0), "");
+TEST_F(ListDevices, DriversThatCrashWhenLoadedLeaveTheOthersUsable) {
+  EXPECT_EXIT(_exit(list_with_crashing_drivers(nullptr)), testing::ExitedWithCode(0), "");
 }
 
-/// How often a listing forks in a process that has a library already; 255 where there is no such library.
-int forks_beside(const char* library) {
+TEST_F(ListDevices, LoadsNoDriverIntoAProcessThatUsesAnother) {
+  EXPECT_EXIT(_exit(list_with_crashing_drivers("opengl")), testing::ExitedWithCode(0), "");
+}
+
+int forks_of_a_listing() {
   static int forks = 0;
   pthread_atfork(
       nullptr, [] { ++forks; }, nullptr);
-  if (library != nullptr && dlopen(library, RTLD_NOW | RTLD_LOCAL) == nullptr) return 255;
   list_devices();
   return forks;
 }
 
-TEST(Probe, ForksNoProcessThatUsesADriverAlready) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto none_or_no_library = [](int status) {
-    return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 255);
-  };
-  for (const char* library : {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
-                              "libvulkan.so.1", "libEGL.so.1", "libGLX.so.0", "libGL.so.1", "libOpenCL.so.1"})
-    EXPECT_EXIT(_exit(forks_beside(library)), none_or_no_library, "") << library;
-  EXPECT_EXIT(_exit(forks_beside(nullptr)), testing::ExitedWithCode(5), "");
-}
+TEST_F(ListDevices, NeverForks) { EXPECT_EXIT(_exit(forks_of_a_listing()), testing::ExitedWithCode(0), ""); }
 
 /// What is opened where OpenGL's devices are listed, but do not open.
-int open_where_opengl_is_only_listed() {
+int open_where_opengl_is_only_listed(const std::string& helper) {
+  setenv("KILN_HELPER", helper.c_str(), 1);
   setenv("__EGL_VENDOR_LIBRARY_FILENAMES", "/nonexistent.json", 1);
-  // Devices are listed in child processes.
-  pthread_atfork(nullptr, nullptr, [] { unsetenv("__EGL_VENDOR_LIBRARY_FILENAMES"); });
   const auto best = open_device();
   if (!best) return best.error().message().find("opengl:0") != std::string::npos ? 0 : 2;
   return (*best)->identity().api != "opengl" ? 0 : 3;
 }
 
-TEST(Probe, ADeviceThatIsListedButDoesNotOpenLeavesTheOthersUsable) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(_exit(open_where_opengl_is_only_listed()), testing::ExitedWithCode(0), "");
+TEST_F(ListDevices, ADeviceThatIsListedButDoesNotOpenLeavesTheOthersUsable) {
+  const std::string helper =
+      script("helper", fmt::format("unset __EGL_VENDOR_LIBRARY_FILENAMES\nexec '{}' \"$@\"", helper_));
+  EXPECT_EXIT(_exit(open_where_opengl_is_only_listed(helper)), testing::ExitedWithCode(0), "");
+}
+
+TEST(FindHelper, TakesTheOneBesideTheProgramUnlessKilnHelperNamesAnother) {
+  const auto beside = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "kiln-helper";
+  EXPECT_EQ(backend::find_helper(), beside);
+  {
+    const Variable empty("KILN_HELPER", "");
+    EXPECT_EQ(backend::find_helper(), beside);
+  }
+  const Variable named("KILN_HELPER", "/some/other");
+  EXPECT_EQ(backend::find_helper(), "/some/other");
+}
+
+TEST(FindHelper, IgnoresKilnHelperAndItsOwnFolderInASetUidProgram) {
+  enum Found { elsewhere = 10, by_the_caller = 11, ordinary = 12 };
+  constexpr const char* mark = "KILN_TEST_SET_UID";
+  if (const char* folder = std::getenv(mark); folder != nullptr) {
+    // This is the program of another user's; see below.
+    if (!base::has_more_rights_than_its_caller()) ::_exit(ordinary);
+    const auto helper = backend::find_helper();
+    ::_exit(helper && helper->starts_with(folder) ? by_the_caller : elsewhere);
+  }
+  if (!fakes::is_root()) GTEST_SKIP() << "only root can give a program to another user";
+  const fakes::TemporaryFolder folder;
+  chmod(folder.path().c_str(), 0755);
+  const auto program = folder.path() / "program";
+  std::filesystem::copy_file("/proc/self/exe", program);
+  std::filesystem::copy_file("/bin/true", folder.path() / "kiln-helper");
+  ASSERT_EQ(chown(program.c_str(), fakes::other_user, fakes::other_user), 0);
+  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv(mark, folder.path().c_str(), 1);
+    setenv("KILN_HELPER", (folder.path() / "kiln-helper").c_str(), 1);
+    execl(program.c_str(), program.c_str(),
+          "--gtest_filter=FindHelper.IgnoresKilnHelperAndItsOwnFolderInASetUidProgram", nullptr);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == ordinary) GTEST_SKIP() << "set-uid programs have no rights of their own here";
+  EXPECT_EQ(WEXITSTATUS(status), elsewhere);
 }
 
 /// Whether opening the API fails with an error that says `text`.
@@ -153,7 +516,7 @@ bool refuses(const char* api, std::string_view text) {
   return !device && device.error().message().find(text) != std::string::npos;
 }
 
-TEST(Probe, LibrariesThatLackAFunctionAreNamedWithIt) {
+TEST(Drivers, LibrariesThatLackAFunctionAreNamedWithIt) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   // Heeded by the process of the death test, which begins anew.
   const char* before = std::getenv("LD_LIBRARY_PATH");
