@@ -1,7 +1,8 @@
 # find_package(Kiln), pkg-config, and the headers.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS kiln EXPORT KilnTargets
+install(TARGETS kiln kiln_helper EXPORT KilnTargets
+  RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
