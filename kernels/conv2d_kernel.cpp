@@ -17,7 +17,7 @@ namespace {
 // that they can be put there at once: of four filters, and of four pixels of the output. Where these are always of
 // one row, only the first is worked out. Which of the rows and columns of a filter of a known size are inside the
 // image for each of the four is worked out once as well, as bits: four for each row and each column.
-constexpr std::string_view source = R"(
+constexpr std::string_view conv2d_source = R"(
 #define TAPS (FILTER_H * FILTER_W)
 #if TURNED
 #define PIXELS 4
@@ -234,7 +234,7 @@ Kernel conv2d_kernel(const Conv2dVariant& variant) {
           .shared = variant.tile.shared(),
           .group_size = {variant.tile.items(), 1, 1},
           .parameters = std::move(parameters),
-          .source = std::string(native_source) + std::string(tile_source) + std::string(source)};
+          .source = std::string(native_source) + std::string(tile_source) + std::string(conv2d_source)};
 }
 
 }  // namespace kiln::kernels

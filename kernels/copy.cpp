@@ -5,7 +5,7 @@ namespace {
 
 // A work item copies 16 bytes of what is not converted, and four elements of what is. Tensors end with whole 16
 // bytes.
-constexpr const char* source = R"(KERNEL {
+constexpr const char* copy_source = R"(KERNEL {
   for (int i = global_id_x; i < quads; i += GROUP_X * group_count_x) {
 #if FROM_HALF
     float2 low = load_half2(from, 2 * i);
@@ -35,7 +35,7 @@ Kernel copy_kernel(Type from, Type to) {
           .group_size = {128, 1, 1},
           .parameters = {{"FROM_HALF", flag(converts && from == Type::f16)},
                          {"TO_HALF", flag(converts && to == Type::f16)}},
-          .source = source};
+          .source = copy_source};
 }
 
 void add_conversion(Plan& plan, Typed from, Typed to, std::int64_t count) {

@@ -18,7 +18,7 @@ namespace {
 //
 // Where the keys are divided, there are sums for each part, relative to the largest score in it, and `totals` has
 // that score and the total of the weights for each row: the second kernel makes the result of them.
-constexpr std::string_view source = R"(#if DIVIDED
+constexpr std::string_view attention_source = R"(#if DIVIDED
 #define TILES tiles * heads * parts
 #define FIRST_KEY part * part_keys
 #define OUTPUT slice
@@ -361,7 +361,7 @@ Kernel flash_attention_kernel(const FlashAttentionVariant& variant, bool divided
                      {"UNROLLED", std::to_string(variant.unroll)},
                      {"ASYNC", flag(variant.asynchronous)},
                      {"DIVIDED", flag(divided)}},
-      .source = std::string(native_source) + std::string(source)};
+      .source = std::string(native_source) + std::string(attention_source)};
   if (divided) {
     kernel.buffers.push_back({"totals", Type::f32, Access::write});
     kernel.scalars.insert(kernel.scalars.end(), {{"parts"}, {"part_keys"}});

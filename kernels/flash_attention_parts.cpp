@@ -8,7 +8,7 @@ namespace kiln::kernels {
 namespace {
 
 // What a part has of a NaN or an infinity is in its sum or its total, also where its largest score is none.
-constexpr std::string_view sum_source = R"(
+constexpr std::string_view attention_sum_source = R"(
 #if VECTORS
 #define VALUE float4
 #define NOTHING make_float4(0.0f, 0.0f, 0.0f, 0.0f)
@@ -75,7 +75,7 @@ Kernel flash_attention_sum_kernel(bool vectors) {
           .scalars = {{"rows"}, {"width"}, {"parts"}},
           .group_size = {64, 1, 1},
           .parameters = {{"VECTORS", flag(vectors)}},
-          .source = std::string(native_source) + std::string(sum_source)};
+          .source = std::string(native_source) + std::string(attention_sum_source)};
 }
 
 }  // namespace kiln::kernels

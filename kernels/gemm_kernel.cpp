@@ -10,7 +10,7 @@ namespace {
 // the depth (K) or the rows of A and columns of B. A matrix that is turned lies along the depth, and four elements
 // are taken across it, one by one, so that they can be put into the panel at once; work items side by side take
 // those that lie side by side.
-constexpr std::string_view source = R"(
+constexpr std::string_view gemm_source = R"(
 // What is no part of a sum has its depth from the call: a register less.
 #if DIVIDED
 #define DEPTH depth
@@ -163,7 +163,7 @@ KERNEL {
 }
 )";
 
-constexpr std::string_view sum_source = R"(#if VECTORS
+constexpr std::string_view gemm_sum_source = R"(#if VECTORS
 #define VALUE float4
 #else
 #define VALUE float
@@ -230,7 +230,7 @@ Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool trans
           .group_size = {variant.tile.items(), 1, 1},
           .min_groups = groups_at_once(variant.tile),
           .parameters = std::move(parameters),
-          .source = std::string(native_source) + std::string(tile_source) + std::string(source)};
+          .source = std::string(native_source) + std::string(tile_source) + std::string(gemm_source)};
 }
 
 Kernel gemm_sum_kernel(bool vectors) {
@@ -240,7 +240,7 @@ Kernel gemm_sum_kernel(bool vectors) {
           .scalars = {{"elements"}, {"batch"}, {"parts"}, {"c_batch"}, {"alpha", Type::f32}, {"beta", Type::f32}},
           .group_size = {sum_items, 1, 1},
           .parameters = {{"VECTORS", flag(vectors)}},
-          .source = std::string(sum_source)};
+          .source = std::string(gemm_sum_source)};
 }
 
 }  // namespace kiln::kernels

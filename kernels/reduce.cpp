@@ -5,7 +5,7 @@
 namespace kiln::kernels {
 namespace {
 
-constexpr std::string_view source = R"(
+constexpr std::string_view reduce_source = R"(
 FUNCTION bool is_nan(float x) { return (as_uint(x) & 0x7fffffffu) > 0x7f800000u; }
 FUNCTION float larger(float first, float other) { return first > other || is_nan(first) ? first : other; }
 FUNCTION float smaller(float first, float other) { return first < other || is_nan(first) ? first : other; }
@@ -69,7 +69,7 @@ Kernel reduce_kernel(const ReduceVariant& variant) {
                          {"NOTHING", max   ? "(-INFINITY)"
                                      : min ? "INFINITY"
                                            : "0.0f"}},
-          .source = std::string(native_source) + std::string(fold_source) + std::string(source)};
+          .source = std::string(native_source) + std::string(fold_source) + std::string(reduce_source)};
 }
 
 Chunks chunks_for(const Rows& rows) {

@@ -10,7 +10,7 @@ namespace {
 // A group carries its sum along the row, from one stretch to the next: work items sum up EACH elements by
 // themselves, then add what all before them have. Nothing is ever subtracted, so that infinities do no harm to what
 // is before them.
-constexpr std::string_view source = R"(#define STRETCH (GROUP_X * EACH)
+constexpr std::string_view scan_source = R"(#define STRETCH (GROUP_X * EACH)
 #define PLACE(i) ((i) + (i) / 32)
 
 KERNEL {
@@ -95,7 +95,7 @@ Kernel scan_kernel(const ScanVariant& variant) {
           .shared = {partial_array(), {"stretch", Type::f32, {"GROUP_Y", "(GROUP_X * EACH * 33 / 32)"}}},
           .group_size = variant.group.size(),
           .parameters = {{"EACH", std::to_string(variant.each)}},
-          .source = std::string(source)};
+          .source = std::string(scan_source)};
 }
 
 }  // namespace kiln::kernels

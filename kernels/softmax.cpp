@@ -11,7 +11,7 @@ namespace {
 
 // Elements of -inf have no weight, whatever exp() makes of them; with a NaN, or an infinity, the sum is NaN and so
 // is the row. The first pass of rows that are not held corrects its sum as it finds larger elements.
-constexpr std::string_view source = R"(
+constexpr std::string_view softmax_source = R"(
 #define SUM(a, b) ((a) + (b))
 FUNCTION float weight(float value, float most) { return value == -INFINITY ? 0.0f : EXP(value - most); }
 FUNCTION float4 weights(float4 v, float most) {
@@ -203,7 +203,7 @@ Kernel softmax_kernel(const SoftmaxVariant& variant) {
           .shared = {partial_array()},
           .group_size = variant.group.size(),
           .parameters = {{"HOLD", std::to_string(variant.hold)}, {"VECTORS", flag(variant.vectors)}},
-          .source = std::string(native_source) + std::string(fold_source) + std::string(source)};
+          .source = std::string(native_source) + std::string(fold_source) + std::string(softmax_source)};
 }
 
 Result<Tensor> softmax(Runner on, const Tensor& x, const SoftmaxOptions& options, const SoftmaxVariant* given) {

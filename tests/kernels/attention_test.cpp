@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "kernels/flash_attention.hpp"
 #include "kernels/kernel_suite.hpp"
@@ -7,8 +6,6 @@
 // What attention is made of: weighted_matmul, and flash_attention, which is all of it at once.
 namespace kiln::tests {
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 class WeightedMatmul : public KernelSuite {};
 

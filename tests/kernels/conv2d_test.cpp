@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "kernels/conv2d.hpp"
 #include "kernels/kernel_suite.hpp"
@@ -10,8 +9,6 @@
 
 namespace kiln::tests {
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 class Conv2d : public KernelSuite {
  protected:

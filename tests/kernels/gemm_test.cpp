@@ -1,6 +1,5 @@
 #include <atomic>
 #include <cmath>
-#include <limits>
 #include <thread>
 #include <utility>
 
@@ -11,8 +10,6 @@
 
 namespace kiln::tests {
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 TEST(TileFor, LeavesOutWhatACompilerHasNoRegistersFor) {
   DeviceInfo gpu;

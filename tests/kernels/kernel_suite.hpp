@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -17,6 +18,8 @@
 namespace kiln::tests {
 
 using reference::Array;
+
+inline constexpr float infinity = std::numeric_limits<float>::infinity();
 
 /// How many random shapes a test tries: `KILN_KERNEL_SHAPES`, else 25.
 int shapes_to_try();

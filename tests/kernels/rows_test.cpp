@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "kernels/kernel_suite.hpp"
 #include "kernels/plan.hpp"
@@ -11,7 +10,6 @@
 namespace kiln::tests {
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
 const float nan = std::nanf("");
 
 class Softmax : public KernelSuite {};

@@ -1,13 +1,10 @@
 #include <cmath>
-#include <limits>
 
 #include "kernels/half.hpp"
 #include "kernels/kernel_suite.hpp"
 
 namespace kiln::tests {
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 TEST(Half, EveryOneSurvivesBeingAFloat) {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {

@@ -15,7 +15,7 @@ namespace kiln::store {
 namespace {
 
 // The preamble, and the body up to the facts.
-constexpr std::size_t header_bytes = 64 + 128;
+constexpr std::size_t entry_header = 64 + 128;
 
 class Damage : public testing::Test {
  protected:
@@ -55,7 +55,7 @@ TEST_F(Damage, OfEveryBitIsNoticedAndHealed) {
 }
 
 TEST_F(Damage, OfEveryHeaderByteToEveryValueIsNoticed) {
-  fakes::set_every_value(whole_, header_bytes, sweep_, [this](const std::string& bytes, const std::string& what) {
+  fakes::set_every_value(whole_, entry_header, sweep_, [this](const std::string& bytes, const std::string& what) {
     const auto decoded = open_entry(std::as_bytes(std::span(bytes)));
     ASSERT_TRUE(!decoded && decoded.error().code() == ErrorCode::damaged) << what;
   });
