@@ -7,7 +7,7 @@ namespace kiln::cli::demo {
 namespace {
 
 // Stockham's FFT of 8^STAGES points, a group each, a work item for every eight points, which it has in registers.
-constexpr const char* source = R"(FUNCTION float2 product(float2 a, float2 b) {
+constexpr const char* fft_source = R"(FUNCTION float2 product(float2 a, float2 b) {
   return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
@@ -84,7 +84,7 @@ Case fft(std::string name, int stages) {
                                     {"RADIX", "8"},
                                     {"POINTS", "(GROUP_X * RADIX)"},
                                     {"PI", "3.14159265f"}},
-                     .source = source},
+                     .source = fft_source},
           .groups = {batch, 1, 1},
           .scalars = {direction, scale},
           .inputs = {std::move(signal)},

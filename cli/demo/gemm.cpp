@@ -7,7 +7,7 @@ namespace {
 
 // A group computes a TILE x TILE block of C, each work item REGS x REGS of it, from panels of DEPTH staged in
 // shared memory. The matrices are row-major, m x k and k x n before TRANSPOSE_A and TRANSPOSE_B.
-constexpr const char* source = R"(FUNCTION float gelu(float x) {
+constexpr const char* gemm_source = R"(FUNCTION float gelu(float x) {
   return 0.5f * x * (1.0f + tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
 }
 
@@ -130,7 +130,7 @@ Case gemm(const Variant& variant) {
                                 {"TRANSPOSE_B", variant.transpose_b ? "1" : "0"},
                                 {"FUSE_BIAS", variant.bias ? "1" : "0"},
                                 {"FUSE_GELU", variant.gelu ? "1" : "0"}},
-                 .source = source},
+                 .source = gemm_source},
       .groups = {groups(size.n), groups(size.m), 1},
       .scalars = {size.m, size.n, size.k, alpha},
       .inputs = {std::move(a), std::move(b), std::move(bias)},

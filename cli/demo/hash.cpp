@@ -7,7 +7,7 @@ namespace kiln::cli::demo {
 namespace {
 
 // SHA-256 of a message of 32 bytes a work item: the leaves of a Merkle tree.
-constexpr const char* source = R"(FUNCTION uint turned(uint x, int by) { return (x >> by) | (x << (32 - by)); }
+constexpr const char* hash_source = R"(FUNCTION uint turned(uint x, int by) { return (x >> by) | (x << (32 - by)); }
 
 KERNEL {
   const uint k[64] = {
@@ -78,7 +78,7 @@ std::vector<Case> hash_cases() {
                       .buffers = {{"message", Type::u32}, {"digest", Type::u32, Access::write}},
                       .scalars = {{"count"}},
                       .group_size = {32, 1, 1},
-                      .source = source},
+                      .source = hash_source},
            .groups = {(count + 31) / 32, 1, 1},
            .scalars = {count},
            .inputs = {std::move(messages)},

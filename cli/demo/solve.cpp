@@ -7,7 +7,7 @@ namespace {
 
 // A system of ORDER equations a work item, all of it in registers: Cholesky's factors, then both substitutions. The
 // loops have fixed ends, so that the compiler can unroll them; the conditions on their counters vanish with them.
-constexpr const char* source = R"(KERNEL {
+constexpr const char* solve_source = R"(KERNEL {
   int thread = global_id_x;
   if (thread >= count) return;
   float a[ORDER][ORDER];
@@ -65,7 +65,7 @@ Case cholesky(std::string name, std::size_t order) {
                      .scalars = {{"count"}},
                      .group_size = {32, 1, 1},
                      .parameters = {{"ORDER", std::to_string(order)}},
-                     .source = source},
+                     .source = solve_source},
           .groups = {(count + 31) / 32, 1, 1},
           .scalars = {count},
           .inputs = {std::move(matrices), std::move(right)},

@@ -7,7 +7,7 @@ namespace {
 
 // A group sorts GROUP_X * 16 numbers: first every work item its own in registers, by Green's network of 60
 // comparisons, then bitonic merges of ever longer runs in shared memory.
-constexpr const char* source =
+constexpr const char* sort_source =
     R"(#define ORDER(i, j) { uint low = min(v[i], v[j]); v[j] = max(v[i], v[j]); v[i] = low; }
 
 KERNEL {
@@ -63,7 +63,7 @@ Case bitonic(std::string name, std::uint32_t threads) {
                      .shared = {{"line", Type::u32, {"COUNT"}}},
                      .group_size = {threads, 1, 1},
                      .parameters = {{"EACH", "16"}, {"COUNT", "(GROUP_X * EACH)"}},
-                     .source = source},
+                     .source = sort_source},
           .groups = {groups, 1, 1},
           .inputs = {std::move(values)},
           .expected = std::move(expected)};
