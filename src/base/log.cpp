@@ -1,6 +1,7 @@
 #include <kiln/log.hpp>
 
 #include <cstdlib>
+#include <memory>
 
 #include <pthread.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include "base/environment.hpp"
+#include "base/fork.hpp"
 
 namespace kiln {
 namespace {
@@ -35,10 +37,14 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 }
 
 Log::Sink standard_error() {
-  auto logger = std::make_shared<spdlog::logger>("kiln", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  // In place of spdlog's own mutex, which a forked child may inherit locked. Never destroyed: static variables log
+  // when they are.
+  static base::ForkMutex& mutex = *std::make_unique<base::ForkMutex>(base::ForkMutex::Order::inner).release();
+  auto logger = std::make_shared<spdlog::logger>("kiln", std::make_shared<spdlog::sinks::stderr_color_sink_st>());
   logger->set_level(spdlog::level::trace);
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e kiln %^%l%$ %v");
   return [logger](const LogRecord& record) {
+    const base::MutexLock lock(mutex);
     logger->log(to_spdlog(record.level), "[{}] {}", record.thread, record.message);
   };
 }

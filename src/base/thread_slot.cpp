@@ -60,4 +60,8 @@ std::uint32_t ThreadSlot::shared_number() noexcept {
   return own;
 }
 
+void ThreadSlot::keep_only_this_thread() noexcept {
+  taken.store(thread_slot.own != none ? 1U << thread_slot.own : 0, std::memory_order_relaxed);
+}
+
 }  // namespace kiln::base

@@ -26,6 +26,9 @@ struct ThreadSlot {
 
   std::uint32_t number() noexcept { return own != none ? own : shared_number(); }
 
+  /// In the child of a fork: frees the numbers of threads that exist only in the parent.
+  static void keep_only_this_thread() noexcept;
+
  private:
   [[gnu::cold]] std::uint32_t shared_number() noexcept;
 };

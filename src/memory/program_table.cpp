@@ -6,8 +6,9 @@
 namespace kiln::memory {
 
 ProgramTable::ProgramTable(Bounds bounds) : bounds_(bounds) {
-  // Here, and not in somebody's first get().
+  // Here, and not in somebody's first get(). The pool's mutex is never made under this table's.
   base::AsymmetricFence::prepare();
+  ResidentPool::of_process();
   indexes_.push_back(std::make_unique<Index>(256));
   index_.store(indexes_.back().get(), std::memory_order_release);
 }
@@ -18,6 +19,7 @@ ProgramTable::~ProgramTable() {
     const base::MutexLock lock(mutex_);
     residents = residents_;
   }
+  std::erase_if(residents, [](const Resident* resident) { return resident->inherited(); });
   for (Resident* resident : residents) resident->abandon();
   // Refused, nobody would know who still holds what: the programs stay for good.
   if (!base::AsymmetricFence::heavy()) return;
@@ -70,11 +72,11 @@ Program ProgramTable::insert(Arrival arrival) {
 
   while (over_bounds()) {
     auto module = evict_oldest();
-    if (module == nullptr) {
+    if (!module) {
       ++bound_exceeded_;
       break;
     }
-    evicted.push_back(std::move(module));
+    evicted.push_back(std::move(*module));
   }
   return program;
 }
@@ -95,17 +97,17 @@ std::size_t ProgramTable::trim(std::size_t keep) {
   const base::MutexLock lock(mutex_);
   while (order_.size() > keep) {
     auto module = evict_oldest();
-    if (module == nullptr) break;
-    evicted.push_back(std::move(module));
+    if (!module) break;
+    evicted.push_back(std::move(*module));
   }
   return evicted.size();
 }
 
 bool ProgramTable::evict_one() {
-  std::unique_ptr<Module> evicted;
+  std::optional<std::unique_ptr<Module>> evicted;
   const base::MutexLock lock(mutex_);
   evicted = evict_oldest();
-  return evicted != nullptr;
+  return evicted.has_value();
 }
 
 void ProgramTable::mark_stored(const Digest& digest) {
@@ -231,12 +233,22 @@ std::unique_ptr<Module> ProgramTable::move_out(Resident* resident) {
   if (resident->stored() && resident->take_note())
     notes_of_evicted_.push_back({resident->key().digest, resident->gflops(), resident->gbps()});
   if (notes_of_evicted_.size() > max_notes) notes_of_evicted_.pop_front();
+  const bool inherited = resident->inherited();
   auto module = resident->move_out();
   vacant_.push_back(resident);
+  if (inherited) static_cast<void>(module.release());
   return module;
 }
 
-std::unique_ptr<Module> ProgramTable::evict_oldest() {
+void ProgramTable::begin_child() {
+  hits_before_ = 0;
+  for (const Resident* resident : residents_) hits_before_ += resident->hits_ever();
+  evictions_ = 0;
+  bound_exceeded_ = 0;
+  notes_of_evicted_.clear();
+}
+
+std::optional<std::unique_ptr<Module>> ProgramTable::evict_oldest() {
   // Each program moves back at most once: one that is used all the while must not keep this going for ever.
   std::size_t moves = order_.size();
   for (auto it = order_.begin(); it != order_.end();) {
@@ -258,7 +270,7 @@ std::unique_ptr<Module> ProgramTable::evict_oldest() {
     if (closing == Resident::Closing::refused) break;
     ++it;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 bool ProgramTable::over_bounds() const { return order_.size() > bounds_.programs || bytes_ > bounds_.bytes; }

@@ -6,12 +6,14 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include <kiln/program.hpp>
 
+#include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "memory/resident.hpp"
 
@@ -22,7 +24,8 @@ struct UnsavedEntry;
 namespace kiln::memory {
 
 /// The programs in memory. find() takes no lock; everything else takes one mutex, for as long as it moves
-/// pointers: modules are destroyed after it was let go. Handles outlive the table.
+/// pointers: modules are destroyed after it was let go. Handles outlive the table. In the child of a fork the table
+/// goes on with the programs it had, counts from 0, and never destroys a module of the parent's.
 class ProgramTable {
  public:
   struct Bounds {
@@ -133,17 +136,19 @@ class ProgramTable {
   static void place(Index& index, Resident* resident);
   void grow() KILN_REQUIRES(mutex_);
   void erase(Cell* cell) KILN_REQUIRES(mutex_);
-  /// Removes a program that was closed; its module is the caller's to destroy without the mutex.
+  /// Removes a program that was closed; its module is the caller's to destroy without the mutex. Null where it was
+  /// inherited through fork().
   std::unique_ptr<Module> move_out(Resident* resident) KILN_REQUIRES(mutex_);
-  /// Closes and removes the least recently used program not in use; null where there is none.
-  std::unique_ptr<Module> evict_oldest() KILN_REQUIRES(mutex_);
+  /// Closes and removes the least recently used program not in use; nothing where there is none.
+  std::optional<std::unique_ptr<Module>> evict_oldest() KILN_REQUIRES(mutex_);
+  /// In the child of a fork: counts from here. What the parent noted and counted is the parent's to save.
+  void begin_child() KILN_REQUIRES(mutex_);
   bool over_bounds() const KILN_REQUIRES(mutex_);
 
   const Bounds bounds_;
   std::atomic<Index*> index_{nullptr};
   std::atomic<std::uint64_t> clock_{0};
 
-  base::Mutex mutex_;
   // All that were ever taken from the pool: a reader may still look at any of them.
   std::vector<Resident*> residents_ KILN_GUARDED_BY(mutex_);
   std::vector<Resident*> vacant_ KILN_GUARDED_BY(mutex_);
@@ -158,6 +163,10 @@ class ProgramTable {
   std::size_t bytes_ KILN_GUARDED_BY(mutex_) = 0;
   std::uint64_t evictions_ KILN_GUARDED_BY(mutex_) = 0;
   std::uint64_t bound_exceeded_ KILN_GUARDED_BY(mutex_) = 0;
+
+  // Locked by fork(): a child goes on with the table as it is. Last, since begin_child() uses everything above.
+  base::ForkMutex mutex_{base::ForkMutex::Order::outer,
+                         [this]() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { begin_child(); }};
 };
 
 }  // namespace kiln::memory

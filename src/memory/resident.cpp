@@ -4,8 +4,6 @@
 #include <thread>
 #include <utility>
 
-#include <pthread.h>
-
 namespace kiln::memory {
 
 bool Resident::take(const Digest& digest, std::uint32_t slot) noexcept {
@@ -34,6 +32,7 @@ Program Resident::move_in(Arrival arrival, std::uint64_t stamp) {
   gbps_.store(arrival.gbps, std::memory_order_relaxed);
   noted_.store(false, std::memory_order_relaxed);
   arrival_ = std::move(arrival);
+  generation_ = base::fork_generation();
   const std::uint32_t slot = base::thread_slot.number();
   for (Stripe& stripe : stripes_) stripe.last_use.store(0, std::memory_order_relaxed);
   used(slot, stamp);
@@ -80,7 +79,9 @@ void Resident::settle() noexcept {
   const base::MutexLock lock(pool.mutex_);
   // Acquire: all that was ever taken came before the table was destroyed, and so is counted in what follows.
   if (!abandoned_.load(std::memory_order_acquire) || references() != 0) return;
+  const bool is_parents = inherited();
   destroyed = move_out();
+  if (is_parents) static_cast<void>(destroyed.release());
   abandoned_.store(false, std::memory_order_relaxed);
   pool.vacant_.push_back(this);
 }
@@ -105,13 +106,7 @@ std::uint64_t Resident::hits_ever() const noexcept {
 
 ResidentPool& ResidentPool::of_process() {
   // Never destroyed: handles in static objects are released after everything else.
-  static ResidentPool& pool = []() -> ResidentPool& {
-    // No thread of the parent's holds it in a child, where that thread is not.
-    const auto lock = []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { of_process().mutex_.lock(); };
-    const auto unlock = []() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { of_process().mutex_.unlock(); };
-    pthread_atfork(lock, unlock, unlock);
-    return *std::make_unique<ResidentPool>().release();
-  }();
+  static ResidentPool& pool = *std::make_unique<ResidentPool>().release();
   return pool;
 }
 

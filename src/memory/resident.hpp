@@ -12,6 +12,7 @@
 #include <kiln/request.hpp>
 
 #include "base/asymmetric_fence.hpp"
+#include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "base/thread_slot.hpp"
 
@@ -110,6 +111,8 @@ class alignas(64) Resident {
     return ever > hits_before_ ? ever - hits_before_ : 0;
   }
   std::size_t bytes() const noexcept { return bytes_; }
+  /// Whether the program came into memory before a fork: its driver's objects are the parent's to destroy.
+  bool inherited() const noexcept { return arrival_.module != nullptr && generation_ != base::fork_generation(); }
   /// Where the table has it in its order of eviction.
   std::uint64_t place = 0;
 
@@ -153,6 +156,7 @@ class alignas(64) Resident {
 
   Arrival arrival_;
   std::size_t bytes_ = 0;
+  std::uint64_t generation_ = 0;
   std::uint64_t hits_before_ = 0;
   std::atomic<bool> stored_{false};
   std::atomic<bool> noted_{false};
@@ -174,7 +178,7 @@ class ResidentPool {
  private:
   friend class Resident;
 
-  base::Mutex mutex_;
+  base::ForkMutex mutex_{base::ForkMutex::Order::inner};
   std::deque<Resident> residents_ KILN_GUARDED_BY(mutex_);
   std::vector<Resident*> vacant_ KILN_GUARDED_BY(mutex_);
 };
