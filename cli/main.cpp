@@ -1,4 +1,8 @@
+#include <cerrno>
 #include <cstdio>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -36,6 +40,13 @@ std::string advice(const CLI::App& app) {
 int usage_error(const CLI::App& app, std::string_view message) {
   complain(fmt::format("{}; {}", message, advice(app)));
   return exit_status::usage;
+}
+
+/// Opens /dev/null for each standard stream that is closed: otherwise a file that a driver opens gets its number,
+/// and what is printed goes into that file.
+void open_missing_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream)
+    if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) static_cast<void>(::open("/dev/null", O_RDWR));
 }
 
 int run(int argc, char** argv) {
@@ -86,6 +97,7 @@ int run(int argc, char** argv) {
 }  // namespace kiln::cli
 
 int main(int argc, char** argv) {
+  kiln::cli::open_missing_streams();
   try {
     return kiln::cli::run(argc, argv);
   } catch (...) {

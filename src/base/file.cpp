@@ -19,6 +19,17 @@ constexpr std::string_view temporary_prefix = ".tmp-";
 
 bool trusted_owner(const struct stat& status) { return status.st_uid == geteuid() || status.st_uid == 0; }
 
+bool write_all(const FileHandle& file, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = file.system().write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written == 0) errno = ENOSPC;
+    if (written <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
 /// Unlinks the temporary file unless the rename took it away: a writer that fails leaves nothing behind.
 class TemporaryFile {
  public:
@@ -39,16 +50,7 @@ class TemporaryFile {
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  bool write(std::span<const std::byte> bytes) {
-    while (made_ && !bytes.empty()) {
-      const ssize_t written = system_.write(handle_.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written == 0) errno = ENOSPC;
-      if (written <= 0) return false;
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-    return made_;
-  }
+  bool write(std::span<const std::byte> bytes) { return made_ && write_all(handle_, bytes); }
 
   bool sync() { return system_.sync(handle_.get()) == 0; }
   bool close() {
@@ -83,6 +85,14 @@ bool FileHandle::close() noexcept {
 
 Error system_error(const std::string& what, const std::filesystem::path& path) {
   return Error(ErrorCode::io, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(errno)));
+}
+
+Result<void> write_file(const std::filesystem::path& path, std::string_view text) {
+  FileHandle file(
+      FileSystem::system().open(AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file || !write_all(file, std::as_bytes(std::span(text))) || !file.close())
+    return system_error("write", path);
+  return {};
 }
 
 Result<Folder> Folder::open(const std::filesystem::path& path, bool create, const FileSystem& system) {

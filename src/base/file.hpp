@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,9 @@ class FileHandle {
 
 /// The error of the system call that just failed: "cannot WHAT PATH: REASON".
 Error system_error(const std::string& what, const std::filesystem::path& path);
+
+/// Writes a file of the user's: made if it is not there, emptied if it is.
+Result<void> write_file(const std::filesystem::path& path, std::string_view text);
 
 /// A file that was read whole.
 struct FileContents {

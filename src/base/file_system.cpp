@@ -1,20 +1,79 @@
 #include "base/file_system.hpp"
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <memory>
 #include <new>
 #include <string_view>
 
 #include <dirent.h>
 #include <unistd.h>
 
+#include "base/fork.hpp"
+
 namespace kiln::base {
+namespace {
+
+// Set once an open was given the number of a standard stream, which is closed then.
+std::atomic<bool> standard_stream_closed{false};
+
+bool is_standard_stream(int file) { return file >= 0 && file <= STDERR_FILENO; }
+
+/// Moves an open file away from the numbers of the standard streams.
+int moved_up(int low) {
+  const int file = ::fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int reason = errno;
+  ::close(low);
+  errno = reason;
+  return file;
+}
+
+/// openat() while the numbers of closed standard streams are occupied, so that the file never has one of them.
+int open_beside_plugs(int folder, const char* name, int flags, mode_t mode) {
+  // One thread at a time: a thread that took another's plugs for open streams would open its file in their place.
+  // Never destroyed: a cache in a static variable saves after everything else.
+  static ForkMutex& plugs_mutex = *std::make_unique<ForkMutex>(ForkMutex::Order::inner).release();
+  const MutexLock lock(plugs_mutex);
+  std::array<int, 3> plugs{};
+  std::size_t count = 0;
+  for (;;) {
+    // O_PATH: what others write to the stream meanwhile fails as it does while it is closed.
+    const int plug = ::open("/", O_PATH | O_CLOEXEC);
+    if (is_standard_stream(plug) && count < plugs.size()) {
+      plugs[count++] = plug;
+      continue;
+    }
+    if (plug >= 0) ::close(plug);
+    break;
+  }
+  if (count == 0) standard_stream_closed.store(false, std::memory_order_relaxed);
+  int file = ::openat(folder, name, flags, mode);
+  if (is_standard_stream(file)) file = moved_up(file);
+  const int reason = errno;
+  for (std::size_t i = 0; i < count; ++i) ::close(plugs[i]);
+  errno = reason;
+  return file;
+}
+
+/// openat() that never returns the number of a standard stream: whoever logs to a closed stream would write into
+/// the file. Streams are rarely closed, so the first open finds out; in a cache that is the folder's, which nobody
+/// can write to.
+int open_above_standard_streams(int folder, const char* name, int flags, mode_t mode) {
+  if (standard_stream_closed.load(std::memory_order_relaxed)) return open_beside_plugs(folder, name, flags, mode);
+  const int file = ::openat(folder, name, flags, mode);
+  if (!is_standard_stream(file)) return file;
+  standard_stream_closed.store(true, std::memory_order_relaxed);
+  return moved_up(file);
+}
+
+}  // namespace
 
 int FileSystem::make_folder(const char* path, mode_t mode) const { return ::mkdir(path, mode); }
 
 int FileSystem::open(int folder, const char* name, int flags, mode_t mode) const {
-  return ::openat(folder, name, flags, mode);
+  return open_above_standard_streams(folder, name, flags, mode);
 }
 
 int FileSystem::close(int file) const { return ::close(file); }
@@ -42,7 +101,7 @@ int FileSystem::touch(int folder, const char* name) const {
 int FileSystem::lock(int file, int command, struct flock* request) const { return ::fcntl(file, command, request); }
 
 int FileSystem::list(int folder, std::vector<std::string>* names) const {
-  const int again = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int again = open_above_standard_streams(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   DIR* stream = again < 0 ? nullptr : ::fdopendir(again);
   if (stream == nullptr) {
     if (again >= 0) ::close(again);

@@ -17,7 +17,8 @@ class FileSystem {
   virtual ~FileSystem() = default;
 
   virtual int make_folder(const char* path, mode_t mode) const;
-  /// openat().
+  /// openat(). The system's own never returns 0, 1 or 2: where a standard stream is closed, whoever writes to it
+  /// would write into the file.
   virtual int open(int folder, const char* name, int flags, mode_t mode) const;
   virtual int close(int file) const;
   virtual ssize_t read(int file, void* bytes, std::size_t count) const;

@@ -33,7 +33,8 @@ std::string as_json(std::string_view text) {
 Result<std::unique_ptr<Trace>> Trace::open(const std::filesystem::path& file) {
   std::filesystem::path path = file;
   for (unsigned number = 2; number < 1000; ++number) {
-    base::FileHandle handle(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    base::FileHandle handle(
+        base::FileSystem::system().open(AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     if (!handle) return base::system_error("write the trace", path);
     // Emptied only by who has it alone: another executor may be writing it.
     if (::flock(handle.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {

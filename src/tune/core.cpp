@@ -249,12 +249,7 @@ std::vector<TuneRecord> Core::records() const {
 }
 
 Result<void> Core::export_to(const std::filesystem::path& file) const {
-  const std::string text = to_json(device_->identity(), records());
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  out.flush();
-  if (!out) return Error(ErrorCode::io, fmt::format("cannot write {}", file.string()));
-  return {};
+  return base::write_file(file, to_json(device_->identity(), records()));
 }
 
 Result<std::size_t> Core::import_from(const std::filesystem::path& file) {

@@ -44,6 +44,9 @@ class Cli : public testing::Test {
   Outcome kiln(Words words, const Environment& environment = {}) const {
     return command_.run(with_directory(std::move(words)), environment);
   }
+  int kiln_without_streams(Words words) const {
+    return command_.run_without_streams(with_directory(std::move(words)));
+  }
   Outcome kiln_on_terminal(Words words, const std::string& input = "", const Environment& environment = {}) const {
     return command_.run_on_terminal(with_directory(std::move(words)), input, environment);
   }

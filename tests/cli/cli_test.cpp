@@ -18,6 +18,14 @@ TEST_F(Cli, ListsNothingForADirectoryThatIsNotThereAndDoesNotMakeIt) {
   EXPECT_FALSE(fs::exists(cache()));
 }
 
+TEST_F(Cli, WorksWithClosedStandardStreams) {
+  const auto file = store(fire_gpu, request("double"));
+  damage(file);
+  EXPECT_EQ(kiln_without_streams({"ls"}), 0);
+  EXPECT_EQ(kiln_without_streams({"verify", "--repair"}), 0);
+  EXPECT_FALSE(fs::exists(file));
+}
+
 TEST_F(Cli, SaysWhatIsWrongWithADirectoryThatIsAFile) {
   write(cache(), "not a directory");
   const auto outcome = kiln({"ls"});

@@ -115,6 +115,17 @@ class Command {
     return {status, contents(out), contents(error)};
   }
 
+  /// With standard input and both outputs closed.
+  int run_without_streams(const std::vector<std::string>& arguments) const {
+    const Image image(arguments, at_home({}));
+    const pid_t child = fork();
+    if (child == 0) {
+      for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) close(stream);
+      image.become();
+    }
+    return wait_for(child);
+  }
+
   /// On a terminal of 200 columns where somebody types `input`; `out` is all that appeared there.
   Outcome run_on_terminal(const std::vector<std::string>& arguments, const std::string& input = "",
                           const Environment& environment = {}) const {

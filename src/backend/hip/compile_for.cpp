@@ -14,6 +14,7 @@
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
 #include "base/environment.hpp"
+#include "base/file.hpp"
 
 namespace kiln::hip {
 namespace {
@@ -58,8 +59,8 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
   const auto source = folder->path() / "program.hip";
   const auto object = folder->path() / "program.hsaco";
   const auto output = folder->path() / "log";
-  if (std::ofstream stream(source, std::ios::binary); !(stream << backend::with_defines(request)).flush())
-    return Error(ErrorCode::io, fmt::format("cannot write {}", source.string()));
+  if (auto written = base::write_file(source, backend::with_defines(request)); !written)
+    return std::move(written).error();
 
   // hipRTC includes the runtime's header by itself, and the same source must do for both.
   std::vector<std::string> words = {"hipcc", "--genco", fmt::format("--offload-arch={}", architecture), "-include",
