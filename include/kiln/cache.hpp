@@ -47,7 +47,8 @@ struct CacheOptions {
   std::chrono::milliseconds lock_timeout = std::chrono::seconds(30);
   /// Programs waiting to be saved; when that many wait, the thread that compiled the next one saves it.
   std::size_t write_queue = 64;
-  /// Threads for get_async() and preload(); 0: one for each processor, at most 8. Started when first needed.
+  /// Threads for get_async() and preload(), whose caller is one of them; 0: one for each processor, at most 8. Started
+  /// when first needed. Threads in a callback of get_async() are not counted.
   unsigned threads = 0;
   /// The level between the disk and the compiler, such as a store shared between machines.
   std::shared_ptr<Store> shared = {};
@@ -100,7 +101,8 @@ class Cache {
   /// The same, on a thread of the cache's own where the program is not in memory.
   std::future<Result<Program>> get_async(Request request);
   /// The same, for those who do not want to wait: `done` is called with the program, here and now where it is in
-  /// memory, else on a thread of the cache's own. It must not throw.
+  /// memory, else on a thread of the cache's own. It may ask this cache for other programs, and wait for them; other
+  /// threads do its other work meanwhile. What it throws is logged and dropped.
   void get_async(Request request, std::function<void(Result<Program>)> done);
   /// The program if any level has it; never compiles.
   Result<std::optional<Program>> find(const Request& request);
@@ -109,7 +111,8 @@ class Cache {
   Result<Program> add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time = {});
 
   /// Gets all of them in parallel, and keeps them in memory as far as the bounds allow. `progress` is called
-  /// from one thread at a time, not always this one, and must not ask for programs itself.
+  /// from one thread at a time, not always this one; it may ask this cache for programs, and wait for them. What it
+  /// throws is thrown here, after all were got.
   PreloadReport preload(std::span<const Request> requests, const ProgressCallback& progress = {});
   /// Loads every program of this device's folder into memory, last used first, up to the bounds. Entries that are
   /// damaged, or that the driver refuses, are removed. Programs loaded this way count as no request, hit or time

@@ -1,20 +1,53 @@
 #include <algorithm>
+#include <atomic>
+#include <deque>
 #include <exception>
+#include <future>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "cache/path.hpp"
 #include "store/json_file.hpp"
 
 namespace kiln {
 
-void Cache::Path::get_async(Request request, std::function<void(Result<Program>)> done) {
-  if (Program program = table_.find(request.key().digest)) return done(std::move(program));
-  if (auto refusal = refusal_of_call()) return done(std::move(*refusal));
-  auto answer = [this, request = std::move(request), done = std::move(done)] { done(get_or_compile(request)); };
-  if (backend_->usable_from_any_thread()) {
-    workers_.submit(std::move(answer));
+void Cache::Path::get_async(Request request, Callback done) {
+  if (Program program = table_.find(request.key().digest)) return call(done, std::move(program));
+  auto answer = [this, request = std::move(request), done = std::move(done)] {
+    auto program = get_or_compile(request);
+    // It may wait for other programs of this cache.
+    const cache::WorkerPool::InUsersCode waiting(workers_);
+    call(done, std::move(program));
+  };
+  do_later(std::move(answer));
+}
+
+std::future<Result<Program>> Cache::Path::get_async(Request request) {
+  auto promise = std::make_shared<std::promise<Result<Program>>>();
+  auto future = promise->get_future();
+  if (Program program = table_.find(request.key().digest)) {
+    promise->set_value(std::move(program));
   } else {
-    answer();
+    do_later([this, request = std::move(request), promise] { promise->set_value(get_or_compile(request)); });
+  }
+  return future;
+}
+
+void Cache::Path::do_later(std::function<void()> work) {
+  if (!backend_->usable_from_any_thread()) return work();
+  // A store or a backend may ask from a worker, and wait for the answer.
+  workers_.let_caller_wait();
+  workers_.submit(std::move(work));
+}
+
+void Cache::Path::call(const Callback& done, Result<Program> program) {
+  try {
+    done(std::move(program));
+  } catch (const std::exception& exception) {
+    options_.log.error(fmt::format("a callback of get_async() threw an exception: {}", exception.what()));
+  } catch (...) {
+    options_.log.error("a callback of get_async() threw an exception");
   }
 }
 
@@ -89,44 +122,118 @@ Result<Program> Cache::Path::warm_one(const Key& key) {
                Origin::disk, entry.compile_time);
 }
 
+namespace {
+
+/// The items of a preload() or warm(), which any number of threads take and do, and then report one at a time.
+class Batch {
+ public:
+  using Work = std::function<std::optional<Error>(std::size_t)>;
+  using Name = std::function<const std::string&(std::size_t)>;
+
+  /// The functions are used until wait() returns.
+  Batch(std::size_t count, const Work& work, const Name& name, const ProgressCallback& progress)
+      : count_(count), work_(work), name_(name), progress_(progress) {}
+
+  /// Takes and does items until all are taken.
+  void do_some(cache::WorkerPool& workers) KILN_EXCLUDES(mutex_) {
+    for (std::size_t i = next_++; i < count_; i = next_++) {
+      std::optional<Error> error;
+      try {
+        error = work_(i);
+      } catch (const std::exception& exception) {
+        error = Error(ErrorCode::device_failed, name_(i) + " is not loaded: " + exception.what());
+      } catch (...) {
+        error = Error(ErrorCode::device_failed, name_(i) + " is not loaded: an exception was thrown");
+      }
+      report({i, std::move(error)}, workers);
+    }
+  }
+
+  /// Waits until all items are done and reported. Throws what the callback threw.
+  PreloadReport wait() KILN_EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    while (done_ < count_) all_done_.wait(mutex_);
+    if (thrown_) std::rethrow_exception(thrown_);
+    return std::move(result_);
+  }
+
+ private:
+  struct Finished {
+    std::size_t item;
+    std::optional<Error> error;
+  };
+
+  /// One thread reports for all, without the mutex: the callback may wait for the others.
+  void report(Finished finished, cache::WorkerPool& workers) KILN_EXCLUDES(mutex_) {
+    {
+      const base::MutexLock lock(mutex_);
+      finished_.push_back(std::move(finished));
+      if (std::exchange(reporting_, true)) return;
+    }
+    for (;;) {
+      Finished next;
+      std::size_t done = 0;
+      {
+        const base::MutexLock lock(mutex_);
+        if (finished_.empty()) {
+          reporting_ = false;
+          return;
+        }
+        next = std::move(finished_.front());
+        finished_.pop_front();
+        done = done_ + 1;
+      }
+      tell({done, count_, name_(next.item), next.error ? &*next.error : nullptr}, workers);
+      const base::MutexLock lock(mutex_);
+      if (next.error) {
+        result_.errors.push_back(std::move(*next.error));
+      } else {
+        ++result_.ready;
+      }
+      done_ = done;
+      if (done_ == count_) all_done_.notify_all();
+    }
+  }
+
+  void tell(const Progress& progress, cache::WorkerPool& workers) KILN_EXCLUDES(mutex_) {
+    if (!progress_) return;
+    const cache::WorkerPool::InUsersCode waiting(workers);
+    try {
+      progress_(progress);
+    } catch (...) {
+      const base::MutexLock lock(mutex_);
+      thrown_ = std::current_exception();
+    }
+  }
+
+  const std::size_t count_;
+  const Work& work_;
+  const Name& name_;
+  const ProgressCallback& progress_;
+  std::atomic<std::size_t> next_{0};
+
+  base::Mutex mutex_;
+  base::Condition all_done_;
+  std::deque<Finished> finished_ KILN_GUARDED_BY(mutex_);
+  bool reporting_ KILN_GUARDED_BY(mutex_) = false;
+  std::size_t done_ KILN_GUARDED_BY(mutex_) = 0;
+  PreloadReport result_ KILN_GUARDED_BY(mutex_);
+  std::exception_ptr thrown_ KILN_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
 PreloadReport Cache::Path::for_each(std::size_t count, const std::function<const std::string&(std::size_t)>& name,
                                     const std::function<std::optional<Error>(std::size_t)>& work,
                                     const ProgressCallback& progress) {
-  struct {
-    base::Mutex mutex;
-    base::Condition all_done;
-    std::size_t done = 0;
-    PreloadReport report;
-    std::exception_ptr thrown;
-  } shared;
-  const auto one = [&](std::size_t i) {
-    auto error = work(i);
-    const base::MutexLock lock(shared.mutex);
-    ++shared.done;
-    try {
-      if (progress) progress({shared.done, count, name(i), error ? &*error : nullptr});
-    } catch (...) {
-      shared.thrown = std::current_exception();
-    }
-    if (error) {
-      shared.report.errors.push_back(std::move(*error));
-    } else {
-      ++shared.report.ready;
-    }
-    if (shared.done == count) shared.all_done.notify_all();
-  };
-  const bool parallel = backend_->usable_from_any_thread();
-  for (std::size_t i = 0; i < count; ++i) {
-    if (parallel) {
-      workers_.submit([&one, i] { one(i); });
-    } else {
-      one(i);
-    }
-  }
-  const base::MutexLock lock(shared.mutex);
-  while (shared.done < count) shared.all_done.wait(shared.mutex);
-  if (shared.thrown) std::rethrow_exception(shared.thrown);
-  return std::move(shared.report);
+  // Shared with helpers that may begin when all is done.
+  const auto batch = std::make_shared<Batch>(count, work, name, progress);
+  // This thread is one of those that work, so that it waits for no free worker.
+  if (backend_->usable_from_any_thread())
+    for (std::size_t helpers = 1; helpers < std::min(count, workers_.size()); ++helpers)
+      workers_.submit([this, batch] { batch->do_some(workers_); });
+  batch->do_some(workers_);
+  return batch->wait();
 }
 
 }  // namespace kiln

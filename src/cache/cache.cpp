@@ -81,11 +81,7 @@ Cache::~Cache() {
 }
 
 std::future<Result<Program>> Cache::get_async(Request request) {
-  auto promise = std::make_shared<std::promise<Result<Program>>>();
-  auto future = promise->get_future();
-  path_->get_async(std::move(request),
-                   [promise](Result<Program> program) { promise->set_value(std::move(program)); });
-  return future;
+  return path_->get_async(std::move(request));
 }
 
 void Cache::get_async(Request request, std::function<void(Result<Program>)> done) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,7 +37,9 @@ class Cache::Path {
   Result<Program> add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time);
 
   // bulk.cpp
-  void get_async(Request request, std::function<void(Result<Program>)> done);
+  using Callback = std::function<void(Result<Program>)>;
+  void get_async(Request request, Callback done);
+  std::future<Result<Program>> get_async(Request request);
   PreloadReport preload(std::span<const Request> requests, const ProgressCallback& progress);
   PreloadReport warm(const ProgressCallback& progress);
 
@@ -114,6 +117,9 @@ class Cache::Path {
   void keep_disk_bound(const std::filesystem::path& root);
 
   // bulk.cpp
+  void do_later(std::function<void()> work);
+  /// What the callback throws is logged.
+  void call(const Callback& done, Result<Program> program);
   Result<Program> warm_one(const Key& key);
   PreloadReport for_each(std::size_t count, const std::function<const std::string&(std::size_t)>& name,
                          const std::function<std::optional<Error>(std::size_t)>& work,

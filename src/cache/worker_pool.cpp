@@ -1,59 +1,160 @@
 #include "cache/worker_pool.hpp"
 
-#include <system_error>
+#include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <pthread.h>
 
 namespace kiln::cache {
+namespace {
+
+/// What this thread is to the pool it belongs to.
+struct Membership {
+  const WorkerPool* pool = nullptr;
+  bool counts = false;
+  /// How many do_waiting_work_here() are on its stack.
+  int depth = 0;
+};
+thread_local Membership membership;
+
+// Without threads, work is done on the stacks of those who would wait for it; this bounds how many.
+constexpr int max_depth = 8;
+
+void do_work(std::function<void()> work) {
+  try {
+    work();
+  } catch (...) {
+    // Where memory is short; whoever waits for the work is told by a broken promise.
+  }
+}
+
+}  // namespace
 
 void WorkerPool::finish() {
-  std::vector<std::thread> threads;
+  std::list<std::thread> ended;
   {
     const base::MutexLock lock(mutex_);
     stopping_ = true;
-    threads.swap(threads_);
     changed_.notify_all();
+    while (!threads_.empty()) all_ended_.wait(mutex_);
+    ended.swap(ended_);
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::thread& thread : ended) thread.join();
 }
 
 void WorkerPool::submit(std::function<void()> work) {
   {
     const base::MutexLock lock(mutex_);
-    // What comes in while the threads end has none of them to wait for.
-    if (!stopping_ && waiting_.size() >= idle_ && threads_.size() < size_) start();
-    if (!stopping_ && !threads_.empty()) {
+    // Once the threads have ended there are no new ones.
+    if (!stopping_ || !threads_.empty()) {
       waiting_.push_back(std::move(work));
-      changed_.notify_one();
-      return;
+      if (find_taker()) return;
+      work = std::move(waiting_.back());
+      waiting_.pop_back();
     }
   }
-  work();
+  do_work(std::move(work));
 }
 
-void WorkerPool::start() {
+bool WorkerPool::find_taker() {
+  if (active_ >= size_) return true;
+  const std::size_t wanted = std::min(waiting_.size(), size_ - active_);
+  if (idle_ < wanted && !start() && idle_ == 0) return active_ > 0;
+  changed_.notify_one();
+  return true;
+}
+
+bool WorkerPool::start() {
+  threads_.emplace_front();
+  const auto self = threads_.begin();
   try {
-    threads_.emplace_back([this] { run(); });
-  } catch (const std::system_error&) {
+    *self = std::thread([this, self] { run(self); });
+  } catch (const std::exception&) {
     // No more threads to be had: those there are do the work, or the one who asks.
+    threads_.erase(self);
+    return false;
   }
+  ++idle_;
+  return true;
 }
 
-void WorkerPool::run() {
-  pthread_setname_np(pthread_self(), "kiln-worker");
+bool WorkerPool::leave() {
+  if (membership.pool != this) return false;
+  const bool counted = std::exchange(membership.counts, false);
+  bool taken = true;
+  {
+    const base::MutexLock lock(mutex_);
+    if (counted) --active_;
+    if (!waiting_.empty()) taken = find_taker();
+  }
+  // No thread to be had: what this one may wait for is done first.
+  if (!taken) do_waiting_work_here();
+  return counted;
+}
+
+void WorkerPool::come_back() {
+  membership.counts = true;
+  const base::MutexLock lock(mutex_);
+  // Beyond the size for as long as this work takes to end.
+  ++active_;
+}
+
+void WorkerPool::do_waiting_work_here() {
+  if (membership.depth >= max_depth) return;
+  ++membership.depth;
   for (;;) {
     std::function<void()> work;
     {
       const base::MutexLock lock(mutex_);
-      ++idle_;
-      while (waiting_.empty() && !stopping_) changed_.wait(mutex_);
-      --idle_;
-      if (waiting_.empty()) return;
+      if (waiting_.empty()) break;
       work = std::move(waiting_.front());
       waiting_.pop_front();
     }
-    work();
+    do_work(std::move(work));
+  }
+  --membership.depth;
+}
+
+void WorkerPool::run(std::list<std::thread>::iterator self) {
+  pthread_setname_np(pthread_self(), "kiln-worker");
+  membership = {this, false, 0};
+  while (auto work = take_next()) {
+    membership.counts = true;
+    do_work(std::move(work));
+    const base::MutexLock lock(mutex_);
+    if (membership.counts) --active_;
+    ++idle_;
+  }
+  std::list<std::thread> ended;
+  {
+    const base::MutexLock lock(mutex_);
+    ended.swap(ended_);
+    ended_.splice(ended_.begin(), threads_, self);
+    // Those that had no work to take have none to wait for any more.
+    if (stopping_) changed_.notify_all();
+    if (threads_.empty()) all_ended_.notify_all();
+  }
+  // At most one ended thread is left for finish().
+  for (std::thread& thread : ended) thread.join();
+}
+
+std::function<void()> WorkerPool::take_next() {
+  const base::MutexLock lock(mutex_);
+  for (;;) {
+    if (!waiting_.empty() && active_ < size_) {
+      --idle_;
+      ++active_;
+      auto work = std::move(waiting_.front());
+      waiting_.pop_front();
+      return work;
+    }
+    // Enough wait without this one.
+    if ((waiting_.empty() && stopping_) || idle_ > size_) {
+      --idle_;
+      return nullptr;
+    }
+    changed_.wait(mutex_);
   }
 }
 

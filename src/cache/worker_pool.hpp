@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <functional>
+#include <list>
 #include <thread>
 #include <vector>
 
@@ -10,6 +11,10 @@
 namespace kiln::cache {
 
 /// A few threads for work in the background, started when there first is some.
+///
+/// A worker that runs a user's code may wait there for other work of the pool, so it does not count as one
+/// meanwhile: another thread, started if need be, takes its place. When the user's code returns, surplus threads
+/// stay for the next such occasion, as many as the pool has workers; more end.
 class WorkerPool {
  public:
   explicit WorkerPool(unsigned threads) : size_(threads) {}
@@ -17,22 +22,58 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
+  /// How many works run at the same time at most, not counting those in a user's code.
+  std::size_t size() const noexcept { return size_; }
+
   /// Does all work that was submitted, and ends the threads; what is submitted later is done by who submits it.
   void finish() KILN_EXCLUDES(mutex_);
-  /// The work must not throw. Done here and now where no thread can be had.
+  /// What the work throws is dropped. Done here and now where no thread can be had.
   void submit(std::function<void()> work) KILN_EXCLUDES(mutex_);
 
+  /// While it lives, this thread is in a user's code. Without effect on threads that are not the pool's.
+  class InUsersCode {
+   public:
+    explicit InUsersCode(WorkerPool& pool) : pool_(pool), left_(pool.leave()) {}
+    ~InUsersCode() {
+      if (left_) pool_.come_back();
+    }
+    InUsersCode(const InUsersCode&) = delete;
+    InUsersCode& operator=(const InUsersCode&) = delete;
+
+   private:
+    WorkerPool& pool_;
+    const bool left_;
+  };
+
+  /// This thread may wait for what it is about to submit. If it is one of the pool's, it no longer counts as a
+  /// worker until its present work ends.
+  void let_caller_wait() { static_cast<void>(leave()); }
+
  private:
-  void start() KILN_REQUIRES(mutex_);
-  void run() KILN_EXCLUDES(mutex_);
+  /// Whether this thread was a worker that counted, and no longer does.
+  bool leave() KILN_EXCLUDES(mutex_);
+  void come_back() KILN_EXCLUDES(mutex_);
+  /// Sees to it that a thread takes what waits; false where nobody ever would.
+  bool find_taker() KILN_REQUIRES(mutex_);
+  bool start() KILN_REQUIRES(mutex_);
+  void run(std::list<std::thread>::iterator self) KILN_EXCLUDES(mutex_);
+  /// The next work; none where the thread is to end.
+  std::function<void()> take_next() KILN_EXCLUDES(mutex_);
+  void do_waiting_work_here() KILN_EXCLUDES(mutex_);
 
   const std::size_t size_;
   base::Mutex mutex_;
   base::Condition changed_;
+  base::Condition all_ended_;
   std::deque<std::function<void()>> waiting_ KILN_GUARDED_BY(mutex_);
+  // Threads that wait for work, or have just been started.
   std::size_t idle_ KILN_GUARDED_BY(mutex_) = 0;
+  // Threads at work that are not in a user's code.
+  std::size_t active_ KILN_GUARDED_BY(mutex_) = 0;
   bool stopping_ KILN_GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_ KILN_GUARDED_BY(mutex_);
+  std::list<std::thread> threads_ KILN_GUARDED_BY(mutex_);
+  // Those that have ended, or are about to.
+  std::list<std::thread> ended_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::cache
