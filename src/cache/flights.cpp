@@ -29,11 +29,15 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
     const base::MutexLock lock(mutex_);
     const auto found = in_the_air_.find(key);
     if (found != in_the_air_.end()) {
-      theirs = found->second;
+      if (found->second.pilot == std::this_thread::get_id())
+        return {Error(ErrorCode::invalid_request,
+                      "a backend or a store asked the cache for the very program that it was asked for"),
+                false};
+      theirs = found->second.outcome;
     } else if (Program program = landed_before()) {
       return {std::optional(std::move(program)), false};
     } else {
-      in_the_air_.emplace(key, promise.get_future().share());
+      in_the_air_.emplace(key, Flight{promise.get_future().share(), std::this_thread::get_id()});
     }
   }
   if (theirs.valid()) return {guarded([&theirs] { return theirs.get(); }), true};

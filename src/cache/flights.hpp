@@ -4,6 +4,7 @@
 #include <future>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include <kiln/digest.hpp>
 #include <kiln/program.hpp>
@@ -27,12 +28,17 @@ class Flights {
 
   /// Runs `fly` unless somebody does so for this key already; in that case waits for theirs. `landed_before` is
   /// asked first, when no flight of the key can land: what it finds needs no flight. An exception out of `fly`
-  /// becomes an error.
+  /// becomes an error. So does a call for the same key by `fly` itself, which would wait for itself.
   Landed fly(const Digest& key, const std::function<Program()>& landed_before, const std::function<Outcome()>& fly);
 
  private:
+  struct Flight {
+    std::shared_future<Outcome> outcome;
+    std::thread::id pilot;
+  };
+
   base::Mutex mutex_;
-  std::map<Digest, std::shared_future<Outcome>> in_the_air_ KILN_GUARDED_BY(mutex_);
+  std::map<Digest, Flight> in_the_air_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::cache

@@ -35,6 +35,7 @@ bool Writer::start() {
   if (thread_.joinable()) return true;
   try {
     thread_ = std::thread([this] { run(); });
+    runner_ = thread_.get_id();
   } catch (const std::system_error&) {
     return false;  // No more threads to be had: whoever compiles saves.
   }
@@ -43,6 +44,8 @@ bool Writer::start() {
 
 void Writer::flush() {
   const base::MutexLock lock(mutex_);
+  // Its present job would wait for itself.
+  if (runner_ == std::this_thread::get_id()) return;
   const std::uint64_t target = queued_;
   while (done_ < target) changed_.wait(mutex_);
 }

@@ -18,7 +18,8 @@ class Writer {
 
   /// Queues the job; where the queue is full or there is no thread, does it here and now instead.
   void write(std::function<void()> job) KILN_EXCLUDES(mutex_);
-  /// Waits until everything queued before is done.
+  /// Waits until everything queued before is done; on the writer's own thread, where a store may call it, for
+  /// nothing.
   void flush() KILN_EXCLUDES(mutex_);
 
  private:
@@ -35,6 +36,7 @@ class Writer {
   std::uint64_t done_ KILN_GUARDED_BY(mutex_) = 0;
   bool stopping_ KILN_GUARDED_BY(mutex_) = false;
   std::thread thread_ KILN_GUARDED_BY(mutex_);
+  std::thread::id runner_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::cache

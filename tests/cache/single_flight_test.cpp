@@ -10,7 +10,9 @@
 
 #include "base/file_system.hpp"
 #include "cache/cache_on_file_system.hpp"
+#include "cache/writer.hpp"
 #include "fakes/cache_fixture.hpp"
+#include "fakes/child.hpp"
 
 namespace kiln {
 namespace {
@@ -208,6 +210,34 @@ TEST_F(SingleFlight, APreloadUnderWayEndsWhenTheCacheIsDestroyed) {
     EXPECT_EQ(report.ready, requests.size());
     EXPECT_EQ(backend_->compiles, static_cast<int>(requests.size()));
   }
+}
+
+TEST_F(SingleFlight, ABackendThatAsksForTheProgramItIsToCompileGetsAnError) {
+  const std::string told = fakes::in_child([&]() -> std::string {
+    alarm(60);
+    Cache cache(backend_, options());
+    std::string refusal = "it was not refused";
+    backend_->on_compile = [&](const Request& wanted) {
+      if (const auto again = cache.get(wanted); !again) refusal = again.error().message();
+    };
+    return cache.get(request(0)) ? refusal : "it was not compiled";
+  });
+  EXPECT_EQ(told, "a backend or a store asked the cache for the very program that it was asked for");
+}
+
+TEST(Writer, AJobMayFlush) {
+  const std::string told = fakes::in_child([]() -> std::string {
+    alarm(60);
+    bool done = false;
+    cache::Writer writer(4);
+    writer.write([&] {
+      writer.flush();
+      done = true;
+    });
+    writer.flush();
+    return done ? "done" : "the job was not waited for";
+  });
+  EXPECT_EQ(told, "done");
 }
 
 TEST_F(SingleFlight, AForkedChildMayDestroyACacheThatIsInUse) {
