@@ -47,8 +47,8 @@ struct CacheOptions {
   std::chrono::milliseconds lock_timeout = std::chrono::seconds(30);
   /// Programs waiting to be saved; when that many wait, the thread that compiled the next one saves it.
   std::size_t write_queue = 64;
-  /// Threads for get_async() and preload(), whose caller is one of them; 0: one for each processor, at most 8. Started
-  /// when first needed. Threads in a callback of get_async() are not counted.
+  /// Threads for get_async() and preload(), whose caller is one of them; 0: one for each processor, at most 8.
+  /// Started when first needed. Threads in a callback of get_async() are not counted.
   unsigned threads = 0;
   /// The level between the disk and the compiler, such as a store shared between machines.
   std::shared_ptr<Store> shared = {};
@@ -85,7 +85,13 @@ struct PreloadReport {
 /// lock. Destroying the cache waits for gets that load or compile, and for preload() and warm(), which end as if it
 /// went on, and for what is still to be saved; handles outlive it. Gets that begin meanwhile, or are but about to,
 /// are the caller's to keep apart from its end. It is not destroyed by a get itself: by a callback of its own, or a
-/// backend. In the child of a fork its end waits for nothing and saves nothing: that is the parent's.
+/// backend.
+///
+/// After fork() parent and child both go on using the cache, as far as the backend, the shared store and a log sink
+/// of the user's own work in a forked child. The child keeps the programs in memory and counts from 0. Gets that
+/// other threads had under way, callbacks and what was still to be saved stay the parent's. Destroying the cache in
+/// the child waits for the child's own work and saves it; it destroys no module that was loaded before the fork. A
+/// child forked by a callback, a store or a backend must not return from it.
 class Cache {
  public:
   /// A cache for `backend`. Never fails: a directory that cannot be used is logged, and programs are then
@@ -101,8 +107,8 @@ class Cache {
   /// The same, on a thread of the cache's own where the program is not in memory.
   std::future<Result<Program>> get_async(Request request);
   /// The same, for those who do not want to wait: `done` is called with the program, here and now where it is in
-  /// memory, else on a thread of the cache's own. It may ask this cache for other programs, and wait for them; other
-  /// threads do its other work meanwhile. What it throws is logged and dropped.
+  /// memory, else on a thread of the cache's own. It may ask this cache for other programs, and wait for them;
+  /// other threads do its other work meanwhile. What it throws is logged and dropped.
   void get_async(Request request, std::function<void(Result<Program>)> done);
   /// The program if any level has it; never compiles.
   Result<std::optional<Program>> find(const Request& request);
@@ -150,7 +156,8 @@ class Cache {
   Cache(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system);
 
   class Path;
-  std::unique_ptr<Path> path_;
+  class State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace kiln

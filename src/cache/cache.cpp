@@ -17,19 +17,27 @@ unsigned worker_count(unsigned wanted) {
   return wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency(), 1U, 8U);
 }
 
+/// The options with the directory they stand for, whatever the environment and the working directory become.
+CacheOptions with_absolute_directory(CacheOptions options) {
+  if (!options.disk) return options;
+  if (options.directory.empty()) options.directory = default_directory();
+  std::error_code error;
+  auto absolute =
+      options.directory.empty() ? std::filesystem::path() : std::filesystem::absolute(options.directory, error);
+  if (!error) options.directory = std::move(absolute);
+  return options;
+}
+
 std::shared_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheOptions& options,
                                             const base::FileSystem& system) {
   // A driver without binary formats gives nothing to keep; its device has said so.
   if (!options.disk || backend.identity().formats.empty()) return nullptr;
-  const std::filesystem::path root = options.directory.empty() ? default_directory() : options.directory;
-  if (root.empty()) {
+  if (options.directory.empty()) {
     options.log.warning("programs are kept in memory only: none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
     return nullptr;
   }
-  std::error_code error;
-  const auto absolute = std::filesystem::absolute(root, error);
   auto opened =
-      store::DiskStore::open(error ? root : absolute, backend.identity(), options.log, options.durability, system);
+      store::DiskStore::open(options.directory, backend.identity(), options.log, options.durability, system);
   if (opened) return std::move(*opened);
   options.log.warning(fmt::format("programs are kept in memory only: {}", opened.error().message()));
   return nullptr;
@@ -48,66 +56,94 @@ std::filesystem::path default_directory() {
   return {};
 }
 
-Cache::Path::Path(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system)
+Cache::Path::Path(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system,
+                  memory::ProgramTable& table)
     : backend_(std::move(backend)),
       identity_digest_(backend_->identity().digest()),
       target_digest_(backend_->identity().target_digest()),
-      options_(std::move(options)),
-      disk_(open_disk(*backend_, options_, system)),
+      options_(with_absolute_directory(std::move(options))),
+      system_(system),
+      disk_(open_disk(*backend_, options_, system_)),
       guarded_disk_(disk_ ? std::optional<cache::GuardedStore>(std::in_place, disk_, this) : std::nullopt),
       shared_(options_.shared ? std::optional<cache::GuardedStore>(std::in_place, options_.shared, this)
                               : std::nullopt),
-      table_({options_.max_programs, options_.max_bytes}),
+      table_(table),
       writer_(options_.write_queue),
       workers_(worker_count(options_.threads)) {
   if (shared_) uploader_.emplace(*shared_, options_.log, options_.write_queue);
 }
 
-Cache::Path::~Path() {
+Cache::Path::Path(const Path& parents)
+    : Path(parents.backend_, parents.options_, parents.system_, parents.table_) {}
+
+void Cache::Path::leave_to_parent() noexcept {
+  if (disk_) disk_->leave_to_parent();
+}
+
+void Cache::Path::finish() {
   workers_.finish();
   under_way_.wait_for_all();
   flush();
+}
+
+Cache::State::State(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system)
+    : table_({options.max_programs, options.max_bytes}),
+      path_(std::make_unique<Path>(std::move(backend), std::move(options), system, table_).release()) {}
+
+Cache::State::~State() {
+  // Where it is the parent's, all that it owns is for the parent to finish.
+  if (std::unique_ptr<Path> path(path_.load()); path->is_of_this_process()) {
+    path->finish();
+  } else {
+    static_cast<void>(path.release());
+  }
+}
+
+Cache::Path& Cache::State::path_of_child(Path* parents) {
+  auto own = std::make_unique<Path>(*parents);
+  Path* first = parents;
+  // Of several threads that come here at once, one's counts; the others have done nothing with theirs.
+  if (!path_.compare_exchange_strong(first, own.get(), std::memory_order_acq_rel)) return *first;
+  parents->leave_to_parent();
+  return *own.release();
 }
 
 Cache::Cache(std::shared_ptr<Backend> backend, CacheOptions options)
     : Cache(std::move(backend), std::move(options), base::FileSystem::system()) {}
 
 Cache::Cache(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system)
-    : path_(std::make_unique<Path>(std::move(backend), std::move(options), system)) {}
+    : state_(std::make_unique<State>(std::move(backend), std::move(options), system)) {}
 
-Cache::~Cache() {
-  // The child of a fork has none of the threads that would be waited for; all that is theirs is done in the parent.
-  if (!path_->is_of_this_process()) static_cast<void>(path_.release());
-}
+Cache::~Cache() = default;
 
 std::future<Result<Program>> Cache::get_async(Request request) {
-  return path_->get_async(std::move(request));
+  return state_->path().get_async(std::move(request));
 }
 
 void Cache::get_async(Request request, std::function<void(Result<Program>)> done) {
-  path_->get_async(std::move(request), std::move(done));
+  state_->path().get_async(std::move(request), std::move(done));
 }
 
-Result<std::optional<Program>> Cache::find(const Request& request) { return path_->get(request, false); }
+Result<std::optional<Program>> Cache::find(const Request& request) { return state_->path().get(request, false); }
 
 Result<Program> Cache::add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time) {
-  return path_->add(request, std::move(compiled), compile_time);
+  return state_->path().add(request, std::move(compiled), compile_time);
 }
 
 PreloadReport Cache::preload(std::span<const Request> requests, const ProgressCallback& progress) {
-  return path_->preload(requests, progress);
+  return state_->path().preload(requests, progress);
 }
 
-PreloadReport Cache::warm(const ProgressCallback& progress) { return path_->warm(progress); }
-bool Cache::evict(const Request& request) { return path_->table().evict(request.key().digest); }
-std::size_t Cache::trim(std::size_t keep) { return path_->table().trim(keep); }
-Result<std::size_t> Cache::clear() { return path_->clear(); }
-void Cache::flush() { path_->flush(); }
-Result<void> Cache::persist() { return path_->persist(); }
-Result<PruneReport> Cache::prune(const PruneOptions& options) { return path_->prune(options); }
-Stats Cache::stats() const { return path_->stats(); }
-std::vector<ProgramInfo> Cache::programs() const { return path_->table().list(); }
-std::filesystem::path Cache::folder() const { return path_->folder(); }
-Backend& Cache::backend() const noexcept { return path_->backend(); }
+PreloadReport Cache::warm(const ProgressCallback& progress) { return state_->path().warm(progress); }
+bool Cache::evict(const Request& request) { return state_->table().evict(request.key().digest); }
+std::size_t Cache::trim(std::size_t keep) { return state_->table().trim(keep); }
+Result<std::size_t> Cache::clear() { return state_->path().clear(); }
+void Cache::flush() { state_->path().flush(); }
+Result<void> Cache::persist() { return state_->path().persist(); }
+Result<PruneReport> Cache::prune(const PruneOptions& options) { return state_->path().prune(options); }
+Stats Cache::stats() const { return state_->path().stats(); }
+std::vector<ProgramInfo> Cache::programs() const { return state_->table().list(); }
+std::filesystem::path Cache::folder() const { return state_->any_path().folder(); }
+Backend& Cache::backend() const noexcept { return state_->any_path().backend(); }
 
 }  // namespace kiln

@@ -20,9 +20,9 @@ std::shared_ptr<const store::UnsavedEntry> unsaved(const Request& request, Binar
 }  // namespace
 
 Result<Program> Cache::get(const Request& request) {
-  if (Program program = path_->table().find_at_once(request.key().digest)) [[likely]]
+  if (Program program = state_->table().find_at_once(request.key().digest)) [[likely]]
     return program;
-  return path_->get_or_compile(request);
+  return state_->path().get_or_compile(request);
 }
 
 Result<Program> Cache::Path::get_or_compile(const Request& request) {

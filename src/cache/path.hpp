@@ -7,10 +7,9 @@
 #include <memory>
 #include <optional>
 
-#include <unistd.h>
-
 #include <kiln/cache.hpp>
 
+#include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "cache/flights.hpp"
 #include "cache/guarded_store.hpp"
@@ -24,12 +23,20 @@
 
 namespace kiln {
 
-/// The path of a request through the levels, and everything a cache owns on the way.
+/// The path of a request through the levels, and everything a cache owns on the way but the programs in memory. Its
+/// mutexes and threads are those of the process that made it.
 class Cache::Path {
  public:
-  Path(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system);
-  ~Path();
-  bool is_of_this_process() const noexcept { return getpid() == process_; }
+  Path(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system,
+       memory::ProgramTable& table);
+  /// The same path in the child of a fork. Uses of `parents` only what never changes.
+  explicit Path(const Path& parents);
+  Path& operator=(const Path&) = delete;
+  bool is_of_this_process() const noexcept { return base::fork_generation() == process_; }
+  /// In the child of a fork, once it has a path of its own: closes what the child shares with its parent's path.
+  void leave_to_parent() noexcept;
+  /// Waits for what is under way, and saves. Nothing may be asked for afterwards.
+  void finish();
 
   // get.cpp
   [[gnu::cold, gnu::noinline]] Result<Program> get_or_compile(const Request& request);
@@ -50,7 +57,6 @@ class Cache::Path {
   Result<PruneReport> prune(const PruneOptions& options);
   Stats stats();
 
-  memory::ProgramTable& table() noexcept { return table_; }
   Backend& backend() const noexcept { return *backend_; }
   std::filesystem::path folder() const { return disk_ ? disk_->path() : std::filesystem::path(); }
 
@@ -125,15 +131,17 @@ class Cache::Path {
                          const std::function<std::optional<Error>(std::size_t)>& work,
                          const ProgressCallback& progress);
 
-  const pid_t process_ = getpid();
+  const std::uint64_t process_ = base::fork_generation();
   const std::shared_ptr<Backend> backend_;
   const Digest identity_digest_;
   const Digest target_digest_;
+  // Its directory is absolute, so that a child finds the same.
   const CacheOptions options_;
+  const base::FileSystem& system_;
   const std::shared_ptr<store::DiskStore> disk_;
   const std::optional<cache::GuardedStore> guarded_disk_;
   const std::optional<cache::GuardedStore> shared_;
-  memory::ProgramTable table_;
+  memory::ProgramTable& table_;
   cache::Flights flights_;
   Counters counters_;
   std::atomic<bool> warned_of_saving_{false};
@@ -153,6 +161,33 @@ class Cache::Path {
   std::optional<cache::Uploader> uploader_;
   cache::Writer writer_;
   cache::WorkerPool workers_;
+};
+
+/// What a cache is: the programs in memory, which a forked child goes on using, and the path to all others, of
+/// which each process has its own.
+class Cache::State {
+ public:
+  State(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  memory::ProgramTable& table() noexcept { return table_; }
+  /// The path of this process: in the child of a fork, a new one from the first call on.
+  Path& path() {
+    Path* path = path_.load(std::memory_order_acquire);
+    return path->is_of_this_process() ? *path : path_of_child(path);
+  }
+  /// Perhaps the parent's: only for what never changes.
+  const Path& any_path() const noexcept { return *path_.load(std::memory_order_acquire); }
+
+ private:
+  [[gnu::cold]] Path& path_of_child(Path* parents);
+
+  memory::ProgramTable table_;
+  // Owned, unless it is the parent's, which is never destroyed: threads that the child does not have may hold its
+  // mutexes.
+  std::atomic<Path*> path_;
 };
 
 }  // namespace kiln

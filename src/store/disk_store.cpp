@@ -83,8 +83,13 @@ Result<std::shared_ptr<const DiskStore::Opened>> DiskStore::reopen(bool create) 
   if (durability_ == Durability::fsync) folder->sync_name();
   if (is_new)
     if (auto written = store::write_manifest(*folder, identity_); !written) log_.debug(written.error().message());
+  lock_descriptor_ = lock_file.get();
   opened_ = std::make_shared<const Opened>(Opened{std::move(*folder), std::move(lock_file)});
   return opened_;
+}
+
+void DiskStore::leave_to_parent() noexcept {
+  if (const int descriptor = lock_descriptor_.exchange(-1); descriptor >= 0) system_.close(descriptor);
 }
 
 Result<std::optional<std::vector<std::byte>>> DiskStore::get(const EntryAddress& address) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -73,6 +74,10 @@ class DiskStore final : public Store {
   /// not grow with the number of entries.
   Result<void> save_notes();
 
+  /// In the child of a fork: closes the lock file, so that the parent's locks end with the parent. Nothing may be
+  /// called afterwards.
+  void leave_to_parent() noexcept;
+
   const std::filesystem::path& path() const noexcept { return path_; }
   const base::FileSystem& system() const noexcept { return system_; }
 
@@ -101,6 +106,8 @@ class DiskStore final : public Store {
   const base::FileSystem& system_;
   mutable base::Mutex opened_mutex_;
   std::shared_ptr<const Opened> opened_ KILN_GUARDED_BY(opened_mutex_);
+  // That of opened_, or the next one; for a child, to which the mutex may never be free.
+  std::atomic<int> lock_descriptor_{-1};
 
   base::Mutex notes_mutex_;
   // performance.txt as it was last read; read when it is first asked for.
