@@ -1,6 +1,8 @@
 #include "store/directory.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include <sys/stat.h>
 
@@ -23,6 +25,11 @@ namespace {
 constexpr std::string_view entry_suffix = ".bin";
 constexpr std::string_view meta_suffix = ".meta";
 constexpr std::size_t digest_digits = 64;
+
+/// The error of the last system call, which looked at `path`.
+Error cannot_examine(const std::filesystem::path& path) {
+  return Error(ErrorCode::io, fmt::format("cannot examine {}: {}", path.string(), std::strerror(errno)));
+}
 
 }  // namespace
 
@@ -62,19 +69,26 @@ std::optional<Key> key_of_file(const std::string& file_name) {
 Result<std::vector<std::filesystem::path>> device_folder_paths(const std::filesystem::path& root,
                                                                const base::FileSystem& system) {
   std::vector<std::filesystem::path> paths;
-  std::error_code error;
-  if (root.empty() || !std::filesystem::exists(root, error)) return paths;
+  if (root.empty()) return paths;
+  // Only a missing directory is empty. One that cannot be reached is an error, such as one below a file.
+  if (struct stat status{}; stat(root.c_str(), &status) != 0) {
+    if (errno == ENOENT) return paths;
+    return cannot_examine(root);
+  }
   auto opened = base::Folder::open(root, false, system);
   if (!opened) return std::move(opened).error();
   auto names = opened->names();
   if (!names) return std::move(names).error();
   std::sort(names->begin(), names->end());
   for (const std::string& name : *names) {
-    const auto status = opened->status(name);
     // A device folder ends in the first 16 digits of its identity's digest.
     const std::size_t dash = name.size() < 18 ? std::string::npos : name.size() - 17;
-    if (!status || !S_ISDIR(status->st_mode) || dash == std::string::npos || name[dash] != '-') continue;
+    if (dash == std::string::npos || name[dash] != '-') continue;
     if (name.find_first_not_of("0123456789abcdef", dash + 1) != std::string::npos) continue;
+    const auto status = opened->status(name);
+    // Another process may have removed it since it was listed.
+    if (!status && errno != ENOENT) return cannot_examine(root / name);
+    if (!status || !S_ISDIR(status->st_mode)) continue;
     paths.push_back(root / name);
   }
   return paths;

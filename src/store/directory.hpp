@@ -55,11 +55,12 @@ struct DeviceFolder {
   std::optional<Identity> identity;
 };
 
-/// The paths of a cache directory's device folders, by name.
+/// The paths of a cache directory's device folders, by name. A directory that does not exist has none; one that cannot
+/// be read is an error.
 Result<std::vector<std::filesystem::path>> device_folder_paths(
     const std::filesystem::path& root, const base::FileSystem& system = base::FileSystem::system());
 
-/// The device folders of a cache directory, by name. A directory that is not there has none.
+/// The same, with their identities.
 Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& root,
                                                  const base::FileSystem& system = base::FileSystem::system());
 

@@ -1,5 +1,6 @@
 #include "store/directory.hpp"
 
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,6 +73,29 @@ TEST_F(Directory, ThatIsMissingOrEmptyHasNoDevices) {
 TEST_F(Directory, ThatIsAFileIsAnError) {
   fakes::write_file(root() / "file", "x");
   EXPECT_FALSE(device_folders(root() / "file").ok());
+}
+
+TEST_F(Directory, ThatCannotBeReachedIsAnError) {
+  fakes::write_file(root() / "file", "x");
+  const auto below = device_folders(root() / "file" / "cache");
+  ASSERT_FALSE(below.ok());
+  EXPECT_EQ(below.error().message(),
+            "cannot examine " + (root() / "file" / "cache").string() + ": Not a directory");
+  EXPECT_FALSE(device_folders(root() / std::string(300, 'n')).ok());
+}
+
+/// One in which files can be listed and not looked at, as in a folder without the permission to search it.
+class Unsearchable final : public base::FileSystem {
+ public:
+  int status(int file, struct stat* status) const override { return FileSystem::status(file, status); }
+  int status(int, const char*, struct stat*) const override { return errno = EACCES, -1; }
+};
+
+TEST_F(Directory, WhoseFoldersCannotBeExaminedIsAnError) {
+  ASSERT_TRUE(store_->put(conv_, sample_entry("x")));
+  const auto folders = device_folders(root(), Unsearchable());
+  ASSERT_FALSE(folders.ok());
+  EXPECT_EQ(folders.error().message(), "cannot examine " + store_->path().string() + ": Permission denied");
 }
 
 TEST_F(Directory, ListsItsDevicesByNameWithTheirIdentities) {
