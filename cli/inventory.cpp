@@ -1,6 +1,9 @@
 #include "inventory.hpp"
 
+#include <cerrno>
 #include <numeric>
+
+#include <sys/stat.h>
 
 #include "parallel.hpp"
 #include "store/json_file.hpp"
@@ -91,7 +94,7 @@ std::vector<FolderListing> list_folders(const std::filesystem::path& root) {
     auto files = store::stored_files(listing.folder.path);
     if (files) {
       listing.files = std::move(*files);
-    } else if (std::filesystem::exists(listing.folder.path)) {
+    } else if (struct stat status{}; stat(listing.folder.path.c_str(), &status) == 0 || errno != ENOENT) {
       listing.problem = files.error().message();
     }
     listings.push_back(std::move(listing));

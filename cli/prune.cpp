@@ -34,7 +34,12 @@ PruneOptions bounds(const Options& options) {
 
 void run(Context& context, const Options& options) {
   const auto root = context.directory();
-  const auto report = prune(root, bounds(options)).value();
+  const auto limits = bounds(options);
+  std::vector<std::string> problems;
+  for (const auto& listing : list_folders(root))
+    if (!listing.problem.empty()) problems.push_back(listing.problem);
+  report_problems(context, problems);
+  const auto report = prune(root, limits).value();
   if (context.json) {
     return print_json({{"directory", root.string()},
                        {"dry_run", options.dry_run},

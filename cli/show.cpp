@@ -145,6 +145,7 @@ std::string describe(const Inventory& inventory, const StoredProgram& program, c
 void run(Context& context, const std::string& wanted) {
   const auto root = context.directory();
   const auto inventory = find(root, wanted);
+  report_problems(context, inventory.problems);
   if (inventory.programs.empty()) {
     const std::string too_short =
         wanted.size() < min_prefix && is_hexadecimal(wanted) ? "; a key needs at least 4 digits" : "";
@@ -154,8 +155,7 @@ void run(Context& context, const std::string& wanted) {
   }
   const bool any_sound = std::any_of(inventory.programs.begin(), inventory.programs.end(),
                                      [](const auto& program) { return program.damage.empty(); });
-  context.status = any_sound ? exit_status::ok : exit_status::failed;
-  report_problems(context, inventory.problems);
+  if (!any_sound) context.status = exit_status::failed;
   if (context.json) {
     auto list = Json::array();
     for (const auto& program : inventory.programs) list.push_back(program_json(inventory, program));

@@ -4,11 +4,15 @@
 
 #include <chrono>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <kiln/identity.hpp>
 #include <kiln/log.hpp>
 #include <kiln/request.hpp>
 
 #include "command.hpp"
+#include "fakes/child.hpp"
 #include "store/directory.hpp"
 #include "store/disk_store.hpp"
 
@@ -74,6 +78,14 @@ class Cli : public testing::Test {
     std::string bytes = contents(file);
     bytes.back() = static_cast<char>(bytes.back() ^ 1);
     write(file, bytes);
+  }
+
+  /// Makes a folder one that Kiln cannot or will not read: root reads everything, but trusts no other user's
+  /// folder.
+  static void make_unreadable(const fs::path& folder) {
+    const int done =
+        fakes::is_root() ? chown(folder.c_str(), fakes::other_user, fakes::other_user) : chmod(folder.c_str(), 0);
+    ASSERT_EQ(done, 0);
   }
 
   static void set_age(const fs::path& file, std::chrono::hours age) {

@@ -34,6 +34,42 @@ TEST_F(Cli, SaysWhatIsWrongWithADirectoryThatIsAFile) {
   EXPECT_TRUE(outcome.error.starts_with("kiln: ") && contains(outcome.error, cache().string())) << outcome.error;
 }
 
+/// Everything that reads a cache directory and needs no device.
+const std::vector<Words> readers = {{"ls"},
+                                    {"stats"},
+                                    {"verify"},
+                                    {"show", "double"},
+                                    {"prune", "--max-age", "30d"},
+                                    {"clear", "--all-devices", "--yes"}};
+
+TEST_F(Cli, SaysThatADirectoryCannotBeReachedInsteadOfTakingItForEmpty) {
+  write(home_.path() / "file", "not a directory");
+  const std::string below = home_.path() / "file" / "cache";
+  for (const char* format : {"--color=never", "--json"})
+    for (Words words : readers) {
+      words.insert(words.end(), {"--dir", below, format});
+      const auto outcome = command_.run(words);
+      EXPECT_EQ(outcome.status, 1) << words[0];
+      EXPECT_EQ(outcome.out, "") << words[0];
+      EXPECT_TRUE(outcome.error.starts_with("kiln: ")) << words[0] << ": " << outcome.error;
+      EXPECT_TRUE(contains(outcome.error, below + ": Not a directory")) << words[0] << ": " << outcome.error;
+    }
+}
+
+TEST_F(Cli, NamesADeviceFolderThatCannotBeReadAndFails) {
+  const auto closed = store(fire_gpu, request("double")).parent_path();
+  make_unreadable(closed);
+  for (const Words& words : readers) {
+    store(water_gpu, request("double"));
+    const auto outcome = kiln(words);
+    EXPECT_EQ(outcome.status, 1) << words[0];
+    EXPECT_TRUE(contains(outcome.error, closed.string())) << words[0] << ": " << outcome.error;
+  }
+  const auto shown = kiln({"show", "missing"});
+  EXPECT_EQ(shown.status, 1);
+  EXPECT_TRUE(contains(shown.error, closed.string())) << shown.error;
+}
+
 TEST_F(Cli, TakesTheDirectoryFromTheEnvironment) {
   store(fire_gpu, request("double"));
   const auto outcome = command_.run({"ls", "--json"}, {{"KILN_CACHE_DIR", cache().string()}});
