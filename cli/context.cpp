@@ -57,7 +57,15 @@ void print(std::string_view text) {
     throw Failure(Error(ErrorCode::io, fmt::format("cannot write the output: {}", std::strerror(errno))));
 }
 
-void print_json(const Json& value) { print(value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
+void finish_output() {
+  // An error that an earlier flush met is not met again.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw Failure(Error(ErrorCode::io, "cannot write the output; is the disk full?"));
+}
+
+void print_json(const Json& value) {
+  print(printable_json(value.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n");
+}
 
 Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 

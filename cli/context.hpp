@@ -60,6 +60,8 @@ struct Context {
 
 /// Writes to standard output; throws Failure where that fails, as on a full disk.
 void print(std::string_view text);
+/// Throws Failure if something that was printed has not been written.
+void finish_output();
 /// Writes one JSON value and a line end to standard output.
 void print_json(const Json& value);
 /// The text as JSON; null for an empty one.

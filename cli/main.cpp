@@ -1,5 +1,8 @@
 #include <cerrno>
 #include <cstdio>
+#include <new>
+#include <sstream>
+#include <stdexcept>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -49,6 +52,18 @@ void open_missing_streams() {
     if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) static_cast<void>(::open("/dev/null", O_RDWR));
 }
 
+/// Runs the subcommand. Help and the version are output like any other, which may fail to be written.
+void parse_and_run(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& wanted) {
+    std::ostringstream text;
+    app.exit(wanted, text, text);
+    print(text.str());
+  }
+  finish_output();
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Kiln keeps compiled GPU programs: compiled once, and run for ever.", "kiln");
   Context context;
@@ -71,15 +86,9 @@ int run(int argc, char** argv) {
       fmt::print(stderr, "{}", app.help());
       return exit_status::usage;
     }
-    app.parse(argc, argv);
-    if (std::fflush(stdout) != 0) {
-      complain("cannot write the output; is the disk full?");
-      return exit_status::failed;
-    }
+    parse_and_run(app, argc, argv);
     return context.status;
   } catch (const CLI::ParseError& error) {
-    // --help and --version end the parsing in this way, too.
-    if (error.get_exit_code() == 0) return app.exit(error);
     if (const auto words = app.remaining(); app.get_subcommands().empty() && !words.empty())
       return usage_error(app, fmt::format("there is no command or option \"{}\"", printable(words.front())));
     return usage_error(app, error.what());
@@ -87,6 +96,10 @@ int run(int argc, char** argv) {
     return usage_error(app, error.what());
   } catch (const Failure& failure) {
     complain(failure.what());
+  } catch (const std::bad_alloc&) {
+    complain("there is not enough memory for that");
+  } catch (const std::length_error&) {
+    complain("there is not enough memory for that");
   } catch (const std::exception& error) {
     complain(error.what());
   }

@@ -272,6 +272,20 @@ TEST_F(Cli, WritesColoursOnATerminalUnlessToldOtherwise) {
   EXPECT_TRUE(contains(kiln({"ls", "--color", "always"}).out, "\x1b["));
 }
 
+TEST_F(Cli, OutputThatCannotBeWrittenIsAFailure) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  store(fire_gpu, request("double"));
+  damage(store(fire_gpu, request("bad")));
+  for (const Words& words :
+       {Words{"--help"}, Words{"--version"}, Words{"ls", "--help"}, Words{"completions", "bash"}, Words{"emit"},
+        Words{"ls", "--dir", cache().string()}, Words{"stats", "--dir", cache().string()},
+        Words{"ls", "--json", "--dir", cache().string()}}) {
+    const auto outcome = command_.run_into("/dev/full", words);
+    EXPECT_EQ(outcome.status, 1) << words[0];
+    EXPECT_TRUE(contains(outcome.error, "kiln: cannot write the output")) << words[0] << ": " << outcome.error;
+  }
+}
+
 TEST_F(Cli, CommandLinesThatMakeNoSenseExitWithTwo) {
   for (const Words& words :
        {Words{"prune"}, Words{"prune", "--max-age", "30"}, Words{"prune", "--max-size", "much"},

@@ -101,7 +101,12 @@ class Command {
 
   /// With nothing on standard input, and neither output a terminal.
   Outcome run(const std::vector<std::string>& arguments, const Environment& environment = {}) const {
-    const auto out = home_ / "stdout";
+    return run_into(home_ / "stdout", arguments, environment);
+  }
+
+  /// The same, with standard output in a file of one's own, such as /dev/full.
+  Outcome run_into(const std::filesystem::path& out, const std::vector<std::string>& arguments,
+                   const Environment& environment = {}) const {
     const auto error = home_ / "stderr";
     const Image image(arguments, at_home(environment));
     const pid_t child = fork();
@@ -112,7 +117,7 @@ class Command {
       image.become();
     }
     const int status = wait_for(child);
-    return {status, contents(out), contents(error)};
+    return {status, std::filesystem::is_regular_file(out) ? contents(out) : "", contents(error)};
   }
 
   /// With standard input and both outputs closed.
