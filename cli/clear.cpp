@@ -93,7 +93,7 @@ bool confirmed(const std::filesystem::path& root, const std::vector<FolderListin
   const std::string whose =
       listings.size() == 1 ? device_of(listings[0].folder) : human_count(listings.size(), "device");
   fmt::print(stderr, "Remove {} ({}) of {} from {}? [y/N] ", human_count(programs, "program"), human_size(bytes),
-             printable(whose), root.string());
+             printable(whose), printable(root.string()));
   std::fflush(stderr);
   std::string answer;
   std::getline(std::cin, answer);

@@ -23,9 +23,17 @@ std::filesystem::path Context::directory() const {
 std::shared_ptr<Device> Context::open_device() const { return kiln::open_device(device, log()).value(); }
 
 Log Context::log() const {
-  if (!verbose) return {};
-  return Log(LogLevel::debug, [](const LogRecord& record) {
-    fmt::print(stderr, "kiln: [{}] {}\n", record.thread, printable(record.message));
+  if (verbose)
+    return Log(LogLevel::debug, [](const LogRecord& record) {
+      fmt::print(stderr, "kiln: [{}] {}\n", record.thread, printable_lines(record.message));
+    });
+  const Log standard;
+  auto level = LogLevel::off;
+  for (const LogLevel next : {LogLevel::error, LogLevel::warning, LogLevel::info, LogLevel::debug})
+    if (standard.enabled(next)) level = next;
+  // Messages quote paths and what drivers say.
+  return Log(level, [standard](const LogRecord& record) {
+    standard.write(record.level, printable_lines(record.message));
   });
 }
 
@@ -72,13 +80,13 @@ Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Js
 void complain(std::string_view message) {
   // What was printed so far comes first where both go to one terminal.
   std::fflush(stdout);
-  fmt::print(stderr, "kiln: {}\n", message);
+  fmt::print(stderr, "kiln: {}\n", printable_lines(message));
 }
 
 void remark(const Context& context, std::string_view message) {
   if (context.json) return;
   std::fflush(stdout);
-  fmt::print(stderr, "{}\n", message);
+  fmt::print(stderr, "{}\n", printable(message));
 }
 
 }  // namespace kiln::cli

@@ -66,9 +66,9 @@ void finish_output();
 void print_json(const Json& value);
 /// The text as JSON; null for an empty one.
 Json or_null(const std::string& text);
-/// Writes "kiln: MESSAGE" to standard error.
+/// Writes "kiln: MESSAGE" to standard error, made printable.
 void complain(std::string_view message);
-/// Writes a remark to standard error that no script needs; nothing with --json.
+/// Writes a remark of one line to standard error that no script needs, made printable; nothing with --json.
 void remark(const Context& context, std::string_view message);
 
 }  // namespace kiln::cli

@@ -145,6 +145,41 @@ std::string printable(std::string_view text) {
   return clean;
 }
 
+std::string printable_lines(std::string_view text) {
+  std::string clean;
+  bool first = true;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    if (!first) clean += line.empty() || line[0] == ' ' ? "\n" : "\n  ";
+    first = false;
+    for (std::size_t begin = 0; begin <= line.size();) {
+      const std::size_t tab = std::min(line.find('\t', begin), line.size());
+      clean += printable(line.substr(begin, tab - begin));
+      if (tab < line.size()) clean += '\t';
+      begin = tab + 1;
+    }
+    at = end + 1;
+  }
+  return clean;
+}
+
+std::string printable_json(std::string_view json) {
+  std::string clean;
+  clean.reserve(json.size());
+  while (!json.empty()) {
+    const Character next = decode(json);
+    // Line ends are between values: those in texts are escaped already.
+    if (next.code != '\n' && steers_terminal(next.code)) {
+      clean += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(next.code));
+    } else {
+      clean += json.substr(0, next.bytes);
+    }
+    json.remove_prefix(next.bytes);
+  }
+  return clean;
+}
+
 std::string fit(std::string_view text, std::size_t width) {
   if (display_width(text) <= width) return std::string(text);
   std::string cut;
@@ -203,8 +238,8 @@ std::string Table::format(const Terminal& terminal) const {
   return text;
 }
 
-ProgressBar::ProgressBar(const Terminal& terminal, std::string label)
-    : shown_(terminal.error), label_(std::move(label)) {}
+ProgressBar::ProgressBar(const Terminal& terminal, std::string_view label)
+    : shown_(terminal.error), label_(printable(label)) {}
 
 ProgressBar::~ProgressBar() {
   if (shown_) std::fputs("\r\x1b[K", stderr);

@@ -35,6 +35,13 @@ std::size_t display_width(std::string_view text);
 /// steer the terminal.
 std::string printable(std::string_view text);
 
+/// The same for a message of several lines: line ends and tabs stay. Lines after the first are indented, so that a
+/// name with a line end in it cannot pass for another message.
+std::string printable_lines(std::string_view text);
+
+/// A JSON text with escapes for the characters that printable() replaces; it stands for the same value.
+std::string printable_json(std::string_view json);
+
 /// The text cut to `width` columns, with an ellipsis where something was cut.
 std::string fit(std::string_view text, std::size_t width);
 
@@ -70,7 +77,7 @@ class Table {
 /// is gone after destruction.
 class ProgressBar {
  public:
-  ProgressBar(const Terminal& terminal, std::string label);
+  ProgressBar(const Terminal& terminal, std::string_view label);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;

@@ -69,8 +69,8 @@ void run(Context& context) {
   for (const auto& [name, problem] : failed)
     print(fmt::format("{} {}: {}\n", paint("failed", Ink::bad, terminal.colors), printable(name),
                       printable(problem)));
-  print(fmt::format("{} loaded on {} in {}{}\n", human_count(ready, "program"), device->identity().device,
-                    human_duration(time),
+  print(fmt::format("{} loaded on {} in {}{}\n", human_count(ready, "program"),
+                    printable(device->identity().device), human_duration(time),
                     failed.empty() ? std::string() : fmt::format(", {} failed", failed.size())));
 }
 

@@ -286,6 +286,59 @@ TEST_F(Cli, OutputThatCannotBeWrittenIsAFailure) {
   }
 }
 
+/// Whether a terminal that shows the text obeys it: line ends and tabs are fine.
+bool steers(const std::string& text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f) return true;
+    // The control characters U+0080 to U+009F.
+    if (byte == 0xC2 && next >= 0x80 && next < 0xA0) return true;
+  }
+  return false;
+}
+
+TEST_F(Cli, NothingFromOutsideCanSteerTheTerminal) {
+  const std::string evil =
+      "\x1b]0;owned\x07\x7f\xC2\x9B"
+      "31m";
+  const fs::path missing = home_.path() / ("missing" + evil), file = home_.path() / ("file" + evil);
+  const fs::path stored = home_.path() / ("stored" + evil);
+  write(file, "not a directory");
+  fs::create_directory(stored);
+  fs::rename(store(fire_gpu, request(evil)).parent_path(), stored / fire_gpu.folder());
+  for (const fs::path& directory : {missing, file, stored})
+    for (const char* format : {"--color=never", "--json"}) {
+      std::vector<Words> all = readers;
+      all.insert(all.end(),
+                 {{"show", evil}, {"ls", "--device-folder", evil}, {"ls", evil}, {"ls", "--sort", evil}});
+      all.insert(all.end(), {{"why", (home_.path() / evil).string()}, {"prune", "--max-age", evil}, {evil}});
+      for (Words words : all) {
+        words.insert(words.end(), {"--dir", directory.string(), format});
+        const auto outcome = command_.run(words);
+        EXPECT_FALSE(steers(outcome.out)) << words[0] << " " << directory.filename() << ": " << outcome.out;
+        EXPECT_FALSE(steers(outcome.error)) << words[0] << " " << directory.filename() << ": " << outcome.error;
+      }
+    }
+}
+
+TEST_F(Cli, JsonHoldsAStrangeNameWhole) {
+  const std::string evil = "\x1b[31m\x7f\xC2\x9B\u202e";
+  store(fire_gpu, request(evil));
+  const auto listed = kiln({"ls", "--json"});
+  EXPECT_FALSE(steers(listed.out)) << listed.out;
+  EXPECT_EQ(listed.json()[0]["name"], evil);
+}
+
+TEST_F(Cli, ANameWithALineEndCannotPassForAMessage) {
+  const auto outcome = command_.run({"ls", "--dir", (home_.path() / "a\nkiln: all is well").string()});
+  EXPECT_FALSE(contains(outcome.error, "\nkiln: ")) << outcome.error;
+  write(home_.path() / "a\nkiln: all is well", "not a directory");
+  const auto failed = command_.run({"ls", "--dir", (home_.path() / "a\nkiln: all is well").string()});
+  EXPECT_EQ(failed.status, 1);
+  EXPECT_FALSE(contains(failed.error, "\nkiln: ")) << failed.error;
+}
+
 TEST_F(Cli, CommandLinesThatMakeNoSenseExitWithTwo) {
   for (const Words& words :
        {Words{"prune"}, Words{"prune", "--max-age", "30"}, Words{"prune", "--max-size", "much"},
