@@ -106,6 +106,8 @@ void run(Context& context, const Options& options) {
   const bool can_ask = terminal.in && terminal.error;
   if (!options.yes && !can_ask)
     throw UsageError("clear asks before it removes anything; without a terminal, give --yes");
+  if (options.all_devices && !context.device.empty())
+    throw UsageError("--all-devices and --device contradict each other");
 
   const auto listings = chosen_folders(context, root, options.all_devices);
   Cleared cleared;

@@ -52,6 +52,18 @@ void open_missing_streams() {
     if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) static_cast<void>(::open("/dev/null", O_RDWR));
 }
 
+/// --device before the subcommand, where the subcommand has such an option. It is not listed among the options of
+/// all subcommands, for it is none.
+void add_early_device_option(CLI::App& app, Context& context) {
+  const auto set = [&app, &context](const std::string& name) {
+    const auto chosen = app.get_subcommands();
+    if (!chosen.empty() && chosen.front()->get_option_no_throw("--device") == nullptr)
+      throw UsageError(fmt::format("{} takes no --device", chosen.front()->get_name()));
+    context.device = name;
+  };
+  app.add_option_function<std::string>("--device", set)->group("");
+}
+
 /// Runs the subcommand. Help and the version are output like any other, which may fail to be written.
 void parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
@@ -71,7 +83,7 @@ int run(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   app.require_subcommand(1);
   context.add_common_options(app);
-  context.add_device_option(app);
+  add_early_device_option(app, context);
   add_subcommands(app, context);
   app.footer(
       "The cache directory is $KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.\n"

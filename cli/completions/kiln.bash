@@ -69,7 +69,7 @@ _kiln() {
   local options=""
   case $command in
     "")
-      _kiln_lines < <(compgen -W "$commands $common --device --version" -- "$word")
+      _kiln_lines < <(compgen -W "$commands $common --version" -- "$word")
       return
       ;;
     demo) options="--device --runs" ;;

@@ -286,6 +286,30 @@ TEST_F(Cli, OutputThatCannotBeWrittenIsAFailure) {
   }
 }
 
+TEST_F(Cli, TakesADeviceOnlyWhereOneIsOpened) {
+  EXPECT_FALSE(contains(command_.run({"--help"}).out, "--device"));
+  for (const char* name : {"demo", "why", "warm", "tune", "clear"})
+    EXPECT_TRUE(contains(command_.run({name, "--help"}).out, "--device ")) << name;
+  for (const char* name : {"devices", "emit", "ls", "stats", "verify", "completions"}) {
+    EXPECT_FALSE(contains(command_.run({name, "--help"}).out, "--device ")) << name;
+    const auto before = command_.run({"--device", "opengl", name});
+    EXPECT_EQ(before.status, 2) << name;
+    EXPECT_EQ(before.out, "") << name;
+    EXPECT_TRUE(contains(before.error, "--device")) << before.error;
+    EXPECT_EQ(command_.run({name, "--device", "opengl"}).status, 2) << name;
+  }
+  // For a command that takes one, it may come first.
+  const auto early = command_.run({"--device", "steam", "warm"});
+  EXPECT_EQ(early.status, 1);
+  EXPECT_TRUE(contains(early.error, "\"steam\" names no device")) << early.error;
+}
+
+TEST_F(Cli, ClearOfAllDevicesTakesNone) {
+  const auto entry = store(fire_gpu, request("double"));
+  EXPECT_EQ(kiln({"clear", "--all-devices", "--yes", "--device", "opengl"}).status, 2);
+  EXPECT_TRUE(fs::exists(entry));
+}
+
 /// Whether a terminal that shows the text obeys it: line ends and tabs are fine.
 bool steers(const std::string& text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
