@@ -168,6 +168,10 @@ class Tuner {
   Result<TuneRecord> tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                           const std::function<bool(const TuneProgress&)>& progress = {});
 
+  /// Whether all that was found or imported so far is in the cache's folder. The error says why some of it is not,
+  /// as on a full disk; then it serves this tuner only.
+  Result<void> saved() const;
+
   /// What is known for this device, also of other processes.
   std::vector<TuneRecord> records() const;
   /// Writes what is known to a file, and adds what such a file of the same device holds; how many records that

@@ -239,8 +239,18 @@ void Core::keep(TuneRecord record) {
 
 void Core::write(const std::vector<TuneRecord>& records) {
   if (cache_.folder().empty()) return;
-  if (const auto written = write_records(cache_.folder(), device_->identity(), records); !written)
-    options_.log.warning(fmt::format("what was tuned is not kept: {}", written.error().message()));
+  const auto written = write_records(cache_.folder(), device_->identity(), records);
+  if (written) return;
+  options_.log.warning(fmt::format("what was tuned is not kept: {}", written.error().message()));
+  const base::MutexLock lock(mutex_);
+  if (!unsaved_) unsaved_ = written.error();
+}
+
+Result<void> Core::saved() const {
+  if (cache_.folder().empty()) return Error(ErrorCode::io, "the cache keeps nothing on disk");
+  const base::MutexLock lock(mutex_);
+  if (unsaved_) return *unsaved_;
+  return {};
 }
 
 std::vector<TuneRecord> Core::records() const {

@@ -45,6 +45,7 @@ class Core : public std::enable_shared_from_this<Core> {
                                               std::span<const std::int64_t> sizes, const Variant& variant);
   Result<TuneRecord> tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                           const std::function<bool(const TuneProgress&)>& progress) KILN_EXCLUDES(mutex_);
+  Result<void> saved() const KILN_EXCLUDES(mutex_);
   std::vector<TuneRecord> records() const KILN_EXCLUDES(mutex_);
   Result<void> export_to(const std::filesystem::path& file) const KILN_EXCLUDES(mutex_);
   Result<std::size_t> import_from(const std::filesystem::path& file) KILN_EXCLUDES(mutex_);
@@ -82,7 +83,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::string learn(const Call& call, const Variant& variant, std::chrono::nanoseconds took) KILN_REQUIRES(mutex_);
   /// Adds to what is known, in memory and on disk, and has calls choose anew.
   void keep(TuneRecord record) KILN_EXCLUDES(mutex_);
-  void write(const std::vector<TuneRecord>& records);
+  void write(const std::vector<TuneRecord>& records) KILN_EXCLUDES(mutex_);
   struct How {
     /// Whether variants for these sizes alone are tried as well.
     bool frequent = false;
@@ -111,6 +112,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::map<Call, Use> uses_ KILN_GUARDED_BY(mutex_);
   /// What was learnt from calls and is not on disk yet.
   std::vector<TuneRecord> unwritten_ KILN_GUARDED_BY(mutex_);
+  /// Why records are not on disk: the first failure to write some.
+  std::optional<Error> unsaved_ KILN_GUARDED_BY(mutex_);
   /// Calls that are to be looked at in the background, the first that came first.
   std::deque<Waiting> waiting_ KILN_GUARDED_BY(mutex_);
   bool searching_ KILN_GUARDED_BY(mutex_) = false;

@@ -33,6 +33,7 @@ Result<TuneRecord> Tuner::tune(const Tunable& tunable, std::chrono::nanoseconds 
   return core_->tune(tunable, budget, progress);
 }
 
+Result<void> Tuner::saved() const { return core_->saved(); }
 std::vector<TuneRecord> Tuner::records() const { return core_->records(); }
 Result<void> Tuner::export_to(const std::filesystem::path& file) const { return core_->export_to(file); }
 Result<std::size_t> Tuner::import_from(const std::filesystem::path& file) { return core_->import_from(file); }

@@ -72,6 +72,23 @@ TEST_P(TuningTrouble, AFolderThatCannotBeWrittenCostsNothingButTheMemory) {
   const auto tuner = open(cache);
   const auto record = tuner->tune(tunable(device_), std::chrono::minutes(1)).value();
   EXPECT_EQ(tuner->choose(tunable(device_)), record.trials.front().variant);
+  EXPECT_FALSE(tuner->saved().ok());
+}
+
+TEST_P(TuningTrouble, TellsThatWhatItFoundIsNotOnDisk) {
+  Cache cache(device_, options());
+  if (cache.folder().empty()) GTEST_SKIP() << "the driver gives no binaries out";
+  const auto tuner = open(cache);
+  tuner->tune(tunable(device_), std::chrono::minutes(1)).value();
+  EXPECT_TRUE(tuner->saved().ok());
+  // Nothing can take the place of a folder.
+  const auto file = cache.folder() / "tuning.json";
+  std::filesystem::remove(file);
+  std::filesystem::create_directories(file / "full");
+  tuner->tune(tunable(device_, {0}, count + 1), std::chrono::minutes(1)).value();
+  const auto saved = tuner->saved();
+  ASSERT_FALSE(saved.ok());
+  EXPECT_NE(saved.error().message().find(file.string()), std::string::npos) << saved.error().message();
 }
 
 TEST_P(TuningTrouble, NumbersThatNoParameterHasAreNotUsed) {
