@@ -10,8 +10,10 @@
 #include <kiln/kernels.hpp>
 #include <kiln/tune.hpp>
 
+#include "base/file.hpp"
 #include "commands.hpp"
 #include "quantity.hpp"
+#include "tune/records.hpp"
 #include "tune_report.hpp"
 
 namespace kiln::cli {
@@ -26,7 +28,7 @@ struct Options {
   bool from_profile = false;
 };
 
-/// The extents of "1024x1024x64".
+/// The extents of "1024x1024x64"; none is larger than a tensor may be.
 Shape parse_shape(const std::string& text) {
   Shape shape;
   for (std::size_t at = 0; at <= text.size();) {
@@ -35,10 +37,27 @@ Shape parse_shape(const std::string& text) {
     const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, extent);
     if (error != std::errc() || rest != text.data() + end || extent < 1)
       throw UsageError(fmt::format("--shape takes numbers such as 1024x1024x64, not \"{}\"", text));
+    if (extent > Tensor::max_count)
+      throw UsageError(fmt::format("--shape {}: {} is too large; a tensor has {} elements at most", text, extent,
+                                   Tensor::max_count));
     shape.push_back(extent);
     at = end + 1;
   }
+  // No call has so many: none of its tensors would exist, and products of the sizes would overflow.
+  double all = 1;
+  for (const std::int64_t extent : shape) all *= static_cast<double>(extent);
+  if (all > 0x1p62) throw UsageError(fmt::format("--shape {} is too large", text));
   return shape;
+}
+
+/// Throws UsageError where the call would work on a tensor that cannot be.
+void check_inputs(const Tunable& call, const std::string& shape) {
+  for (const Shape& input : call.inputs) {
+    double count = 1;
+    for (const std::int64_t extent : input) count *= static_cast<double>(extent);
+    if (count > static_cast<double>(Tensor::max_count))
+      throw UsageError(fmt::format("--shape {} needs a tensor of more than {} elements", shape, Tensor::max_count));
+  }
 }
 
 /// The values of a variant by their names, as in "tm=64 tn=128".
@@ -87,7 +106,7 @@ CacheOptions cache_options(const Context& context) {
 void print_result(const Context& context, const Tunable& tunable, const TuneRecord& record) {
   const auto best = record.trials.begin();
   if (best == record.trials.end() || !best->problem.empty())
-    return print(fmt::format("No variant of {} can be used.\n", record.kernel));
+    return print(fmt::format("No variant of {} can be used.\n", printable(record.kernel)));
   Table table({{"#", Table::Align::right}, {"TIME", Table::Align::right}, {"VARIANT"}});
   std::size_t rank = 0;
   for (const TuneTrial& trial : record.trials) {
@@ -99,8 +118,9 @@ void print_result(const Context& context, const Tunable& tunable, const TuneReco
                                     [&](const TuneTrial& trial) { return trial.variant == tunable.initial; });
   const auto problems = std::count_if(record.trials.begin(), record.trials.end(),
                                       [](const TuneTrial& trial) { return !trial.problem.empty(); });
-  print(fmt::format("{} of {}: {} tried, {} of no use{}\n", record.kernel, sizes_of(record), record.trials.size(),
-                    problems, record.complete ? "" : "; there are more, which another run goes on with"));
+  print(fmt::format("{} of {}: {} tried, {} of no use{}\n", printable(record.kernel), printable(sizes_of(record)),
+                    record.trials.size(), problems,
+                    record.complete ? "" : "; there are more, which another run goes on with"));
   if (initial != record.trials.end() && initial->problem.empty())
     print(fmt::format("The best takes {:.2f} of the time of the one it had before.\n",
                       microseconds(best->time) / microseconds(initial->time)));
@@ -124,6 +144,31 @@ Result<TuneRecord> tune_with_bar(Context& context, Tuner& tuner, const Tunable& 
   });
 }
 
+/// Throws Failure where the device's folder cannot be used. The cache has logged that; here it is the command's
+/// error.
+void check_folder(const Cache& cache, const Device& device, const Context& context) {
+  if (!cache.folder().empty() || device.identity().formats.empty()) return;
+  base::Folder::open(context.directory() / device.identity().folder(), true).value();
+}
+
+/// Throws Failure where what is found could not be kept: better before a search than after it.
+void check_writable(const Cache& cache, const Device& device, const Context& context) {
+  const Identity& identity = device.identity();
+  if (identity.formats.empty())
+    throw Failure(Error(
+        ErrorCode::unsupported,
+        fmt::format("the driver of {} gives no binaries out, so nothing can be kept for it", identity.device)));
+  check_folder(cache, device, context);
+  tune::write_records(cache.folder(), identity, {}).value();
+}
+
+/// Throws Failure where something that was found is not on disk.
+void check_saved(const Tuner& tuner) {
+  if (const auto saved = tuner.saved(); !saved)
+    throw Failure(
+        Error(saved.error().code(), fmt::format("what was found is not kept: {}", saved.error().message())));
+}
+
 TuneOptions tune_options(const Context& context, std::uint64_t seed = 0) {
   TuneOptions how{.policy = TunePolicy::lookup, .seed = seed};
   how.log = context.log();
@@ -138,14 +183,20 @@ void tune_call(Context& context, const Options& options) {
   const Shape shape = parse_shape(options.shape);
   const auto device = context.open_device();
   const Tunable call = tunable(*device, options.kernel, shape).value();
+  check_inputs(call, options.shape);
   Cache cache(device, cache_options(context));
+  check_writable(cache, *device, context);
   const auto tuner = Tuner::create(device, cache, tune_options(context, options.seed)).value();
   std::vector<TuneTrial> trials;
   const TuneRecord record = tune_with_bar(context, *tuner, call, budget, "Tuning", trials).value();
   if (!options.report.empty()) write_tune_report(options.report, *device, record, trials);
-  if (context.json) return print_json(json_of(record));
-  if (!trials.empty()) print(plot_of(trials, context.terminal()));
-  print_result(context, call, record);
+  if (context.json) {
+    print_json(json_of(record));
+  } else {
+    if (!trials.empty()) print(plot_of(trials, context.terminal()));
+    print_result(context, call, record);
+  }
+  check_saved(*tuner);
 }
 
 /// How long all calls of it took, as far as that is known.
@@ -160,6 +211,7 @@ void tune_profile(Context& context, const Options& options) {
   const auto budget = budget_of(options);
   const auto device = context.open_device();
   Cache cache(device, cache_options(context));
+  check_writable(cache, *device, context);
   const auto tuner = Tuner::create(device, cache, tune_options(context, options.seed)).value();
   std::vector<std::pair<TuneRecord, Tunable>> calls;
   for (const TuneRecord& record : tuner->records()) {
@@ -171,7 +223,7 @@ void tune_profile(Context& context, const Options& options) {
   }
   std::ranges::sort(calls, std::greater(), [](const auto& call) { return weight_of(call.first); });
   if (calls.empty())
-    return remark(context, fmt::format("No call of a tuned kernel was noted on {}.", device->identity().device));
+    remark(context, fmt::format("No call of a tuned kernel was noted on {}.", device->identity().device));
   Json done = Json::array();
   const auto end = std::chrono::steady_clock::now() + budget;
   for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -193,11 +245,13 @@ void tune_profile(Context& context, const Options& options) {
     }
   }
   if (context.json) print_json(done);
+  check_saved(*tuner);
 }
 
 void list(Context& context) {
   const auto device = context.open_device();
   Cache cache(device, cache_options(context));
+  check_folder(cache, *device, context);
   const auto records = Tuner::create(device, cache, {.policy = TunePolicy::lookup}).value()->records();
   if (context.json) {
     Json all = Json::array();
@@ -222,19 +276,30 @@ void list(Context& context) {
   print(table.format(context.terminal()));
 }
 
+/// What `tune export` and `tune import` have done.
+Json transfer_json(const Device& device, const std::string& file, std::size_t records) {
+  return {{"device", device.identity().device}, {"file", file}, {"records", records}};
+}
+
 void export_to(Context& context, const std::string& file) {
   const auto device = context.open_device();
   Cache cache(device, cache_options(context));
+  check_folder(cache, *device, context);
   const auto tuner = Tuner::create(device, cache, {.policy = TunePolicy::lookup}).value();
   tuner->export_to(file).value();
-  remark(context, fmt::format("{} written to {}", human_count(tuner->records().size(), "record"), file));
+  const std::size_t count = tuner->records().size();
+  if (context.json) return print_json(transfer_json(*device, file, count));
+  remark(context, fmt::format("{} written to {}", human_count(count, "record"), file));
 }
 
 void import_from(Context& context, const std::string& file) {
   const auto device = context.open_device();
   Cache cache(device, cache_options(context));
+  check_writable(cache, *device, context);
   const auto tuner = Tuner::create(device, cache, {.policy = TunePolicy::lookup}).value();
   const std::size_t count = tuner->import_from(file).value();
+  check_saved(*tuner);
+  if (context.json) return print_json(transfer_json(*device, file, count));
   remark(context, fmt::format("{} taken from {}", human_count(count, "record"), file));
 }
 
@@ -244,9 +309,9 @@ void add_tune(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("tune", "Find the best variant of a kernel on this device, and keep it");
   auto options = std::make_shared<Options>();
   command->add_option("kernel", options->kernel,
-                      "gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d,\n"
+                      "gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, "
                       "conv2d_winograd, softmax, flash_attention or flash_attention_causal");
-  command->add_option("--shape", options->shape, "Its sizes, as in 1024x1024x1024")->type_name("MxNxK…");
+  command->add_option("--shape", options->shape, "Its sizes, as in 1024x1024x1024")->type_name("MxNxK...");
   command->add_option("--budget", options->budget, "How long to look for it [60s]")->type_name("TIME");
   command->add_option("--seed", options->seed, "Where chance begins [0]")->type_name("NUMBER");
   command->add_flag("--from-profile", options->from_profile,

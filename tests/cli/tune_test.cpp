@@ -5,6 +5,7 @@
 #include <kiln/tune.hpp>
 
 #include "cli_fixture.hpp"
+#include "fakes/mounted_disk.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -78,6 +79,62 @@ TEST_F(CliTune, TunesWhatWasCalled) {
   ASSERT_EQ(tuned.json().size(), 1U) << tuned.out;
   EXPECT_EQ(tuned.json()[0]["kernel"], "softmax");
   EXPECT_EQ(tune({"ls", "--json"}).json()[0]["calls"], 3);
+}
+
+TEST_F(CliTune, PrintsOneJsonValueWhateverIsAskedFor) {
+  EXPECT_EQ(tune({"--from-profile", "--json"}).json(), nlohmann::json::array());
+  ASSERT_EQ(tune({"softmax", "--shape", "8x64", "--budget", "1s"}).status, 0);
+  const std::string file = home_.path() / "tuned.json";
+  const nlohmann::json expected = {{"device", device_->identity().device}, {"file", file}, {"records", 1}};
+  EXPECT_EQ(tune({"export", file, "--json"}).json(), expected);
+  EXPECT_EQ(tune({"import", file, "--json"}).json(), expected);
+}
+
+TEST_F(CliTune, FailsWhereWhatItFindsCannotBeKept) {
+  ASSERT_EQ(tune({"softmax", "--shape", "8x64", "--budget", "1s"}).status, 0);
+  const std::string file = home_.path() / "tuned.json";
+  ASSERT_EQ(tune({"export", file}).status, 0);
+  // Nothing can take the place of a folder, not even for root.
+  const fs::path records = cache() / device_->identity().folder() / store::tuning_name;
+  fs::remove(records);
+  fs::create_directories(records / "full");
+  write(home_.path() / "file", "not a directory");
+  for (const Words& words : {Words{"softmax", "--shape", "8x64", "--budget", "1s"}, Words{"import", file}}) {
+    const auto outcome = tune(words);
+    EXPECT_EQ(outcome.status, 1) << words[0];
+    EXPECT_TRUE(contains(outcome.error, "kiln: cannot ") && contains(outcome.error, records.string()))
+        << outcome.error;
+    Words below = {"tune"};
+    below.insert(below.end(), words.begin(), words.end());
+    below.insert(below.end(), {"--device", "opengl", "--dir", (home_.path() / "file" / "cache").string()});
+    const auto unreachable = command_.run(below);
+    EXPECT_EQ(unreachable.status, 1) << words[0];
+    EXPECT_TRUE(contains(unreachable.error, "Not a directory")) << unreachable.error;
+  }
+}
+
+TEST_F(CliTune, FailsOnAFullDisk) {
+  if (!fakes::is_root()) GTEST_SKIP() << "only root can mount a disk";
+  const fakes::MountedDisk disk(cache(), "64k", false);
+  if (!disk.mounted()) GTEST_SKIP() << "this container cannot mount a disk";
+  write(cache() / "filler", std::string(std::size_t{1} << 20, 'x'));
+  const auto outcome = tune({"softmax", "--shape", "8x64", "--budget", "1s"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(contains(outcome.error, "No space left on device")) << outcome.error;
+}
+
+TEST_F(CliTune, AnAbsurdShapeIsRefusedInPlainWords) {
+  const std::string largest = "9223372036854775807";
+  for (const std::string& shape :
+       {largest + "x8x8", std::string("99999999999999999999x8x8"), std::string("2000000000x2000000000x2000000000"),
+        std::string("100000x8x100000"), std::string("1000000000x1x1000000000x1000000000")}) {
+    const auto outcome = tune({"gemm", "--shape", shape, "--budget", "1s"});
+    EXPECT_EQ(outcome.status, 2) << shape;
+    EXPECT_TRUE(outcome.error.starts_with("kiln: --shape ")) << outcome.error;
+    EXPECT_FALSE(contains(outcome.error, "std::") || contains(outcome.error, "vector")) << outcome.error;
+  }
+  EXPECT_EQ(tune({"gemm", "--shape", "8x8x8", "--budget", std::string(400, '9') + "y"}).status, 2);
+  EXPECT_EQ(tune({"gemm", "--shape", "8x8x8", "--seed", std::string(40, '9')}).status, 2);
 }
 
 TEST_F(CliTune, WhatItCannotDoIsOneClearSentence) {
