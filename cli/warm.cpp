@@ -34,8 +34,11 @@ void run(Context& context) {
   const auto device = context.open_device();
   const std::string folder = device->identity().folder();
   std::size_t stored = 0;
-  for (const auto& listing : list_folders(root))
-    if (listing.folder.path.filename() == folder) stored = listing.files.size();
+  for (const auto& listing : list_folders(root)) {
+    if (listing.folder.path.filename() != folder) continue;
+    if (!listing.problem.empty()) throw Failure(Error(ErrorCode::io, listing.problem));
+    stored = listing.files.size();
+  }
 
   std::size_t ready = 0;
   std::vector<Failed> failed;
