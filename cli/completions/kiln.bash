@@ -93,7 +93,7 @@ _kiln() {
         _kiln_lines < <(compgen -f -- "$word")
         return
       fi
-      options="--name --define --include --option --entry --device"
+      options="--name --define --include --option --entry --language --device"
       ;;
     verify) options="--repair" ;;
     warm) options="--device" ;;

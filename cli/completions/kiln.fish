@@ -61,6 +61,7 @@ complete -c kiln -n '__fish_seen_subcommand_from why' -s D -l define -x -d 'A de
 complete -c kiln -n '__fish_seen_subcommand_from why' -s I -l include -x -a '(__fish_complete_directories)' -d 'A folder for #include'
 complete -c kiln -n '__fish_seen_subcommand_from why' -l option -x -d 'A compiler option'
 complete -c kiln -n '__fish_seen_subcommand_from why' -l entry -x -d 'The entry point'
+complete -c kiln -n '__fish_seen_subcommand_from why' -l language -x -a 'glsl opencl cuda hip vulkan' -d 'Ask a device of this language'
 complete -c kiln -n '__fish_seen_subcommand_from verify' -l repair -d 'Remove what is damaged, rewrite what is wrong'
 complete -c kiln -n '__fish_seen_subcommand_from tune' -a 'ls export import gemm gemm_nt gemm_tn gemm_tt weighted_matmul conv2d softmax flash_attention flash_attention_causal'
 complete -c kiln -n '__fish_seen_subcommand_from tune' -l shape -x -d 'Its sizes'

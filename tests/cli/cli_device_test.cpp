@@ -1,5 +1,6 @@
 #include <kiln/cache.hpp>
 #include <kiln/device.hpp>
+#include <kiln/kernel.hpp>
 
 #include "cli_fixture.hpp"
 
@@ -75,6 +76,63 @@ TEST_F(CliDevice, WhyTellsAHitAndWhereItIs) {
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.error;
   EXPECT_TRUE(outcome.out.starts_with("hit: double")) << outcome.out;
   EXPECT_TRUE(contains(outcome.out, store::entry_file_name(request("double").key()))) << outcome.out;
+}
+
+TEST_F(CliDevice, WhyFindsTheProgramsOfEveryApi) {
+  const Kernel kernel{.name = "fill",
+                      .buffers = {{"y", Type::f32, Access::write}},
+                      .group_size = {8, 1, 1},
+                      .source = "KERNEL { y[global_id_x] = 1.0f; }\n"};
+  std::size_t asked = 0;
+  for (const char* api : {"opengl", "opencl", "vulkan", "cuda", "hip"}) {
+    const auto device = open_device(api, quiet);
+    if (!device || (*device)->identity().formats.empty()) continue;
+    ++asked;
+    const Language language = (*device)->info().language;
+    const std::string text = kernel.emit(language).value();
+    // GLSL begins at main; elsewhere it is enough to call the kernel as the program.
+    const std::string entry = contains(text, "kiln_fill") ? "kiln_fill" : "main";
+    {
+      Cache cache(*device, {.directory = this->cache(), .log = quiet});
+      cache.get(Request({.name = "kiln_fill", .source = text, .entry = entry, .language = language})).value();
+    }
+    const auto file = source_file("kiln_fill.txt", text);
+    const std::string name(to_string(language));
+    for (const Words& words : {Words{"--device", api}, Words{"--language", name}}) {
+      const auto hit = kiln({"why", file, words[0], words[1], "--json"});
+      EXPECT_EQ(hit.status, 0) << api << ": " << hit.out << hit.error;
+      const auto json = hit.json();
+      EXPECT_EQ(json["hit"], true) << api;
+      EXPECT_EQ(json["api"], api);
+      EXPECT_EQ(json["language"], name);
+      EXPECT_EQ(json["entry"], entry);
+    }
+    const auto shown = kiln({"why", file, "--device", api});
+    EXPECT_TRUE(contains(shown.out, "(" + std::string(api) + ")")) << shown.out;
+    const auto missed = kiln({"why", file, "--device", api, "--entry", "other", "--json"});
+    EXPECT_EQ(missed.status, 1) << api;
+    EXPECT_EQ(missed.json()["differences"][0]["field"], "entry point") << missed.out;
+  }
+  EXPECT_GT(asked, 0U);
+  EXPECT_EQ(kiln({"why", source_file("x.cu"), "--language", "cuda", "--device", "opengl"}).status, 2);
+}
+
+TEST_F(CliDevice, SaysThatAFolderCannotBeReadInsteadOfTakingItForEmpty) {
+  const auto folder = store(device_->identity(), request("double")).parent_path();
+  make_unreadable(folder);
+  write(home_.path() / "file", "not a directory");
+  for (const Words& words : {Words{"warm"}, Words{"why", source_file("double.comp"), "-D", "TILE=8"},
+                             Words{"tune", "ls"}, Words{"clear", "--yes"}}) {
+    const auto closed = kiln(words);
+    EXPECT_EQ(closed.status, 1) << words[0];
+    EXPECT_TRUE(contains(closed.out + closed.error, folder.string())) << words[0] << ": " << closed.error;
+    Words below = words;
+    below.insert(below.end(), {"--dir", (home_.path() / "file" / "cache").string()});
+    const auto unreachable = command_.run(below);
+    EXPECT_EQ(unreachable.status, 1) << words[0];
+    EXPECT_TRUE(contains(unreachable.error, "file/cache")) << words[0] << ": " << unreachable.error;
+    EXPECT_TRUE(contains(unreachable.error, "Not a directory")) << words[0] << ": " << unreachable.error;
+  }
 }
 
 TEST_F(CliDevice, WhyNamesEveryFieldOfTheKeyThatDiffers) {

@@ -369,7 +369,9 @@ TEST_F(Cli, CommandLinesThatMakeNoSenseExitWithTwo) {
         Words{"ls", "--sort", "colour"}, Words{"ls", "--nonsense"}, Words{"show"}, Words{"bake"},
         Words{"why", "x.comp", "--define", "=1"}, Words{"completions", "cmd"},
         Words{"emit", "abacus", "--language", "glsl"}, Words{"emit", "nbody_step", "--language", "fortran"},
-        Words{"emit", "nbody_step"}}) {
+        Words{"emit", "nbody_step"}, Words{"prune", "--max-age", std::string(400, '9') + "d"},
+        Words{"prune", "--max-size", std::string(400, '9')}, Words{"demo", "--runs", std::string(40, '9')},
+        Words{"why", "x.comp", "--language", "fortran"}}) {
     const auto outcome = command_.run(words);
     EXPECT_EQ(outcome.status, 2) << words[0];
     EXPECT_EQ(outcome.out, "") << words[0];
@@ -381,18 +383,19 @@ TEST_F(Cli, CommandLinesThatMakeNoSenseExitWithTwo) {
 }
 
 TEST_F(Cli, CompletionScriptsKnowEverySubcommandAndOption) {
-  const std::map<std::string, Words> commands = {{"demo", {}},
-                                                 {"devices", {}},
-                                                 {"emit", {"language"}},
-                                                 {"ls", {"device-folder", "sort"}},
-                                                 {"show", {}},
-                                                 {"stats", {}},
-                                                 {"why", {"name", "define", "include", "option", "entry"}},
-                                                 {"verify", {"repair"}},
-                                                 {"warm", {"device"}},
-                                                 {"prune", {"max-age", "max-size", "dry-run"}},
-                                                 {"clear", {"yes", "all-devices"}},
-                                                 {"completions", {}}};
+  const std::map<std::string, Words> commands = {
+      {"demo", {}},
+      {"devices", {}},
+      {"emit", {"language"}},
+      {"ls", {"device-folder", "sort"}},
+      {"show", {}},
+      {"stats", {}},
+      {"why", {"name", "define", "include", "option", "entry", "language"}},
+      {"verify", {"repair"}},
+      {"warm", {"device"}},
+      {"prune", {"max-age", "max-size", "dry-run"}},
+      {"clear", {"yes", "all-devices"}},
+      {"completions", {}}};
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const auto script = command_.run({"completions", shell});
     EXPECT_EQ(script.status, 0);
