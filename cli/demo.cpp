@@ -75,7 +75,9 @@ Runs run_processes(const Context& context, unsigned warm_runs) {
                                            {"__GL_SHADER_DISK_CACHE", "0"},
                                            {"POCL_CACHE_DIR", driver_cache.path().string()},
                                            {"POCL_KERNEL_CACHE", "0"},
-                                           {"CUDA_CACHE_DISABLE", "1"}}};
+                                           {"CUDA_CACHE_DISABLE", "1"},
+                                           // What a process that is killed leaves behind goes with the folder.
+                                           {"TMPDIR", driver_cache.path().string()}}};
     if (!context.device.empty()) options.arguments.push_back("--device=" + context.device);
     if (context.verbose) options.arguments.push_back("--verbose");
 

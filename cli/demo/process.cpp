@@ -133,7 +133,12 @@ std::string last_deed(const ProcessReport& report) {
 Interruption::Interruption() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) sigaddset(&signals, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) {
+    // A signal that is ignored stays so, as SIGHUP is under nohup: one that is blocked would be seen here.
+    struct sigaction before {};
+    const bool ignored = ::sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
+    if (!ignored) sigaddset(&signals, signal);
+  }
   descriptor_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   if (descriptor_ < 0) throw system_failure("cannot wait for signals", errno);
   ::pthread_sigmask(SIG_BLOCK, &signals, &mask_before_);

@@ -2,6 +2,8 @@
 #include <csignal>
 #include <fstream>
 
+#include <sys/resource.h>
+
 #include <gtest/gtest.h>
 
 #include "command.hpp"
@@ -34,6 +36,9 @@ class Running {
       dup2(ends[1], STDOUT_FILENO);
       dup2(ends[1], STDERR_FILENO);
       setenv("TMPDIR", temporary.c_str(), 1);
+      // SIGQUIT leaves no core behind either.
+      const rlimit none{};
+      setrlimit(RLIMIT_CORE, &none);
       execl(KILN_COMMAND, KILN_COMMAND, "demo", static_cast<char*>(nullptr));
       _exit(127);
     }
@@ -135,16 +140,21 @@ TEST_F(Demo, NamesTheProgramThatAProcessDiedOn) {
   EXPECT_TRUE(std::filesystem::is_empty(temporary()));
 }
 
-TEST_F(Demo, LeavesNothingBehindWhenInterrupted) {
+class DemoSignal : public Demo, public testing::WithParamInterface<int> {};
+
+TEST_P(DemoSignal, LeavesNothingBehind) {
   Running running(temporary());
   running.read_until("conv2d_3x3_t8");
-  kill(running.process(), SIGINT);
+  kill(running.process(), GetParam());
   running.read_until("");
   const int status = running.wait();
   ASSERT_TRUE(WIFSIGNALED(status));
-  EXPECT_EQ(WTERMSIG(status), SIGINT);
+  EXPECT_EQ(WTERMSIG(status), GetParam());
   EXPECT_TRUE(std::filesystem::is_empty(temporary()));
 }
+
+INSTANTIATE_TEST_SUITE_P(Every, DemoSignal, testing::Values(SIGINT, SIGTERM, SIGHUP, SIGQUIT),
+                         [](const auto& signal) { return "SIG" + std::string(sigabbrev_np(signal.param)); });
 
 }  // namespace
 }  // namespace kiln::cli
