@@ -57,7 +57,7 @@ void Context::add_common_options(CLI::App& command) {
       ->check(CLI::IsMember({"auto", "always", "never"}).description(""))
       ->type_name("WHEN")
       ->group("Common options");
-  command.add_flag("-v,--verbose", verbose, "Tell on standard error what is being done")->group("Common options");
+  command.add_flag("-v,--verbose", verbose, "Log to standard error")->group("Common options");
 }
 
 void print(std::string_view text) {

@@ -11,6 +11,7 @@
 
 #include "commands.hpp"
 #include "demo.hpp"
+#include "help.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -80,13 +81,13 @@ int run(int argc, char** argv) {
   CLI::App app("Kiln keeps compiled GPU programs: compiled once, and run for ever.", "kiln");
   Context context;
   app.set_version_flag("--version", "kiln " KILN_VERSION, "Print the version and exit");
-  app.get_formatter()->column_width(34);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   context.add_common_options(app);
   add_early_device_option(app, context);
   add_subcommands(app, context);
   app.footer(
-      "The cache directory is $KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.\n"
+      "The cache directory is $KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.\n\n"
       "Exit status: 0 done; 1 what was asked for failed or was not found; 2 the command line makes no sense.\n\n"
       "Examples:\n"
       "  kiln demo                          see programs compiled once and then loaded\n"
