@@ -255,7 +255,8 @@ void run(Context& context, bool repair) {
   print(report_text(report, terminal));
   if (!repair && !report.findings.empty())
     remark(context,
-           "`kiln verify --repair` removes damaged entries and old temporary files and rewrites the rest.");
+           "`kiln verify --repair` removes damaged entries and the temporary files of dead processes, and rewrites "
+           "the rest.");
 }
 
 }  // namespace
@@ -264,7 +265,7 @@ void add_verify(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("verify", "Check every stored program of every device");
   auto repair = std::make_shared<bool>(false);
   command->add_flag("--repair", *repair,
-                    "Remove damaged entries and temporary files older than an hour, rewrite wrong .meta files");
+                    "Remove damaged entries and temporary files of dead processes, rewrite wrong .meta files");
   command->footer(
       "A damaged entry is never loaded: a cache that meets one compiles the program and replaces it. A .meta\n"
       "file is for people only, and a wrong one is no damage. Exits with 1 where damage was found and not\n"
