@@ -13,16 +13,13 @@
 #include "base/mutex.hpp"
 
 namespace kiln::cache {
-namespace {
-
-struct Upload {
-  EntryAddress address;
-  std::shared_ptr<const std::vector<std::byte>> sealed;
-};
-
-}  // namespace
 
 struct Uploader::State {
+  struct Upload {
+    EntryAddress address;
+    std::shared_ptr<const std::vector<std::byte>> sealed;
+  };
+
   State(GuardedStore to, Log messages, std::size_t at_most)
       : store(std::move(to)), log(std::move(messages)), bound(at_most) {}
 
@@ -103,7 +100,7 @@ std::uint64_t Uploader::failures() const noexcept { return state_->failures; }
 void Uploader::run(const std::shared_ptr<State>& state) {
   pthread_setname_np(pthread_self(), "kiln-uploader");
   for (;;) {
-    Upload upload;
+    State::Upload upload;
     {
       const base::MutexLock lock(state->mutex);
       while (state->queue.empty() && !state->ending) state->changed.wait(state->mutex);

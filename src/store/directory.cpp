@@ -132,6 +132,12 @@ Result<std::vector<StoredFile>> stored_files(const base::Folder& folder) {
   return files;
 }
 
+Result<OpenedEntry> read_entry(const std::filesystem::path& path, const std::string& file_name) {
+  auto folder = base::Folder::open(path, false);
+  if (!folder) return std::move(folder).error();
+  return read_entry(*folder, file_name);
+}
+
 Result<OpenedEntry> read_entry(const base::Folder& folder, const std::string& file_name) {
   auto file = folder.read(file_name, max_entry_bytes);
   if (!file) return std::move(file).error();

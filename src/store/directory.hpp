@@ -31,6 +31,9 @@ inline constexpr std::uint64_t performance = 2;
 inline constexpr const char* tuning_name = "tuning.json";
 inline constexpr const char* tuning_lock_name = ".tuning-lock";
 
+/// How long to wait for the lock of a file that is not worth holding up a process for: counts, statistics, measurements.
+inline constexpr std::chrono::milliseconds bookkeeping_timeout{2000};
+
 /// A file for people whose entry is gone for so long belongs to no process that still lives.
 inline constexpr std::chrono::hours leftover_age{1};
 
@@ -78,6 +81,7 @@ Result<std::vector<StoredFile>> stored_files(const base::Folder& folder);
 
 /// Reads an entry file and checks it whole, also that it is the one its name and folder promise.
 Result<OpenedEntry> read_entry(const base::Folder& folder, const std::string& file_name);
+Result<OpenedEntry> read_entry(const std::filesystem::path& folder, const std::string& file_name);
 
 /// What became of a damaged entry that was to be removed.
 enum class Removal { removed, sound_by_now, gone_by_now };

@@ -16,10 +16,8 @@ constexpr std::int64_t touch_after_seconds = 3600;
 
 // A killed process leaves at most so many of its saves uncounted until the next prune.
 constexpr std::size_t puts_before_counting = 32;
-// Counts and measurements are not worth holding up a process that wants to end.
-constexpr std::chrono::milliseconds notes_timeout{2000};
 
-std::optional<std::int64_t> size_of(const base::Folder& folder, const std::string& name) {
+std::optional<std::int64_t> bytes_of(const base::Folder& folder, const std::string& name) {
   const auto status = folder.status(name);
   return status ? std::optional(static_cast<std::int64_t>(status->st_size)) : std::nullopt;
 }
@@ -134,8 +132,8 @@ Result<void> DiskStore::write(const Key& key, std::span<const std::byte> sealed,
   const base::Folder& folder = (*opened)->folder;
   const std::string name = entry_file_name(key);
   const std::string meta_name = meta_file_name(name);
-  const auto bytes_before = size_of(folder, name);
-  const auto meta_before = size_of(folder, meta_name);
+  const auto bytes_before = bytes_of(folder, name);
+  const auto meta_before = bytes_of(folder, meta_name);
   if (auto written = folder.replace(name, sealed, durability_); !written) return written;
   UsageChange change{bytes_before ? 0 : 1, static_cast<std::int64_t>(sealed.size()) - bytes_before.value_or(0)};
   if (meta) {
@@ -155,8 +153,8 @@ Result<void> DiskStore::remove(const Key& key) {
   const base::Folder& folder = opened->folder;
   const std::string name = entry_file_name(key);
   const std::string meta_name = meta_file_name(name);
-  UsageChange change{-1, -size_of(folder, name).value_or(0)};
-  const auto meta_bytes = size_of(folder, meta_name);
+  UsageChange change{-1, -bytes_of(folder, name).value_or(0)};
+  const auto meta_bytes = bytes_of(folder, meta_name);
   auto removed = folder.remove(name);
   if (!removed) return std::move(removed).error();
   if (!*removed) change = {};
@@ -245,7 +243,7 @@ Result<void> DiskStore::save_notes() {
   const base::Folder& folder = opened->folder;
   const base::MutexLock lock(notes_mutex_);
   Result<void> first = ensure_manifest(folder, identity_);
-  if (auto saved = save_counts(folder, notes_timeout); !saved && first) first = std::move(saved);
+  if (auto saved = save_counts(folder, bookkeeping_timeout); !saved && first) first = std::move(saved);
   if (noted_.empty()) return first;
   auto written = PerformanceFile::add(folder, noted_);
   if (written) {

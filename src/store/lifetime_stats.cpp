@@ -11,9 +11,6 @@
 namespace kiln::store {
 namespace {
 
-// Statistics are not worth holding up a process that wants to end.
-constexpr std::chrono::milliseconds lock_timeout{2000};
-
 struct Counter {
   const char* name;
   std::uint64_t Stats::*member;
@@ -80,7 +77,7 @@ Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeSt
   if (!folder) return std::move(folder).error();
   auto lock_file = folder->open_lock_file(lock_name);
   if (!lock_file) return std::move(lock_file).error();
-  const auto lock = base::FileLock::acquire(*lock_file, 0, lock_timeout);
+  const auto lock = base::FileLock::acquire(*lock_file, 0, bookkeeping_timeout);
 
   LifetimeStats stats = read(*folder);
   stats.sessions += more.sessions;

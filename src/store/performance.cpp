@@ -18,13 +18,12 @@
 namespace kiln::store {
 namespace {
 
-constexpr std::string_view header = "kiln performance 1: key, GFLOP/s, GB/s, noted in seconds since 1970\n";
+constexpr std::string_view first_line = "kiln performance 1: key, GFLOP/s, GB/s, noted in seconds since 1970\n";
 // Key, two numbers such as 1.23456789e+02, and a time, with a space or a line end behind each.
 constexpr std::size_t key_width = 64;
 constexpr std::size_t number_width = 15;
 constexpr std::size_t time_width = 12;
 constexpr std::size_t line_width = key_width + 1 + 2 * (number_width + 1) + time_width + 1;
-constexpr std::chrono::milliseconds lock_timeout{2000};
 
 /// A field of a line as a number; 0 if it is none.
 template <class T>
@@ -52,22 +51,22 @@ std::int64_t noted_of(std::string_view line) {
 }  // namespace
 
 std::size_t PerformanceFile::size() const noexcept {
-  return text_.empty() ? 0 : (text_.size() - header.size()) / line_width;
+  return text_.empty() ? 0 : (text_.size() - first_line.size()) / line_width;
 }
 
 std::string_view PerformanceFile::line(std::size_t number) const {
-  return std::string_view(text_).substr(header.size() + number * line_width, line_width);
+  return std::string_view(text_).substr(first_line.size() + number * line_width, line_width);
 }
 
 PerformanceFile PerformanceFile::read(const base::Folder& folder) {
-  auto file = folder.read(performance_name, header.size() + max_programs * line_width);
+  auto file = folder.read(performance_name, first_line.size() + max_programs * line_width);
   if (!file || !*file) return {};
   const auto& bytes = (*file)->bytes;
   return parse(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 PerformanceFile PerformanceFile::parse(std::string text) {
-  if (!text.starts_with(header) || (text.size() - header.size()) % line_width != 0) return {};
+  if (!text.starts_with(first_line) || (text.size() - first_line.size()) % line_width != 0) return {};
   return PerformanceFile(std::move(text));
 }
 
@@ -91,7 +90,7 @@ Result<PerformanceFile> PerformanceFile::add(const base::Folder& folder,
                                              const std::map<Digest, Performance>& notes) {
   auto lock_file = folder.open_lock_file(lock_name);
   if (!lock_file) return std::move(lock_file).error();
-  const auto lock = base::FileLock::acquire(*lock_file, lock_byte::performance, lock_timeout);
+  const auto lock = base::FileLock::acquire(*lock_file, lock_byte::performance, bookkeeping_timeout);
 
   struct Noted {
     std::int64_t when;
@@ -115,7 +114,7 @@ Result<PerformanceFile> PerformanceFile::add(const base::Folder& folder,
     std::nth_element(oldest.begin(), oldest.begin() + drop, oldest.end());
     for (auto it = oldest.begin(); it != oldest.begin() + drop; ++it) all.erase(it->second);
   }
-  std::string text(header);
+  std::string text(first_line);
   for (const auto& [key, noted] : all)
     text += fmt::format("{} {:>{}.8e} {:>{}.8e} {:>{}}\n", key, writable(noted.performance.gflops), number_width,
                         writable(noted.performance.gbps), number_width,

@@ -9,9 +9,6 @@
 namespace kiln::store {
 namespace {
 
-/// Counts are not worth holding up a process that wants to end.
-constexpr std::chrono::milliseconds lock_timeout{2000};
-
 std::uint64_t plus(std::uint64_t value, std::int64_t change) {
   if (change >= 0) return value + static_cast<std::uint64_t>(change);
   const std::uint64_t less = std::uint64_t{0} - static_cast<std::uint64_t>(change);
@@ -69,7 +66,7 @@ Result<Usage> count_usage(const base::Folder& folder) {
 }
 
 Result<void> write_usage(const base::Folder& folder, const Usage& usage) {
-  return under_lock(folder, lock_timeout, [&] { return write(folder, usage); });
+  return under_lock(folder, bookkeeping_timeout, [&] { return write(folder, usage); });
 }
 
 Result<void> add_to_usage(const base::Folder& folder, const UsageChange& change,

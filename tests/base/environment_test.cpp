@@ -16,22 +16,22 @@
 namespace kiln::base {
 namespace {
 
-constexpr const char* mark = "KILN_TEST_ENVIRONMENT";
+constexpr const char* variable_name = "KILN_TEST_ENVIRONMENT";
 
 TEST(Environment, IsThatOfTheProcess) {
-  setenv(mark, "here", 1);
-  EXPECT_STREQ(environment(mark), "here");
-  unsetenv(mark);
-  EXPECT_EQ(environment(mark), nullptr);
+  setenv(variable_name, "here", 1);
+  EXPECT_STREQ(environment(variable_name), "here");
+  unsetenv(variable_name);
+  EXPECT_EQ(environment(variable_name), nullptr);
   EXPECT_FALSE(has_more_rights_than_its_caller());
 }
 
 TEST(Environment, OfASetUidProgramIsNotRead) {
   enum Seen { nothing = 10, something = 11, ordinary = 12 };
-  if (std::getenv(mark) != nullptr) {
+  if (std::getenv(variable_name) != nullptr) {
     // This is the program of another user's; see below.
     if (!has_more_rights_than_its_caller()) ::_exit(ordinary);
-    ::_exit(environment(mark) == nullptr ? nothing : something);
+    ::_exit(environment(variable_name) == nullptr ? nothing : something);
   }
   if (!fakes::is_root()) GTEST_SKIP() << "only root can give a program to another user";
   const fakes::TemporaryFolder folder;
@@ -41,7 +41,7 @@ TEST(Environment, OfASetUidProgramIsNotRead) {
   ASSERT_EQ(chmod(program.c_str(), 04755), 0);
   const pid_t child = fork();
   if (child == 0) {
-    setenv(mark, "not to be trusted", 1);
+    setenv(variable_name, "not to be trusted", 1);
     execl(program.c_str(), program.c_str(), "--gtest_filter=Environment.OfASetUidProgramIsNotRead", nullptr);
     ::_exit(1);
   }

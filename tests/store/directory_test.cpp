@@ -212,13 +212,13 @@ TEST_F(Directory, StoredFilesAreListedByNameWithSizeAndTime) {
 
 TEST_F(Directory, AnEntryIsReadAndCheckedAgainstItsNameAndItsFolder) {
   ASSERT_TRUE(store_->put(conv_, sample_entry("x")));
-  const auto found = read_entry(base::Folder::open(store_->path(), false).value(), entry_name());
+  const auto found = read_entry(store_->path(), entry_name());
   ASSERT_TRUE(found) << found.error().message();
   EXPECT_EQ(found->label.key, conv_.digest);
   EXPECT_EQ(fakes::text_of(found->entry.binary()->bytes), "x");
 
   const auto code = [](const std::filesystem::path& folder, const std::string& name) {
-    const auto entry = read_entry(base::Folder::open(folder, false).value(), name);
+    const auto entry = read_entry(folder, name);
     return entry ? ErrorCode::invalid_request : entry.error().code();
   };
   const std::string wrong_name = entry_file_name(sample_key("gemm"));

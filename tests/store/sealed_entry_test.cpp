@@ -39,8 +39,8 @@ const std::size_t raw_bytes_at = part_at + 16;
 const std::size_t payload_bytes_at = part_at + 24;
 const std::size_t payload_at = part_at + 32 + binary_part.size();
 
-const Digest key = base::sha256("key");
-const EntryLabel label = label_of(key);
+const Digest sample_digest = base::sha256("key");
+const EntryLabel label = label_of(sample_digest);
 
 Bytes encoded(const std::string& binary) { return seal_entry(label, sample_entry(binary)); }
 
@@ -87,7 +87,7 @@ TEST(SealedEntry, ComesBackAsItWas) {
     const Entry entry = sample_entry(binary);
     const auto decoded = open_entry(seal_entry(label, entry));
     ASSERT_TRUE(decoded) << decoded.error().message();
-    EXPECT_EQ(decoded->label.key, key);
+    EXPECT_EQ(decoded->label.key, sample_digest);
     EXPECT_EQ(decoded->label.identity, sample_identity().digest());
     EXPECT_EQ(decoded->label.target, sample_identity().target_digest());
     ASSERT_EQ(decoded->entry.parts.size(), 1U);
@@ -337,7 +337,7 @@ TEST(SealedEntry, WithMalformedSignaturesIsDamaged) {
 /// What Kiln 0.1 wrote.
 Bytes version_2(const std::string& binary, const std::string& facts) {
   base::ByteWriter covered;
-  covered.raw(key.bytes);
+  covered.raw(sample_digest.bytes);
   covered.raw(label.identity.bytes);
   covered.number(std::uint32_t{7});
   covered.number(std::uint32_t{0});
@@ -362,7 +362,7 @@ Bytes version_2(const std::string& binary, const std::string& facts) {
 TEST(SealedEntry, OfVersion2IsReadWithoutItsPerformance) {
   const auto decoded = open_entry(version_2("the binary", "{}"));
   ASSERT_TRUE(decoded) << decoded.error().message();
-  EXPECT_EQ(decoded->label.key, key);
+  EXPECT_EQ(decoded->label.key, sample_digest);
   EXPECT_EQ(decoded->label.identity, label.identity);
   ASSERT_NE(decoded->entry.binary(), nullptr);
   EXPECT_EQ(fakes::text_of(decoded->entry.binary()->bytes), "the binary");
