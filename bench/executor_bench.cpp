@@ -222,7 +222,7 @@ void add_stream(const std::string& api, const std::shared_ptr<Device>& device, c
   const std::string name = fmt::format("{}/{}", api, convolution.name());
   auto stream = std::make_shared<Stream>(device, convolution);
   const auto add = [&](const char* way, auto work) {
-    benchmark::RegisterBenchmark((name + "/" + way).c_str(), [stream, work](benchmark::State& state) {
+    add_case(name + "/" + way, [stream, work](benchmark::State& state) {
       for ([[maybe_unused]] auto _ : state) work(state);
     })->UseManualTime();
   };
@@ -235,7 +235,7 @@ void add_stream(const std::string& api, const std::shared_ptr<Device>& device, c
   };
   add("first", timed([](Stream& on) { on.first(); }));
   add("reused", timed([](Stream& on) { on.reused(); }));
-  benchmark::RegisterBenchmark((name + "/pinned").c_str(), [stream](benchmark::State& state) {
+  add_case(name + "/pinned", [stream](benchmark::State& state) {
     std::vector<double> u;
     std::vector<double> c;
     std::vector<double> d;
@@ -252,7 +252,7 @@ void add_stream(const std::string& api, const std::shared_ptr<Device>& device, c
     state.counters["d_us"] = median(d);
   })->UseManualTime();
   add("duplex", timed([](Stream& on) { on.duplex(); }));
-  benchmark::RegisterBenchmark((name + "/copying").c_str(), [stream, lanes](benchmark::State& state) {
+  add_case(name + "/copying", [stream, lanes](benchmark::State& state) {
     stream->close_slots();
     auto executor = Executor::create(stream->shared_device(), stream->cache(), {.lanes = lanes}).value();
     stream->copying(*executor);
@@ -263,7 +263,7 @@ void add_stream(const std::string& api, const std::shared_ptr<Device>& device, c
     }
     if (!stream->agree()) state.SkipWithError("the executor computed something else");
   })->UseManualTime();
-  benchmark::RegisterBenchmark((name + "/executor").c_str(), [stream, lanes](benchmark::State& state) {
+  add_case(name + "/executor", [stream, lanes](benchmark::State& state) {
     stream->close_slots();
     auto executor = Executor::create(stream->shared_device(), stream->cache(), {.lanes = lanes}).value();
     stream->first();
@@ -281,18 +281,17 @@ void add_switch(const std::string& api, const std::shared_ptr<Device>& device) {
   auto folder = std::make_shared<TemporaryFolder>();
   auto cache = std::make_shared<Cache>(device, CacheOptions{.directory = folder->path()});
   for (const bool of_two : {false, true})
-    benchmark::RegisterBenchmark(fmt::format("{}/switch/{}", api, of_two ? "other" : "same").c_str(),
-                                 [device, folder, cache, of_two](benchmark::State& state) {
-                                   auto executor = Executor::create(device, *cache, {.lanes = 1}).value();
-                                   const Job job = chain(*device, of_two);
-                                   executor->submit(job).get().value();
-                                   for ([[maybe_unused]] auto _ : state) {
-                                     const auto start = Clock::now();
-                                     executor->submit(job).get().value();
-                                     state.SetIterationTime(seconds(Clock::now() - start));
-                                   }
-                                 })
-        ->UseManualTime();
+    add_case(fmt::format("{}/switch/{}", api, of_two ? "other" : "same"), [device, folder, cache,
+                                                                           of_two](benchmark::State& state) {
+      auto executor = Executor::create(device, *cache, {.lanes = 1}).value();
+      const Job job = chain(*device, of_two);
+      executor->submit(job).get().value();
+      for ([[maybe_unused]] auto _ : state) {
+        const auto start = Clock::now();
+        executor->submit(job).get().value();
+        state.SetIterationTime(seconds(Clock::now() - start));
+      }
+    })->UseManualTime();
 }
 
 /// What was measured of an API. On a CPU, where all parts are the same cores' work, nothing is asked of the stream.

@@ -7,9 +7,13 @@
 //
 // `per_thread` gives every thread an unsynchronized cache of its own: where that gets dearer with a second thread,
 // two processors share one core, and no cache could do better.
+//
+// `--long` also measures the caches with locks on more than two threads, and repeats every case more often. Threads
+// that wait for a lock in turn take 100 times as long at times, so that this takes from one minute to many.
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -53,9 +57,9 @@ void repeat_get(benchmark::State& state, AnyCache& cache, std::span<const Reques
 void register_hits(std::string_view name, std::span<const Request> requests, int max_threads, auto&& cache_of) {
   for (const std::string_view section : sections) {
     const auto used = section == sections[0] ? requests.first(1) : requests;
-    benchmark::RegisterBenchmark(
-        fmt::format("{}/{}", section, name).c_str(),
-        [used, cache_of](benchmark::State& state) { repeat_get(state, cache_of(state.thread_index()), used); })
+    add_case(fmt::format("{}/{}", section, name),
+             [used, cache_of](benchmark::State& state) { repeat_get(state, cache_of(state.thread_index()), used); },
+             {.instances = static_cast<int>(std::bit_width(static_cast<unsigned>(max_threads)))})
         ->ThreadRange(1, max_threads)
         ->UseRealTime();
   }
@@ -174,7 +178,7 @@ void conclude(const Measured& measured, Figures& figures) {
 }
 
 int run(int argc, char** argv) {
-  CommandLine command_line(argc, argv, 41, 0.015);
+  CommandLine command_line(argc, argv, 11, 0.015, 41);
   EmptyBackend backend;
   std::vector<Request> requests = made_up_requests(many_keys);
   std::shuffle(requests.begin(), requests.end(), std::mt19937(1));
@@ -187,6 +191,7 @@ int run(int argc, char** argv) {
   });
 
   constexpr int max_threads = 16;
+  const int locking_threads = command_line.is_long() ? max_threads : 2;
   Cache kiln(std::make_shared<EmptyBackend>(), {.disk = false});
   Unsynchronized unsynchronized(backend);
   CriticalSection critical_section(backend);
@@ -200,17 +205,17 @@ int run(int argc, char** argv) {
   }
   register_hits("per_thread", requests, max_threads,
                 [&](int thread) -> Unsynchronized& { return *of_threads[static_cast<std::size_t>(thread)]; });
-  register_shared("critical_section", requests, max_threads, critical_section);
-  register_shared("shared_mutex", requests, max_threads, shared_mutex);
+  register_shared("critical_section", requests, locking_threads, critical_section);
+  register_shared("shared_mutex", requests, locking_threads, shared_mutex);
 #if KILN_BENCH_TBB
   Tbb tbb(backend);
-  register_shared("tbb", requests, max_threads, tbb);
+  register_shared("tbb", requests, locking_threads, tbb);
 #endif
 
   const auto device = open_device("opengl");
   if (device) {
     benchmark::AddCustomContext("OpenGL", (*device)->identity().device);
-    benchmark::RegisterBenchmark("get_and_launch", [&](benchmark::State& state) { get_and_launch(state, *device); })
+    add_case("get_and_launch", [&](benchmark::State& state) { get_and_launch(state, *device); })
         ->UseManualTime()
         ->Iterations(25);
   } else {

@@ -312,7 +312,8 @@ void measure(const std::string& api, const Options& options, Figures& figures, T
       Tuner::create(*device, cache, {.policy = TunePolicy::exhaustive, .budget = options.budget, .frequent = 1})
           .value();
   figures.section(fmt::format("{}, {}", api, label));
-  for (const Case& one : Cases(*device).all()) {
+  const std::vector<Case> cases = Cases(*device).all();
+  for (const Case& one : cases) {
     const std::string name = api + "." + one.name;
     const std::string unit = one.moves ? "GB/s" : "GFLOP/s";
     if (!is_wanted(options, one)) continue;
@@ -330,7 +331,7 @@ void measure(const std::string& api, const Options& options, Figures& figures, T
                   api == "cuda" ? std::optional(at_least(0.5)) : std::nullopt);
     // The table comes at the end, which may be far.
     std::cerr << fmt::format(
-        "{}: {:.4g} {}{}\n", name, speed[0], unit,
+        "{} ({} of {}): {:.4g} {}{}\n", name, &one - cases.data() + 1, cases.size(), speed[0], unit,
         tuned ? fmt::format(", tuned {:.4g}, {}", speed[1], tuned->job().steps.front().request.name()) : "");
     if (!tuned) continue;
     figures.add(name + ".tuned", "  tuned: " + tuned->job().steps.front().request.name(), speed[1], unit);

@@ -192,7 +192,7 @@ int run(int argc, char** argv) {
 
   for (const Subject& subject : subjects) {
     const auto add = [&](std::string_view name, auto function) {
-      benchmark::RegisterBenchmark(fmt::format("{}/{}", name, subject.label()).c_str(), function)
+      add_case(fmt::format("{}/{}", name, subject.label()), function)
           ->UseManualTime()
           ->Unit(benchmark::kMicrosecond);
     };

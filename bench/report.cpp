@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <mutex>
+
+#include <unistd.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +17,29 @@ namespace {
 
 constexpr std::string_view json_flag = "--kiln_json=";
 constexpr std::string_view format_flag = "--benchmark_format=";
+constexpr std::string_view repetitions_flag = "--benchmark_repetitions=";
+constexpr std::string_view filter_flag = "--benchmark_filter=";
+constexpr std::string_view long_flag = "--long";
+
+/// What Progress has counted. Cases of several threads enter at once, so a mutex guards it.
+struct Counted {
+  std::mutex mutex;
+  std::string program;
+  /// Runs of a case that sets its own repetitions, and cases that leave them to the command line.
+  int own_runs = 0;
+  int cases = 0;
+  int repetitions = 1;
+  /// Whether a filter leaves out some of them, so that their number is not known.
+  bool filtered = false;
+  int done = 0;
+  std::map<std::string, std::int64_t> iterations = {};
+  std::chrono::steady_clock::time_point last = {};
+};
+
+Counted& counted() {
+  static Counted counted;
+  return counted;
+}
 
 bool met(double value, const Target& target) {
   switch (target.kind) {
@@ -151,19 +177,54 @@ std::optional<double> difference(std::optional<double> a, std::optional<double> 
   return *a - *b;
 }
 
-CommandLine::CommandLine(int argc, char** argv, int repetitions, double min_time) {
-  std::string repetitions_flag = fmt::format("--benchmark_repetitions={}", repetitions);
+void Progress::expect(const Runs& runs) {
+  Counted& all = counted();
+  const std::lock_guard lock(all.mutex);
+  (runs.repetitions > 0 ? all.own_runs : all.cases) += runs.instances * std::max(runs.repetitions, 1);
+}
+
+void Progress::note(const std::string& name, const benchmark::State& state) {
+  if (state.thread_index() != 0) return;
+  Counted& all = counted();
+  const std::lock_guard lock(all.mutex);
+  // Before its first run a case is tried with ever more iterations; a further run has as many as the one before.
+  const auto iterations = static_cast<std::int64_t>(state.max_iterations);
+  const std::string instance = fmt::format("{}/{}", name, state.threads());
+  const auto [known, is_first] = all.iterations.try_emplace(instance, iterations);
+  if (is_first || known->second == iterations) ++all.done;
+  known->second = iterations;
+  const auto now = std::chrono::steady_clock::now();
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  if (now - all.last < std::chrono::seconds(terminal ? 1 : 5)) return;
+  all.last = now;
+  const std::string total = all.filtered ? "" : fmt::format(" of {}", all.own_runs + all.cases * all.repetitions);
+  const std::string threads = state.threads() > 1 ? fmt::format(", {} threads", state.threads()) : "";
+  const std::string line = fmt::format("{}: run {}{}: {}{}", all.program, all.done, total, name, threads);
+  fmt::print(stderr, "{}", terminal ? fmt::format("\r{:<100.100}\r", line) : line + "\n");
+}
+
+CommandLine::CommandLine(int argc, char** argv, int repetitions, double min_time, int long_repetitions) {
+  const auto asks_for_long = [](const char* argument) { return argument == long_flag; };
+  is_long_ = std::any_of(argv + 1, argv + argc, asks_for_long);
+  Counted& all = counted();
+  all.program = std::string_view(argv[0]).substr(std::string_view(argv[0]).rfind('/') + 1);
+  all.repetitions = is_long_ && long_repetitions > 0 ? long_repetitions : repetitions;
+  std::string default_repetitions = fmt::format("{}{}", repetitions_flag, all.repetitions);
   std::string min_time_flag = fmt::format("--benchmark_min_time={}", min_time);
   std::string interleaving_flag = "--benchmark_enable_random_interleaving=true";
   // Before the caller's own flags, which then have the last word.
-  std::vector<char*> arguments = {argv[0], repetitions_flag.data(), min_time_flag.data(), interleaving_flag.data()};
+  std::vector<char*> arguments = {argv[0], default_repetitions.data(), min_time_flag.data(),
+                                  interleaving_flag.data()};
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument.starts_with(json_flag)) {
       json_file_ = argument.substr(json_flag.size());
-    } else {
+    } else if (argument != long_flag) {
       arguments.push_back(argv[i]);
     }
+    if (argument.starts_with(filter_flag)) all.filtered = true;
+    if (argument.starts_with(repetitions_flag))
+      all.repetitions = std::max(std::atoi(argv[i] + repetitions_flag.size()), 1);
     if (argument.starts_with(format_flag)) output_for_programs_ = argument.substr(format_flag.size()) != "console";
   }
   int count = static_cast<int>(arguments.size());

@@ -113,13 +113,42 @@ std::optional<double> ratio(std::optional<double> a, std::optional<double> b);
 /// a - b where both are there.
 std::optional<double> difference(std::optional<double> a, std::optional<double> b);
 
-/// The command line of a benchmark program: the benchmark library's flags, and `--kiln_json=FILE`, which writes
-/// the figures as a JSON object. Unless the flags say otherwise every benchmark is repeated, interleaved with the
-/// others, so that what else the machine does is spread over all of them.
+/// How often a case runs in all: `instances`, such as its thread counts, each repeated as often as the command line
+/// says or `repetitions` times.
+struct Runs {
+  int instances = 1;
+  int repetitions = 0;
+};
+
+/// Counts the runs of all cases and prints to stderr which one is under way, once a second at most.
+class Progress {
+ public:
+  static void expect(const Runs& runs);
+  /// To be called by a case before it measures.
+  static void note(const std::string& name, const benchmark::State& state);
+};
+
+/// Registers a case that reports its progress.
+template <class Function>
+benchmark::internal::Benchmark* add_case(const std::string& name, Function function, const Runs& runs = {}) {
+  Progress::expect(runs);
+  return benchmark::RegisterBenchmark(name.c_str(), [name, function](benchmark::State& state) {
+    Progress::note(name, state);
+    function(state);
+  });
+}
+
+/// The command line of a benchmark program: the benchmark library's flags, `--kiln_json=FILE`, which writes
+/// the figures as a JSON object, and `--long`, which measures for longer than a minute where that gives more.
+/// Unless the flags say otherwise every benchmark is repeated, interleaved with the others, so that what else the
+/// machine does is spread over all of them.
 class CommandLine {
  public:
-  /// `repetitions` and `min_time` are what flags can change. Ends the process where a flag is wrong.
-  CommandLine(int argc, char** argv, int repetitions, double min_time);
+  /// `repetitions` and `min_time` are what flags can change; `long_repetitions`, if not 0, are those of `--long`.
+  /// Ends the process where a flag is wrong.
+  CommandLine(int argc, char** argv, int repetitions, double min_time, int long_repetitions = 0);
+
+  bool is_long() const noexcept { return is_long_; }
 
   /// Runs what was registered, lets `conclude` compute the figures, prints and writes them. What main returns:
   /// a missed target is no failure.
@@ -127,6 +156,7 @@ class CommandLine {
 
  private:
   std::string json_file_;
+  bool is_long_ = false;
   /// Whether standard output is for a program to read, so that the table goes elsewhere.
   bool output_for_programs_ = false;
 };

@@ -162,8 +162,8 @@ int run(int argc, char** argv) {
   if (const auto status = resident_process(argc, argv)) return *status;
   CommandLine command_line(argc, argv, 9, 0.1);
   Directories directories;
-  const auto add = [](const std::string& name, auto function) {
-    return benchmark::RegisterBenchmark(name.c_str(), function)->UseManualTime()->Unit(benchmark::kMillisecond);
+  const auto add = [](const std::string& name, auto function, const Runs& runs = {}) {
+    return add_case(name, function, runs)->UseManualTime()->Unit(benchmark::kMillisecond);
   };
   for (const std::size_t count : {few, many}) {
     const auto part = [&](std::string_view name, Part which) {
@@ -180,7 +180,8 @@ int run(int argc, char** argv) {
     add(fmt::format("resident/empty/{}", count),
         [count, &directories](benchmark::State& state) {
           resident(state, {"empty", count, directories.with(count)});
-        })
+        },
+        {.repetitions = 3})
         ->Iterations(1)
         ->Repetitions(3);
   }
@@ -192,7 +193,8 @@ int run(int argc, char** argv) {
           // The first process to use the directory compiles; that one is not counted.
           if (!compiles && !std::filesystem::exists(opengl)) (void)measure_resident({"compiled", few, opengl});
           resident(state, {kind, few, compiles ? directories.fresh() : opengl});
-        })
+        },
+        {.repetitions = 3})
         ->Iterations(1)
         ->Repetitions(3);
   }

@@ -1,6 +1,8 @@
 // What tuning is worth where nothing was measured, and what it costs the first call, on every API there is here.
 //
-//     tune_bench [API…] [--kiln_json=FILE]
+//     tune_bench [API…] [--long] [--kiln_json=FILE]
+//
+// `--long` measures more shapes and more first calls, which takes some minutes.
 
 #include <chrono>
 #include <cmath>
@@ -25,8 +27,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int unseen = 50;
-constexpr int first_calls = 100;
+/// How much is measured.
+struct Extent {
+  /// Shapes that nothing was measured for.
+  int unseen = 10;
+  int first_calls = 20;
+  /// For each shape that is tuned.
+  std::chrono::seconds budget = std::chrono::seconds(1);
+};
+constexpr Extent long_extent = {.unseen = 50, .first_calls = 100, .budget = std::chrono::seconds(10)};
 
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -95,18 +104,21 @@ Shape some_shape(const Case& one, std::mt19937& random) {
   return shape;
 }
 
-void choose_for_unseen(const std::string& api, const std::shared_ptr<Device>& device, Figures& figures) {
+void choose_for_unseen(const std::string& api, const std::shared_ptr<Device>& device, const Extent& extent,
+                       Figures& figures) {
   for (const Case& one : cases(device->info().software)) {
+    std::cerr << fmt::format("{}: tuning {} for {} shapes, then {} others\n", api, one.kernel, one.tuned.size(),
+                             extent.unseen);
     const TemporaryFolder folder;
     Cache cache(device, {.directory = folder.path()});
     const auto tuner = Tuner::create(device, cache, {.policy = TunePolicy::lookup}).value();
     for (const Shape& shape : one.tuned)
-      tuner->tune(tunable(*device, one.kernel, shape).value(), std::chrono::seconds(10)).value();
+      tuner->tune(tunable(*device, one.kernel, shape).value(), extent.budget).value();
     Stand stand(device, cache);
     std::mt19937 random(1);
     double sum = 0;
     int slower = 0;
-    for (int i = 0; i < unseen; ++i) {
+    for (int i = 0; i < extent.unseen; ++i) {
       const Tunable call = tunable(*device, one.kernel, some_shape(one, random)).value();
       const Variant chosen = tuner->choose(call);
       const double gain = chosen == call.initial ? 1 : stand.ratio(call, call.initial, chosen);
@@ -115,8 +127,8 @@ void choose_for_unseen(const std::string& api, const std::shared_ptr<Device>& de
     }
     figures.add(fmt::format("{}.{}.unseen_gain", api, one.kernel),
                 fmt::format("{} on {} unseen shapes: always the default / the nearest measured, geometric mean",
-                            one.kernel, unseen),
-                std::exp(sum / unseen), "x");
+                            one.kernel, extent.unseen),
+                std::exp(sum / extent.unseen), "x");
     figures.add(fmt::format("{}.{}.unseen_slower", api, one.kernel), "  of them slower by more than 5 %", slower,
                 "");
   }
@@ -132,7 +144,9 @@ double first_call(const std::shared_ptr<Device>& device, const std::filesystem::
   return milliseconds_since(start);
 }
 
-void time_first_calls(const std::string& api, const std::shared_ptr<Device>& device, Figures& figures) {
+void time_first_calls(const std::string& api, const std::shared_ptr<Device>& device, const Extent& extent,
+                      Figures& figures) {
+  std::cerr << fmt::format("{}: {} first calls\n", api, 2 * extent.first_calls);
   const TemporaryFolder folder;
   const Shape shape = device->info().software ? Shape{256, 256} : Shape{2048, 2048};
   const Tensor a =
@@ -141,7 +155,7 @@ void time_first_calls(const std::string& api, const std::shared_ptr<Device>& dev
   std::vector<double> off;
   std::vector<double> background;
   // In turns, each as often the first of two: what comes after another finds it in the processor's caches.
-  for (int i = 0; i < first_calls; ++i) {
+  for (int i = 0; i < extent.first_calls; ++i) {
     if (i % 2 == 0) off.push_back(first_call(device, folder.path(), a, TunePolicy::off));
     background.push_back(first_call(device, folder.path(), a, TunePolicy::background));
     if (i % 2 != 0) off.push_back(first_call(device, folder.path(), a, TunePolicy::off));
@@ -154,10 +168,13 @@ void time_first_calls(const std::string& api, const std::shared_ptr<Device>& dev
 int run(int argc, char** argv) {
   std::vector<std::string> apis;
   std::string json;
+  Extent extent;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument.starts_with("--kiln_json="))
       json = argument.substr(argument.find('=') + 1);
+    else if (argument == "--long")
+      extent = long_extent;
     else
       apis.push_back(argument);
   }
@@ -170,8 +187,8 @@ int run(int argc, char** argv) {
       continue;
     }
     figures.section(fmt::format("{}, {}", api, (*device)->identity().device));
-    time_first_calls(api, *device, figures);
-    choose_for_unseen(api, *device, figures);
+    time_first_calls(api, *device, extent, figures);
+    choose_for_unseen(api, *device, extent, figures);
   }
   std::cout << figures.table();
   if (!json.empty()) std::ofstream(json) << figures.json() << '\n';

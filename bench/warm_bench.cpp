@@ -174,7 +174,7 @@ int run(int argc, char** argv) {
       fmt::print(stderr, "warm_bench leaves out {}: {}\n", name, cold.error().message());
       return;
     }
-    benchmark::RegisterBenchmark(name.c_str(), second_process, second, prefixes)
+    add_case(name, [second, prefixes](benchmark::State& state) { second_process(state, second, prefixes); })
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond)
         ->Iterations(1);
