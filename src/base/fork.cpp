@@ -1,10 +1,10 @@
 #include "base/fork.hpp"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
-#include <vector>
+#include <set>
+#include <utility>
 
 #include <pthread.h>
 
@@ -12,11 +12,11 @@
 
 namespace kiln::base {
 
-/// What fork() calls, and the mutexes it locks: the outer ones, then the inner ones.
+/// What fork() calls, and the mutexes it locks: the outer ones, then the inner ones, each by their addresses.
 struct ForkHandlers {
   std::atomic<std::uint64_t> generation{0};
   Mutex mutex;
-  std::array<std::vector<ForkMutex*>, 2> by_order KILN_GUARDED_BY(mutex);
+  std::array<std::set<ForkMutex*>, 2> by_order KILN_GUARDED_BY(mutex);
 
   static ForkHandlers& of_process() {
     // Never destroyed: a static variable may be destroyed, or the process forked, after everything else.
@@ -28,7 +28,7 @@ struct ForkHandlers {
     return handlers;
   }
 
-  std::vector<ForkMutex*>& those_of(ForkMutex::Order order) KILN_REQUIRES(mutex) {
+  std::set<ForkMutex*>& those_of(ForkMutex::Order order) KILN_REQUIRES(mutex) {
     return by_order[static_cast<std::size_t>(order)];
   }
 
@@ -60,13 +60,13 @@ std::uint64_t fork_generation() noexcept {
 ForkMutex::ForkMutex(Order order, std::function<void()> in_child) : order_(order), in_child_(std::move(in_child)) {
   ForkHandlers& handlers = ForkHandlers::of_process();
   const MutexLock lock(handlers.mutex);
-  handlers.those_of(order_).push_back(this);
+  handlers.those_of(order_).insert(this);
 }
 
 ForkMutex::~ForkMutex() {
   ForkHandlers& handlers = ForkHandlers::of_process();
   const MutexLock lock(handlers.mutex);
-  std::erase(handlers.those_of(order_), this);
+  handlers.those_of(order_).erase(this);
 }
 
 }  // namespace kiln::base

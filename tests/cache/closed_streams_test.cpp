@@ -17,6 +17,9 @@ namespace {
 class ClosedStreams : public fakes::CacheTest {};
 
 TEST_F(ClosedStreams, NoLogTextGetsIntoAnEntry) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer calls writing to a closed stream a race";
+#endif
   constexpr int programs = 300;
   const std::string told = fakes::in_child([&]() -> std::string {
     for (int stream = 0; stream <= 2; ++stream) close(stream);
