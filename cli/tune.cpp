@@ -50,6 +50,15 @@ Shape parse_shape(const std::string& text) {
   return shape;
 }
 
+/// CLI11 takes the largest number there is for any that is larger.
+std::uint64_t parse_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || rest != text.data() + text.size())
+    throw UsageError(fmt::format("--seed takes a whole number below 2^64, not \"{}\"", text));
+  return seed;
+}
+
 /// Throws UsageError where the call would work on a tensor that cannot be.
 void check_inputs(const Tunable& call, const std::string& shape) {
   for (const Shape& input : call.inputs) {
@@ -313,7 +322,11 @@ void add_tune(CLI::App& app, Context& context) {
                       "conv2d_winograd, softmax, flash_attention or flash_attention_causal");
   command->add_option("--shape", options->shape, "Its sizes, as in 1024x1024x1024")->type_name("MxNxK...");
   command->add_option("--budget", options->budget, "How long to look for it [60s]")->type_name("TIME");
-  command->add_option("--seed", options->seed, "Where chance begins [0]")->type_name("NUMBER");
+  command
+      ->add_option_function<std::string>(
+          "--seed", [options](const std::string& text) { options->seed = parse_seed(text); },
+          "Where chance begins [0]")
+      ->type_name("NUMBER");
   command->add_flag("--from-profile", options->from_profile,
                     "Tune what was called on this device, what took most time first");
   command->add_option("--report", options->report, "Write a page with a plot of the search, .html or .svg")

@@ -2,6 +2,7 @@
 #include <kiln/device.hpp>
 #include <kiln/kernel.hpp>
 
+#include "backend/source_text.hpp"
 #include "cli_fixture.hpp"
 
 namespace kiln::cli {
@@ -89,9 +90,10 @@ TEST_F(CliDevice, WhyFindsTheProgramsOfEveryApi) {
     if (!device || (*device)->identity().formats.empty()) continue;
     ++asked;
     const Language language = (*device)->info().language;
-    const std::string text = kernel.emit(language).value();
-    // GLSL begins at main; elsewhere it is enough to call the kernel as the program.
-    const std::string entry = contains(text, "kiln_fill") ? "kiln_fill" : "main";
+    const Request made = kernel.request(language).value();
+    const std::string text = backend::with_defines(made);
+    // GLSL begins at main; elsewhere a program that is called as its kernel needs no --entry.
+    const std::string entry = made.entry();
     {
       Cache cache(*device, {.directory = this->cache(), .log = quiet});
       cache.get(Request({.name = "kiln_fill", .source = text, .entry = entry, .language = language})).value();
