@@ -31,7 +31,8 @@ inline constexpr std::uint64_t performance = 2;
 inline constexpr const char* tuning_name = "tuning.json";
 inline constexpr const char* tuning_lock_name = ".tuning-lock";
 
-/// How long to wait for the lock of a file that is not worth holding up a process for: counts, statistics, measurements.
+/// How long to wait for the lock of a file that is not worth holding up a process for: counts, statistics,
+/// measurements.
 inline constexpr std::chrono::milliseconds bookkeeping_timeout{2000};
 
 /// A file for people whose entry is gone for so long belongs to no process that still lives.
@@ -58,8 +59,8 @@ struct DeviceFolder {
   std::optional<Identity> identity;
 };
 
-/// The paths of a cache directory's device folders, by name. A directory that does not exist has none; one that cannot
-/// be read is an error.
+/// The paths of a cache directory's device folders, by name. A directory that does not exist has none; one that
+/// cannot be read is an error.
 Result<std::vector<std::filesystem::path>> device_folder_paths(
     const std::filesystem::path& root, const base::FileSystem& system = base::FileSystem::system());
 

@@ -231,10 +231,23 @@ Performance DiskStore::performance(const Digest& key) {
 }
 
 void DiskStore::note_performance(const Digest& key, const Performance& performance) {
+  const auto opened = last_opened();
   const base::MutexLock lock(notes_mutex_);
-  // More than the file holds would be dropped when it is written.
-  if (noted_.size() >= PerformanceFile::max_programs && !noted_.contains(key)) return;
   noted_.insert_or_assign(key, performance);
+  if (noted_.size() < PerformanceFile::max_programs) return;
+  // As many as the file holds. What cannot be written is not kept either: nothing here grows without bound.
+  if (opened != nullptr)
+    if (auto saved = save_performance(opened->folder); !saved) log_.debug(saved.error().message());
+  noted_.clear();
+}
+
+Result<void> DiskStore::save_performance(const base::Folder& folder) {
+  if (noted_.empty()) return {};
+  auto written = PerformanceFile::add(folder, noted_);
+  if (!written) return std::move(written).error();
+  measured_ = std::move(*written);
+  noted_.clear();
+  return {};
 }
 
 Result<void> DiskStore::save_notes() {
@@ -244,14 +257,7 @@ Result<void> DiskStore::save_notes() {
   const base::MutexLock lock(notes_mutex_);
   Result<void> first = ensure_manifest(folder, identity_);
   if (auto saved = save_counts(folder, bookkeeping_timeout); !saved && first) first = std::move(saved);
-  if (noted_.empty()) return first;
-  auto written = PerformanceFile::add(folder, noted_);
-  if (written) {
-    measured_ = std::move(*written);
-    noted_.clear();
-  } else if (first) {
-    first = std::move(written).error();
-  }
+  if (auto saved = save_performance(folder); !saved && first) first = std::move(saved);
   return first;
 }
 

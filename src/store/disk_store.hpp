@@ -68,7 +68,7 @@ class DiskStore final : public Store {
   Usage usage();
   /// The performance last noted for a program, by this process or another; zeros if none was.
   Performance performance(const Digest& key);
-  /// Notes a measured performance. save_notes() writes it.
+  /// Notes a measured performance. save_notes() writes it; so does this, if there are as many as the file holds.
   void note_performance(const Digest& key, const Performance& performance);
   /// Writes what is kept beside the entries: noted performance, changed counts, a missing manifest. Its cost does
   /// not grow with the number of entries.
@@ -95,6 +95,7 @@ class DiskStore final : public Store {
   Result<void> write(const Key& key, std::span<const std::byte> sealed, std::optional<std::string_view> meta);
   /// Adds a change to those that usage.json does not have yet, and writes them if there are many.
   void count(const base::Folder& folder, const UsageChange& change) KILN_EXCLUDES(notes_mutex_);
+  Result<void> save_performance(const base::Folder& folder) KILN_REQUIRES(notes_mutex_);
   Result<void> save_counts(const base::Folder& folder, std::chrono::milliseconds timeout)
       KILN_REQUIRES(notes_mutex_);
 

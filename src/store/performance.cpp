@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -95,6 +96,7 @@ Result<PerformanceFile> PerformanceFile::add(const base::Folder& folder,
   struct Noted {
     std::int64_t when;
     Performance performance;
+    bool is_new = false;
   };
   std::map<std::string, Noted> all;
   const PerformanceFile before = read(folder);
@@ -105,14 +107,15 @@ Result<PerformanceFile> PerformanceFile::add(const base::Folder& folder,
       all.insert_or_assign(std::string(line.substr(0, key_width)), Noted{noted_of(line), performance_of(line)});
   }
   const std::int64_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  for (const auto& [key, performance] : notes) all.insert_or_assign(key.hex(), Noted{now, performance});
+  for (const auto& [key, performance] : notes) all.insert_or_assign(key.hex(), Noted{now, performance, true});
 
   if (all.size() > max_programs) {
-    std::vector<std::pair<std::int64_t, std::string>> oldest;
-    for (const auto& [key, noted] : all) oldest.emplace_back(noted.when, key);
+    // Times are in seconds: what is added now is newer than what was there, whatever they say.
+    std::vector<std::tuple<bool, std::int64_t, std::string>> oldest;
+    for (const auto& [key, noted] : all) oldest.emplace_back(noted.is_new, noted.when, key);
     const auto drop = static_cast<std::ptrdiff_t>(all.size() - max_programs);
     std::nth_element(oldest.begin(), oldest.begin() + drop, oldest.end());
-    for (auto it = oldest.begin(); it != oldest.begin() + drop; ++it) all.erase(it->second);
+    for (auto it = oldest.begin(); it != oldest.begin() + drop; ++it) all.erase(std::get<std::string>(*it));
   }
   std::string text(first_line);
   for (const auto& [key, noted] : all)

@@ -70,7 +70,8 @@ bool store::is_prune_due(const std::filesystem::path& directory, const base::Fil
   const auto root = base::Folder::open(directory, false, system);
   if (!root) return false;
   const auto last = root->status(last_prune_name);
-  return !last || system_clock::now() - system_clock::from_time_t(last->st_mtime) > std::chrono::hours(24);
+  if (!last) static_cast<void>(root->replace(last_prune_name, {}));
+  return last && system_clock::now() - system_clock::from_time_t(last->st_mtime) > std::chrono::hours(24);
 }
 
 Result<PruneReport> store::prune_on(const base::FileSystem& system, const std::filesystem::path& directory,

@@ -12,7 +12,7 @@ namespace kiln::store {
 Result<PruneReport> prune_on(const base::FileSystem& system, const std::filesystem::path& directory,
                              const PruneOptions& options);
 
-/// Whether nobody has pruned the directory for a day.
+/// Whether nobody has pruned the directory for a day. In one that never was, the day begins now.
 bool is_prune_due(const std::filesystem::path& directory, const base::FileSystem& system);
 
 }  // namespace kiln::store

@@ -5,6 +5,8 @@
 
 #include "backend/gl_fixture.hpp"
 #include "backend/opengl/device.hpp"
+#include "fakes/child.hpp"
+#include "fakes/stores.hpp"
 
 namespace kiln {
 namespace {
@@ -26,6 +28,29 @@ TEST_F(OpenGlCache, AProgramFromDiskComputesWhatTheCompiledOneDid) {
   EXPECT_EQ(program.origin(), Origin::disk);
   EXPECT_TRUE(scales(*again, program.module(), 5, 0.25F));
   EXPECT_NE(program.as<opengl::Module>().id(), 0U);
+}
+
+// Not of OpenGlCache, whose driver would be forked: Mesa reads the variable when it is loaded.
+TEST(OpenGlIdentity, AProgramOfAnotherDriverVersionInASharedStoreIsCompiledAgain) {
+  const fakes::TemporaryFolder folder;
+  const auto run = [&](const std::string& version) {
+    return fakes::in_child([&]() -> std::string {
+      setenv("MESA_GL_VERSION_OVERRIDE", version.c_str(), 1);
+      const Log quiet(LogLevel::off, {});
+      const auto device = open_device("opengl", quiet);
+      if (!device) return device.error().message();
+      if ((*device)->identity().driver.find("Mesa") == std::string::npos) return "not Mesa";
+      CacheOptions options{.directory = folder.path() / version, .log = quiet};
+      options.shared = std::make_shared<fakes::CarelessFolderStore>(folder.path() / "shared");
+      Cache cache(*device, options);
+      const Program program = cache.get(fakes::scale(5)).value();
+      return program.origin() == Origin::compiled ? "compiled" : "not compiled";
+    });
+  };
+  const std::string first = run("4.5");
+  if (first == "not Mesa") GTEST_SKIP() << "only Mesa can claim another version";
+  EXPECT_EQ(first, "compiled");
+  EXPECT_EQ(run("4.3"), "compiled");
 }
 
 TEST_F(OpenGlCache, ABinaryThatIsNotTheDriversIsCompiledAnew) {

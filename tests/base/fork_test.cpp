@@ -55,6 +55,8 @@ TEST(Fork, WaitsForAMutexThatAnotherThreadHolds) {
 TEST(Fork, LeavesTheChildTheNumbersOfThreadsItDoesNotHave) {
   // In a process of its own: other tests count on the number that this thread would take.
   const std::string told = fakes::in_child([]() -> std::string {
+    // Registers the handlers, as any table of programs does.
+    fork_generation();
     constexpr std::uint32_t exclusive = ThreadSlot::exclusive_slots;
     std::latch all_have_one(exclusive);
     for (std::uint32_t i = 0; i < exclusive; ++i)

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include <sys/wait.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "cache/cache_on_file_system.hpp"
@@ -38,9 +38,11 @@ class Event {
   void happens() const {
     if (write(ends_[1], "x", 1) != 1) std::abort();
   }
+  /// Ends the process where the other one does not get there.
   void wait() const {
     char seen = 0;
-    if (read(ends_[0], &seen, 1) != 1) std::abort();
+    pollfd ready{ends_[0], POLLIN, 0};
+    if (poll(&ready, 1, 60'000) != 1 || read(ends_[0], &seen, 1) != 1) std::abort();
   }
 
  private:

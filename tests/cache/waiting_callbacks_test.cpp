@@ -45,15 +45,17 @@ class WaitingCallbacks : public fakes::CacheTest, public testing::WithParamInter
   std::string in_all_workers(const std::function<bool(Cache&, int)>& inside) {
     return with_deadline([&]() -> std::string {
       std::atomic<int> right{0};
-      {
-        Cache cache(backend_, options());
-        std::latch all_inside(workers());
-        for (int i = 0; i < workers(); ++i)
-          cache.get_async(request(i), [&, i](const Result<Program>& program) {
-            all_inside.arrive_and_wait();
-            if (program && inside(cache, i)) ++right;
-          });
-      }
+      Cache cache(backend_, options());
+      std::latch all_inside(workers());
+      std::latch ended(workers());
+      for (int i = 0; i < workers(); ++i)
+        cache.get_async(request(i), [&, i](const Result<Program>& program) {
+          all_inside.arrive_and_wait();
+          if (program && inside(cache, i)) ++right;
+          ended.count_down();
+        });
+      // Before the cache is destroyed, which may do what waits in another way.
+      ended.wait();
       return right == workers() ? "done" : std::to_string(right) + " are right";
     });
   }

@@ -214,11 +214,24 @@ TEST_F(CliDevice, WarmLoadsWhatTheDriverTakesAndNamesWhatItRefuses) {
   EXPECT_EQ(sound.status, 0) << sound.error;
   EXPECT_EQ(sound.json()["ready"], 2);
 
-  store(device_->identity(), request("nonsense"));
+  const auto nonsense = store(device_->identity(), request("nonsense"));
   const auto refused = kiln({"warm", "--json"});
   EXPECT_EQ(refused.status, 1);
   EXPECT_EQ(refused.json()["ready"], 2);
   EXPECT_EQ(refused.json()["failed"][0]["name"], "nonsense");
+  EXPECT_FALSE(fs::exists(nonsense)) << "it is removed, to be compiled when it is next asked for";
+  EXPECT_EQ(kiln({"warm"}).status, 0);
+}
+
+TEST_F(CliDevice, WarmIsNeitherAHitNorTimeSaved) {
+  compile(request("double"));
+  const auto saved = [this] {
+    const auto lifetime = kiln({"stats", "--json"}).json();
+    return lifetime.dump();
+  };
+  const std::string before = saved();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(kiln({"warm"}).status, 0);
+  EXPECT_EQ(saved(), before);
 }
 
 TEST_F(CliDevice, WarmOfAnEmptyDirectoryIsNoErrorAndMakesNone) {

@@ -199,10 +199,10 @@ TEST_F(ManyProcesses, AChildOfAProcessWhoseThreadsUseACacheMakesOneOfItsOwn) {
 TEST_F(ManyProcesses, EightOfManyThreadsGetTheRightProgramsWhileOthersPruneClearAndRepair) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   constexpr unsigned many = 8;
-  constexpr int rounds = 50;
+  constexpr int gets_each = 50;
 #else
   constexpr unsigned many = 64;
-  constexpr int rounds = 200;
+  constexpr int gets_each = 200;
 #endif
   constexpr int keys = 100;
   std::vector<pid_t> children;
@@ -220,7 +220,7 @@ TEST_F(ManyProcesses, EightOfManyThreadsGetTheRightProgramsWhileOthersPruneClear
         for (unsigned seed = 0; seed < many; ++seed)
           threads.emplace_back([&, seed] {
             std::mt19937 random(process * many + seed);
-            for (int round = 0; round < rounds; ++round) {
+            for (int round = 0; round < gets_each; ++round) {
               const int i = static_cast<int>(random() % keys);
               const auto program = cache.get(request(i));
               if (!program || text(*program) != "source of program " + std::to_string(i)) ++wrong;
@@ -233,7 +233,7 @@ TEST_F(ManyProcesses, EightOfManyThreadsGetTheRightProgramsWhileOthersPruneClear
       }
       const std::uint64_t sum = stats.memory_hits + stats.disk_hits + stats.shared_hits + stats.joined +
                                 stats.compiles + stats.failures + stats.absent;
-      _exit(wrong == 0 && stats.requests == rounds * many && sum == stats.requests ? 0 : 1);
+      _exit(wrong == 0 && stats.requests == gets_each * many && sum == stats.requests ? 0 : 1);
     }
     children.push_back(child);
   }

@@ -1,0 +1,374 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <thread>
+
+#include "fakes/cache_fixture.hpp"
+#include "fakes/stores.hpp"
+#include "store/directory.hpp"
+#include "store/disk_store.hpp"
+
+// What a cache promises on any shared store: one that works, on disk or in memory, and one that misbehaves in every
+// way.
+namespace kiln {
+namespace {
+
+using fakes::request;
+using Bytes = std::vector<std::byte>;
+using Found = std::optional<Bytes>;
+
+/// A store under test, and what may be expected of it.
+struct Subject {
+  std::shared_ptr<Store> store;
+  /// Whether another cache finds there what one has put there.
+  bool shares = true;
+  /// Whether its failures are to be seen in the statistics.
+  bool fails = false;
+};
+
+struct Kind {
+  std::string name;
+  std::function<Subject(const Identity&, const std::filesystem::path&)> make;
+};
+
+/// What a store has that throws: an exception of the standard library's, another object, a number.
+struct NotAnException {};
+
+/// put() and get() as in `memory`, with the answer of get() passed through `spoil`.
+Subject spoiled(std::function<Found(Bytes)> spoil) {
+  auto memory = std::make_shared<fakes::MemoryStore>();
+  return {std::make_shared<fakes::FunctionStore>(
+              [memory, spoil = std::move(spoil)](const EntryAddress& address) -> Result<Found> {
+                auto found = memory->get(address);
+                if (!found || !*found) return found;
+                return spoil(std::move(**found));
+              },
+              [memory](const EntryAddress& address, std::span<const std::byte> sealed) {
+                return memory->put(address, sealed);
+              }),
+          false, true};
+}
+
+template <class Thrown>
+Subject throwing(Thrown thrown) {
+  return {std::make_shared<fakes::FunctionStore>(
+              [thrown](const EntryAddress&) -> Result<Found> { throw thrown; },
+              [thrown](const EntryAddress&, std::span<const std::byte>) -> Result<void> { throw thrown; }),
+          false, true};
+}
+
+/// Answers with whatever was put last, under any address.
+Subject mixing_up() {
+  struct State {
+    std::mutex mutex;
+    Found last;
+  };
+  auto state = std::make_shared<State>();
+  return {std::make_shared<fakes::FunctionStore>(
+              [state](const EntryAddress&) -> Result<Found> {
+                const std::lock_guard lock(state->mutex);
+                return state->last;
+              },
+              [state](const EntryAddress&, std::span<const std::byte> sealed) -> Result<void> {
+                const std::lock_guard lock(state->mutex);
+                state->last = Bytes(sealed.begin(), sealed.end());
+                return {};
+              }),
+          false, true};
+}
+
+const Kind kinds[] = {
+    {"Disk",
+     [](const Identity& identity, const std::filesystem::path& root) {
+       return Subject{store::DiskStore::open(root / "shared", identity, Log(LogLevel::off, {})).value()};
+     }},
+    {"Memory",
+     [](const Identity&, const std::filesystem::path&) { return Subject{std::make_shared<fakes::MemoryStore>()}; }},
+    {"ThrowsAnException",
+     [](const Identity&, const std::filesystem::path&) { return throwing(std::runtime_error("no network")); }},
+    {"ThrowsANumber", [](const Identity&, const std::filesystem::path&) { return throwing(42); }},
+    {"ThrowsAnObject", [](const Identity&, const std::filesystem::path&) { return throwing(NotAnException{}); }},
+    {"Fails",
+     [](const Identity&, const std::filesystem::path&) {
+       const Error down(ErrorCode::io, "the network is down");
+       return Subject{std::make_shared<fakes::FunctionStore>(
+                          [down](const EntryAddress&) -> Result<Found> { return down; },
+                          [down](const EntryAddress&, std::span<const std::byte>) -> Result<void> { return down; }),
+                      false, true};
+     }},
+    {"HasNothing",
+     [](const Identity&, const std::filesystem::path&) {
+       return Subject{std::make_shared<fakes::FunctionStore>(
+                          [](const EntryAddress&) -> Result<Found> { return Found{}; },
+                          [](const EntryAddress&, std::span<const std::byte>) -> Result<void> { return {}; }),
+                      false, false};
+     }},
+    {"ReturnsAnotherKeysBytes", [](const Identity&, const std::filesystem::path&) { return mixing_up(); }},
+    {"ReturnsNoBytes",
+     [](const Identity&, const std::filesystem::path&) { return spoiled([](Bytes) { return Found(Bytes{}); }); }},
+    {"ReturnsGarbage",
+     [](const Identity&, const std::filesystem::path&) {
+       return spoiled([](const Bytes& bytes) { return Found(Bytes(bytes.size(), std::byte{'x'})); });
+     }},
+    {"ReturnsHalf",
+     [](const Identity&, const std::filesystem::path&) {
+       return spoiled([](Bytes bytes) {
+         bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(bytes.size() / 2), bytes.end());
+         return Found(std::move(bytes));
+       });
+     }},
+    {"FlipsABit",
+     [](const Identity&, const std::filesystem::path&) {
+       return spoiled([](Bytes bytes) {
+         bytes[bytes.size() / 2] ^= std::byte{1};
+         return Found(std::move(bytes));
+       });
+     }},
+};
+
+class StoreSuite : public fakes::CacheTest, public testing::WithParamInterface<Kind> {
+ protected:
+  Subject subject() { return GetParam().make(backend_->identity(), folder_.path()); }
+  /// A cache on a machine of its own, with the store.
+  std::unique_ptr<Cache> machine(const std::string& name, const Subject& subject) {
+    CacheOptions options = this->options();
+    options.directory = folder_.path() / name;
+    options.shared = subject.store;
+    return std::make_unique<Cache>(backend_, options);
+  }
+};
+
+TEST_P(StoreSuite, GivesEveryMachineTheRightProgramAndSavesCompilesIfItWorks) {
+  constexpr int programs = 10;
+  const Subject subject = this->subject();
+  for (const std::string name : {"one", "two"}) {
+    const auto cache = machine(name, subject);
+    for (int i = 0; i < programs; ++i) {
+      const auto program = cache->get(request(i));
+      ASSERT_TRUE(program) << program.error().message();
+      EXPECT_EQ(text(*program), "source of program " + std::to_string(i));
+    }
+    const Stats stats = cache->stats();
+    fakes::expect_counts_add_up(stats);
+    EXPECT_EQ(stats.shared_hits, subject.shares && name == "two" ? programs : 0U);
+    if (!subject.fails) {
+      EXPECT_EQ(stats.store_failures, 0U);
+    } else if (name == "two") {
+      EXPECT_GE(stats.store_failures, static_cast<std::uint64_t>(programs));
+    }
+  }
+  EXPECT_EQ(backend_->compiles, subject.shares ? programs : 2 * programs);
+  // Whatever the store did, what is on disk is sound, and found without the store.
+  const auto again = machine("two", {});
+  for (int i = 0; i < programs; ++i) EXPECT_EQ(again->get(request(i)).value().origin(), Origin::disk);
+}
+
+TEST_P(StoreSuite, ServesManyThreadsAtOnce) {
+  constexpr int programs = 8;
+  const Subject subject = this->subject();
+  const auto cache = machine("one", subject);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) {
+        const auto program = cache->get(request(i % programs));
+        ASSERT_TRUE(program) << program.error().message();
+        EXPECT_EQ(text(*program), "source of program " + std::to_string(i % programs));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(backend_->compiles, programs) << "each is compiled once, whatever the store does";
+}
+
+TEST_P(StoreSuite, NeverGivesOneIdentityTheBinariesOfAnother) {
+  const Subject subject = this->subject();
+  const auto newer = std::make_shared<fakes::FakeBackend>(Identity{"fake", "Kiln", "nothing", "1.1", "1.0", {7}});
+  static_cast<void>(machine("one", subject)->get(request(0)).value());
+  CacheOptions options = this->options();
+  options.directory = folder_.path() / "two";
+  options.shared = subject.store;
+  {
+    Cache cache(newer, options);
+    EXPECT_EQ(cache.get(request(0)).value().origin(), Origin::compiled);
+  }
+  EXPECT_EQ(newer->loads, 0) << "its driver has seen a foreign binary";
+  for (const auto& folder : store::device_folders(options.directory).value())
+    for (const auto& file : store::stored_files(folder.path).value()) {
+      const auto entry = store::read_entry(folder.path, file.name);
+      ASSERT_TRUE(entry) << entry.error().message();
+      EXPECT_EQ(entry->label.identity, newer->identity().digest());
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, StoreSuite, testing::ValuesIn(kinds),
+                         [](const auto& kind) { return kind.param.name; });
+
+class SharedStore : public fakes::CacheTest {
+ protected:
+  CacheOptions options_with(std::shared_ptr<Store> store) {
+    CacheOptions options = this->options();
+    options.shared = std::move(store);
+    return options;
+  }
+};
+
+/// A store that hands out what was put under the key by any identity.
+std::shared_ptr<Store> ignoring_identities() {
+  auto memory = std::make_shared<fakes::MemoryStore>();
+  return std::make_shared<fakes::FunctionStore>(
+      [memory](const EntryAddress& address) {
+        return memory->get({{}, address.key});
+      },
+      [memory](const EntryAddress& address, std::span<const std::byte> sealed) {
+        return memory->put({{}, address.key}, sealed);
+      });
+}
+
+TEST_F(SharedStore, ThatReturnsAnotherIdentitysBytesIsAMissAndIsLeftAlone) {
+  const auto store = ignoring_identities();
+  const auto other = std::make_shared<fakes::FakeBackend>(Identity{"fake", "Kiln", "other", "1.0", "1.0", {7}});
+  { static_cast<void>(Cache(backend_, options_with(store)).get(request(0)).value()); }
+  Cache cache(other, options_with(store));
+  EXPECT_EQ(cache.get(request(0)).value().origin(), Origin::compiled);
+  EXPECT_EQ(other->loads, 0);
+  EXPECT_EQ(cache.stats().store_failures, 1U);
+  EXPECT_EQ(cache.stats().replaced, 0U) << "a client never deletes what it could not use";
+  ASSERT_FALSE(book_.records().empty());
+  EXPECT_NE(book_.records()[0].message.find("another device, driver or compiler"), std::string::npos);
+}
+
+TEST_F(SharedStore, IsNotEmptiedByCachesWhoseDriversRefuseEachOthersBinaries) {
+  // Each driver takes its own binaries only.
+  const auto store = std::make_shared<fakes::MemoryStore>();
+  std::vector<std::shared_ptr<fakes::FakeBackend>> drivers;
+  for (const char* version : {"1.0", "2.0"})
+    drivers.push_back(std::make_shared<fakes::FakeBackend>(Identity{"fake", "Kiln", "gpu", version, "1.0", {7}}));
+  for (int round = 0; round < 5; ++round)
+    for (const auto& driver : drivers) {
+      CacheOptions options = options_with(store);
+      options.directory = folder_.path() / fakes::numbered("machine", round);
+      EXPECT_EQ(text(Cache(driver, options).get(request(0)).value()), "source of program 0");
+    }
+  EXPECT_EQ(drivers[0]->compiles + drivers[1]->compiles, 2);
+  EXPECT_EQ(store->size(), 2U);
+}
+
+TEST_F(SharedStore, ThatCallsItsCacheGetsAnErrorAndTheProgramIsCompiled) {
+  Cache* cache = nullptr;
+  std::atomic<int> refused{0};
+  const auto call_back = [&] {
+    if (cache == nullptr) return;
+    // The same program, another one, and all that waits for something.
+    if (const auto again = cache->get(request(0)); !again) ++refused;
+    if (const auto other = cache->get(request(77)); !other) ++refused;
+    if (const auto async = cache->get_async(request(78)).get(); !async) ++refused;
+    const Request wanted = request(79);
+    if (cache->preload(std::span(&wanted, 1)).ready == 0) ++refused;
+    if (cache->warm().ready == 0) ++refused;
+    cache->flush();
+  };
+  const auto store = std::make_shared<fakes::FunctionStore>(
+      [&](const EntryAddress&) -> Result<Found> {
+        call_back();
+        return Found{};
+      },
+      [&](const EntryAddress&, std::span<const std::byte>) -> Result<void> {
+        if (cache != nullptr && !cache->get(request(80))) ++refused;
+        return {};
+      });
+  Cache made(backend_, options_with(store));
+  cache = &made;
+  EXPECT_EQ(text(made.get(request(0)).value()), "source of program 0");
+  made.flush();
+  cache = nullptr;
+  EXPECT_EQ(refused, 6);
+  EXPECT_EQ(backend_->compiles, 1);
+}
+
+/// Holds whoever passes until it is opened.
+class Gate {
+ public:
+  ~Gate() { open(); }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return open_; });
+  }
+  void wait_for_somebody() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return waiting_ > 0; });
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int waiting_ = 0;
+  bool open_ = false;
+};
+
+TEST_F(SharedStore, ThatBlocksInPutHoldsUpNoGetNoSaveAndNoEnd) {
+  const auto gate = std::make_shared<Gate>();
+  CacheOptions options = options_with(std::make_shared<fakes::FunctionStore>(
+      [](const EntryAddress&) -> Result<Found> { return Found{}; },
+      [gate](const EntryAddress&, std::span<const std::byte>) -> Result<void> {
+        gate->pass();
+        return {};
+      }));
+  options.upload_limit = std::chrono::milliseconds(20);
+  options.write_queue = 4;
+  {
+    Cache cache(backend_, options);
+    static_cast<void>(cache.get(request(0)).value());
+    gate->wait_for_somebody();
+    for (int i = 1; i < 20; ++i) static_cast<void>(cache.get(request(i)).value());
+    cache.flush();
+    EXPECT_EQ(entries().size(), 20U) << "saved, though the store takes nothing";
+    EXPECT_GE(cache.stats().store_failures, 15U) << "dropped, since the queue was full";
+  }
+  // The cache has ended with the store still at work; the thread that is left behind ends with it.
+  gate->open();
+}
+
+TEST_F(SharedStore, ThatBlocksInGetHoldsUpThatKeyAlone) {
+  Gate gate;
+  Cache cache(backend_, options_with(std::make_shared<fakes::FunctionStore>(
+                            [&gate](const EntryAddress& address) -> Result<Found> {
+                              if (address.key.name == "program_0") gate.pass();
+                              return Found{};
+                            },
+                            [](const EntryAddress&, std::span<const std::byte>) -> Result<void> { return {}; })));
+  std::thread blocked([&] { EXPECT_TRUE(cache.get(request(0))); });
+  gate.wait_for_somebody();
+  for (int i = 1; i < 5; ++i)
+    EXPECT_EQ(text(cache.get(request(i)).value()), "source of program " + std::to_string(i));
+  cache.flush();
+  EXPECT_EQ(entries().size(), 4U);
+  gate.open();
+  blocked.join();
+}
+
+TEST_F(SharedStore, GetsTheBytesThatAreOnDiskAndTheOtherWayRound) {
+  const auto store = std::make_shared<fakes::MemoryStore>();
+  const EntryAddress address{backend_->identity().digest(), request(0).key()};
+  { static_cast<void>(Cache(backend_, options_with(store)).get(request(0)).value()); }
+  const auto shared = store->get(address).value().value();
+  ASSERT_EQ(entries().size(), 1U);
+  EXPECT_TRUE(fakes::bytes_of(fakes::read_file(entries()[0])) == shared);
+
+  CacheOptions elsewhere = options_with(store);
+  elsewhere.directory = folder_.path() / "elsewhere";
+  { EXPECT_EQ(Cache(backend_, elsewhere).get(request(0)).value().origin(), Origin::shared); }
+  ASSERT_EQ(entries().size(), 2U);
+  for (const auto& file : entries()) EXPECT_TRUE(fakes::bytes_of(fakes::read_file(file)) == shared);
+}
+
+}  // namespace
+}  // namespace kiln
