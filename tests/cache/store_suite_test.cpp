@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <map>
+#include <ostream>
 #include <thread>
 
 #include "fakes/cache_fixture.hpp"
@@ -31,6 +33,7 @@ struct Subject {
 struct Kind {
   std::string name;
   std::function<Subject(const Identity&, const std::filesystem::path&)> make;
+  friend void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 };
 
 /// What a store has that throws: an exception of the standard library's, another object, a number.
@@ -59,21 +62,23 @@ Subject throwing(Thrown thrown) {
           false, true};
 }
 
-/// Answers with whatever was put last, under any address.
+/// Answers with what was put under another key.
 Subject mixing_up() {
   struct State {
     std::mutex mutex;
-    Found last;
+    std::map<Digest, Bytes> put;
   };
   auto state = std::make_shared<State>();
   return {std::make_shared<fakes::FunctionStore>(
-              [state](const EntryAddress&) -> Result<Found> {
+              [state](const EntryAddress& address) -> Result<Found> {
                 const std::lock_guard lock(state->mutex);
-                return state->last;
+                for (const auto& [key, sealed] : state->put)
+                  if (key != address.key.digest) return Found(sealed);
+                return Found{};
               },
-              [state](const EntryAddress&, std::span<const std::byte> sealed) -> Result<void> {
+              [state](const EntryAddress& address, std::span<const std::byte> sealed) -> Result<void> {
                 const std::lock_guard lock(state->mutex);
-                state->last = Bytes(sealed.begin(), sealed.end());
+                state->put.insert_or_assign(address.key.digest, Bytes(sealed.begin(), sealed.end()));
                 return {};
               }),
           false, true};
