@@ -14,6 +14,7 @@ namespace kiln {
 
 void Cache::Path::get_async(Request request, Callback done) {
   if (Program program = table_.find(request.key().digest)) return call(done, std::move(program));
+  if (auto refusal = refusal_of_call()) return call(done, std::move(*refusal));
   auto answer = [this, request = std::move(request), done = std::move(done)] {
     auto program = get_or_compile(request);
     // It may wait for other programs of this cache.
@@ -28,6 +29,8 @@ std::future<Result<Program>> Cache::Path::get_async(Request request) {
   auto future = promise->get_future();
   if (Program program = table_.find(request.key().digest)) {
     promise->set_value(std::move(program));
+  } else if (auto refusal = refusal_of_call()) {
+    promise->set_value(std::move(*refusal));
   } else {
     do_later([this, request = std::move(request), promise] { promise->set_value(get_or_compile(request)); });
   }
@@ -36,7 +39,7 @@ std::future<Result<Program>> Cache::Path::get_async(Request request) {
 
 void Cache::Path::do_later(std::function<void()> work) {
   if (!backend_->usable_from_any_thread()) return work();
-  // A store or a backend may ask from a worker, and wait for the answer.
+  // A backend may ask from a worker, and wait for the answer.
   workers_.let_caller_wait();
   workers_.submit(std::move(work));
 }
@@ -95,7 +98,7 @@ PreloadReport Cache::Path::warm(const ProgressCallback& progress) {
                 return std::optional<Program>{};
               });
           if (outcome && *outcome) return std::nullopt;
-          if (!joined) return problem;
+          if (!joined) return outcome ? std::move(problem) : std::optional(std::move(outcome).error());
         }
       },
       progress);
