@@ -1,8 +1,9 @@
 // How long a cache takes until it can be used, with 100 and with 10,000 programs in its directory, and how much
-// memory programs take.
+// memory programs take. `--long` adds a directory with 100,000 programs for `flush` and `stats`.
 //
 // `ready`: the constructor of a Cache. `first_get`: the same and the first program from disk. `close`: its
-// destructor, after one program was loaded. `scan`: listing the directory with the sizes of its files, which is
+// destructor, after one program was loaded. `flush`: Cache::flush() after one program was compiled, with the save
+// of that program. `stats`: Cache::stats(). `scan`: listing the directory with the sizes of its files, which is
 // what a cache has to do that keeps an index in memory. `Time` is wall time for one of these, the mean of a few;
 // `median_us` their median, which the figures show. The files are in the page cache. `resident` loads programs in a
 // process of its own and counts megabytes.
@@ -29,6 +30,7 @@ using Clock = IterationTimes::Clock;
 
 constexpr std::size_t few = 100;
 constexpr std::size_t many = 10'000;
+constexpr std::size_t most = 100'000;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -100,6 +102,37 @@ void start(benchmark::State& state, Part part, std::size_t count, Directories& d
   }
 }
 
+void flush(benchmark::State& state, std::size_t count, Directories& directories) {
+  Cache cache(std::make_shared<EmptyBackend>(), {.directory = directories.with(count)});
+  static int next = 0;
+  IterationTimes times(state);
+  for (auto _ : state) {
+    const Request fresh({.name = fmt::format("fresh_{}", next++), .source = "void main() {}"});
+    const auto begin = Clock::now();
+    const auto program = cache.get(fresh);
+    cache.flush();
+    times.add_since(begin);
+    if (!program || program->origin() != Origin::compiled) {
+      state.SkipWithError("the program was not compiled");
+      break;
+    }
+  }
+}
+
+void stats(benchmark::State& state, std::size_t count, Directories& directories) {
+  const Cache cache(std::make_shared<EmptyBackend>(), {.directory = directories.with(count)});
+  IterationTimes times(state);
+  for (auto _ : state) {
+    const auto begin = Clock::now();
+    const Stats stats = cache.stats();
+    times.add_since(begin);
+    if (stats.disk_programs < count) {
+      state.SkipWithError("programs are missing");
+      break;
+    }
+  }
+}
+
 void scan(benchmark::State& state, std::size_t count, Directories& directories) {
   const std::filesystem::path& directory = directories.with(count);
   IterationTimes times(state);
@@ -144,6 +177,15 @@ void conclude(const Measured& measured, Figures& figures) {
     figures.add(fmt::format("scan_ratio_{}", count), "the listing / ready",
                 ratio(milliseconds("scan", count), milliseconds("ready", count)), "x");
   }
+  figures.section("Calls that must not depend on the number of stored programs, wall time");
+  for (const std::string_view name : {"flush", "stats"}) {
+    for (const std::size_t count : {few, many, most})
+      figures.add(fmt::format("{}_{}_ms", name, count), fmt::format("{}() with {} programs", name, count),
+                  milliseconds(name, count), "ms");
+    for (const std::size_t count : {many, most})
+      figures.add(fmt::format("{}_ratio_{}", name, count), fmt::format("  {} programs / {}", count, few),
+                  ratio(milliseconds(name, count), milliseconds(name, few)), "x", below(2));
+  }
   figures.section("Resident memory");
   const auto add = [&](std::string_view name, std::string_view counter, std::string text,
                        std::optional<Target> target = {}) {
@@ -184,6 +226,15 @@ int run(int argc, char** argv) {
         {.repetitions = 3})
         ->Iterations(1)
         ->Repetitions(3);
+  }
+  for (const std::size_t count : {few, many, most}) {
+    if (count == most && !command_line.is_long()) continue;
+    add(fmt::format("flush/{}", count), [count, &directories](benchmark::State& state) {
+      flush(state, count, directories);
+    })->Iterations(10);
+    add(fmt::format("stats/{}", count), [count, &directories](benchmark::State& state) {
+      stats(state, count, directories);
+    })->Iterations(10);
   }
   const auto opengl = directories.fresh();
   for (const std::string kind : {"disk", "bare", "compiled"}) {
