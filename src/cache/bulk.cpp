@@ -14,34 +14,42 @@ namespace kiln {
 
 void Cache::Path::get_async(Request request, Callback done) {
   if (Program program = table_.find(request.key().digest)) return call(done, std::move(program));
-  if (auto refusal = refusal_of_call()) return call(done, std::move(*refusal));
-  auto answer = [this, request = std::move(request), done = std::move(done)] {
-    auto program = get_or_compile(request);
-    // It may wait for other programs of this cache.
-    const cache::WorkerPool::InUsersCode waiting(workers_);
-    call(done, std::move(program));
-  };
-  do_later(std::move(answer));
+  if (auto refusal = refusal_of_call()) {
+    ++counters_.failures;
+    return call(done, std::move(*refusal));
+  }
+  if (!backend_->usable_from_any_thread()) return call(done, get_or_compile(request));
+  // A backend may ask from a worker, and wait for the answer.
+  workers_.let_caller_wait();
+  answer_later(std::make_shared<const Asked>(Asked{std::move(request), std::move(done)}));
 }
 
 std::future<Result<Program>> Cache::Path::get_async(Request request) {
   auto promise = std::make_shared<std::promise<Result<Program>>>();
   auto future = promise->get_future();
-  if (Program program = table_.find(request.key().digest)) {
-    promise->set_value(std::move(program));
-  } else if (auto refusal = refusal_of_call()) {
-    promise->set_value(std::move(*refusal));
-  } else {
-    do_later([this, request = std::move(request), promise] { promise->set_value(get_or_compile(request)); });
-  }
+  get_async(std::move(request), [promise](Result<Program> program) { promise->set_value(std::move(program)); });
   return future;
 }
 
-void Cache::Path::do_later(std::function<void()> work) {
-  if (!backend_->usable_from_any_thread()) return work();
-  // A backend may ask from a worker, and wait for the answer.
-  workers_.let_caller_wait();
-  workers_.submit(std::move(work));
+void Cache::Path::answer_later(const std::shared_ptr<const Asked>& asked) {
+  workers_.submit([this, asked] {
+    // No worker waits for another thread's flight: that flight may wait for a worker.
+    const auto then = [this, asked](const Outcome& outcome) {
+      // A find() or warm() that found nothing is no answer.
+      if (outcome && !*outcome) return answer_later(asked);
+      ++counters_.joined;
+      workers_.submit([this, asked, outcome] {
+        answer(*asked, outcome ? Result<Program>(**outcome) : Result<Program>(outcome.error()));
+      });
+    };
+    if (!flights_.when_landed(asked->request.key().digest, then)) answer(*asked, get_or_compile(asked->request));
+  });
+}
+
+void Cache::Path::answer(const Asked& asked, Result<Program> program) {
+  // The callback may wait for other programs of this cache.
+  const cache::WorkerPool::Uncounted waiting(workers_);
+  call(asked.done, std::move(program));
 }
 
 void Cache::Path::call(const Callback& done, Result<Program> program) {
@@ -90,7 +98,7 @@ PreloadReport Cache::Path::warm(const ProgressCallback& progress) {
           // Why it could not be warmed is for this caller alone: a get() that joins goes on to compile.
           std::optional<Error> problem;
           auto [outcome, joined] = flights_.fly(
-              key.digest, [&] { return table_.find_locked(key.digest); },
+              key.digest, [&] { return table_.find_uncounted(key.digest); },
               [&]() -> Outcome {
                 auto program = warm_one(key);
                 if (program) return std::optional(std::move(*program));
@@ -200,7 +208,7 @@ class Batch {
 
   void tell(const Progress& progress, cache::WorkerPool& workers) KILN_EXCLUDES(mutex_) {
     if (!progress_) return;
-    const cache::WorkerPool::InUsersCode waiting(workers);
+    const cache::WorkerPool::Uncounted waiting(workers);
     try {
       progress_(progress);
     } catch (...) {

@@ -30,9 +30,9 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
     const auto found = in_the_air_.find(key);
     if (found != in_the_air_.end()) {
       if (found->second.pilot == std::this_thread::get_id())
-        return {Error(ErrorCode::invalid_request,
-                      "a backend or a store asked the cache for the very program that it was asked for"),
-                false};
+        return {
+            Error(ErrorCode::invalid_request, "a backend or a store requested the program that it is providing"),
+            false};
       theirs = found->second.outcome;
     } else if (Program program = landed_before()) {
       return {std::optional(std::move(program)), false};
@@ -40,21 +40,35 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
       in_the_air_.emplace(key, Flight{promise.get_future().share(), std::this_thread::get_id()});
     }
   }
-  if (theirs.valid()) return {guarded([&theirs] { return theirs.get(); }), true};
+  if (theirs.valid()) {
+    const WorkerPool::Uncounted waiting(workers_);
+    return {guarded([&theirs] { return theirs.get(); }), true};
+  }
 
   // Whatever happens, the key is free afterwards.
   struct Landing {
     Flights& flights;
     const Digest& key;
-    ~Landing() {
+    std::vector<Continuation> land() const {
       const base::MutexLock lock(flights.mutex_);
-      flights.in_the_air_.erase(key);
+      auto flight = flights.in_the_air_.extract(key);
+      return flight ? std::move(flight.mapped().then) : std::vector<Continuation>();
     }
+    ~Landing() { static_cast<void>(land()); }
   };
   const Landing landing{*this, key};
   Outcome outcome = guarded(fly);
   promise.set_value(outcome);
+  for (const Continuation& then : landing.land()) then(outcome);
   return {std::move(outcome), false};
+}
+
+bool Flights::when_landed(const Digest& key, Continuation then) {
+  const base::MutexLock lock(mutex_);
+  const auto found = in_the_air_.find(key);
+  if (found == in_the_air_.end() || found->second.pilot == std::this_thread::get_id()) return false;
+  found->second.then.push_back(std::move(then));
+  return true;
 }
 
 }  // namespace kiln::cache

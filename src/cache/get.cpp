@@ -187,6 +187,10 @@ Result<Program> Cache::Path::add(const Request& request, Compiled compiled, std:
   }
   if (compiled.module == nullptr)
     return Error(ErrorCode::invalid_request, fmt::format("{} is to be added without a module", request.name()));
+  if (auto refusal = refusal_of_call()) {
+    ++counters_.failures;
+    return std::move(*refusal);
+  }
   const Digest& digest = request.key().digest;
   const cache::UnderWay::Call call(under_way_);
   for (;;) {
@@ -230,16 +234,27 @@ void Cache::Path::save(const Key& key, Unsaved entry, std::optional<KeyLock> loc
   // The key's lock is released when the program is on disk, where the next process will look for it.
   auto held = std::make_shared<std::optional<KeyLock>>(std::move(lock));
   writer_.write([this, key, entry = std::move(entry), held = std::move(held), upload] {
-    const auto sealed = seal(key, *entry);
-    if (disk_) {
-      static_cast<void>(store_now(key, entry, *sealed));
-      const base::MutexLock guard(saving_mutex_);
-      const auto mine = saving_.find(key.digest);
-      if (mine != saving_.end() && mine->second == entry) saving_.erase(mine);
+    std::shared_ptr<const std::vector<std::byte>> sealed;
+    {
+      // Whatever is thrown, such as for want of memory, the entry no longer waits to be saved.
+      struct Done {
+        Path& path;
+        const Digest& key;
+        const Unsaved& entry;
+        ~Done() { path.no_longer_saving(key, entry); }
+      } const done{*this, key.digest, entry};
+      sealed = seal(key, *entry);
+      if (disk_) static_cast<void>(store_now(key, entry, *sealed));
     }
     held->reset();
     if (upload) uploader_->upload(address_of(key), sealed);
   });
+}
+
+void Cache::Path::no_longer_saving(const Digest& digest, const Unsaved& entry) {
+  const base::MutexLock guard(saving_mutex_);
+  const auto found = saving_.find(digest);
+  if (found != saving_.end() && found->second == entry) saving_.erase(found);
 }
 
 Cache::Path::Unsaved Cache::Path::being_saved(const Digest& digest) {

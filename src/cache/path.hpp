@@ -29,7 +29,7 @@ class Cache::Path {
  public:
   Path(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system,
        memory::ProgramTable& table);
-  /// The same path in the child of a fork. Uses of `parents` only what never changes.
+  /// The same path in the child of a fork. Reads only immutable members of `parents`.
   explicit Path(const Path& parents);
   Path& operator=(const Path&) = delete;
   bool is_of_this_process() const noexcept { return base::fork_generation() == process_; }
@@ -96,13 +96,14 @@ class Cache::Path {
   Program admit(const Key& key, std::unique_ptr<Module> module, Origin origin,
                 std::chrono::nanoseconds compile_time);
   Unsaved being_saved(const Digest& digest);
+  void no_longer_saving(const Digest& digest, const Unsaved& entry);
   std::optional<KeyLock> lock_key(const Key& key);
   /// Whether an entry goes to the shared store as well.
   enum class Publish { yes, no };
   void save(const Key& key, Unsaved entry, std::optional<KeyLock> lock, Publish publish);
   std::shared_ptr<const std::vector<std::byte>> seal(const Key& key, const store::UnsavedEntry& entry) const;
   Result<void> store_now(const Key& key, const Unsaved& entry, std::span<const std::byte> sealed);
-  /// Why a call is refused that comes from within this cache's own call on a store; nothing for all others.
+  /// An error if this thread is inside one of this cache's calls on a store.
   std::optional<Error> refusal_of_call() const;
   /// Runs an operation of the device; while the device is out of memory, evicts unused programs one by one, least
   /// recently used first, and tries again.
@@ -123,7 +124,12 @@ class Cache::Path {
   void keep_disk_bound(const std::filesystem::path& root);
 
   // bulk.cpp
-  void do_later(std::function<void()> work);
+  struct Asked {
+    Request request;
+    Callback done;
+  };
+  void answer_later(const std::shared_ptr<const Asked>& asked);
+  void answer(const Asked& asked, Result<Program> program);
   /// What the callback throws is logged.
   void call(const Callback& done, Result<Program> program);
   Result<Program> warm_one(const Key& key);
@@ -142,7 +148,6 @@ class Cache::Path {
   const std::optional<cache::GuardedStore> guarded_disk_;
   const std::optional<cache::GuardedStore> shared_;
   memory::ProgramTable& table_;
-  cache::Flights flights_;
   Counters counters_;
   std::atomic<bool> warned_of_saving_{false};
 
@@ -157,10 +162,12 @@ class Cache::Path {
   // What the destructor waits for.
   cache::UnderWay under_way_;
 
-  // Last, so that their threads end before anything they use.
+  // Last, so that their threads end before anything they use. Workers use flights, and flights count workers; all
+  // workers have ended when finish() returns.
   std::optional<cache::Uploader> uploader_;
   cache::Writer writer_;
   cache::WorkerPool workers_;
+  cache::Flights flights_{workers_};
 };
 
 /// What a cache is: the programs in memory, which a forked child goes on using, and the path to all others, of

@@ -12,9 +12,9 @@ namespace kiln::cache {
 
 /// A few threads for work in the background, started when there first is some.
 ///
-/// A worker that runs a user's code may wait there for other work of the pool, so it does not count as one
-/// meanwhile: another thread, started if need be, takes its place. When the user's code returns, surplus threads
-/// stay for the next such occasion, as many as the pool has workers; more end.
+/// A worker that may wait for other work of the pool, in a user's callback or for another thread's flight, does not
+/// count as one meanwhile: another thread, started if need be, takes its place. Afterwards as many surplus threads
+/// as the pool has workers are kept for the next such occasion; the others end.
 class WorkerPool {
  public:
   explicit WorkerPool(unsigned threads) : size_(threads) {}
@@ -22,23 +22,24 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// How many works run at the same time at most, not counting those in a user's code.
+  /// How many works run at the same time at most, apart from uncounted ones.
   std::size_t size() const noexcept { return size_; }
 
-  /// Does all work that was submitted, and ends the threads; what is submitted later is done by who submits it.
+  /// Does all work that was submitted, and ends the threads. Later work runs on the submitting thread.
   void finish() KILN_EXCLUDES(mutex_);
-  /// What the work throws is dropped. Done here and now where no thread can be had.
+  /// Exceptions out of the work are dropped. If no thread can be had, the work runs on this one.
   void submit(std::function<void()> work) KILN_EXCLUDES(mutex_);
 
-  /// While it lives, this thread is in a user's code. Without effect on threads that are not the pool's.
-  class InUsersCode {
+  /// While it lives, this thread may wait for other work of the pool. Without effect on threads that are not the
+  /// pool's.
+  class Uncounted {
    public:
-    explicit InUsersCode(WorkerPool& pool) : pool_(pool), left_(pool.leave()) {}
-    ~InUsersCode() {
+    explicit Uncounted(WorkerPool& pool) : pool_(pool), left_(pool.leave()) {}
+    ~Uncounted() {
       if (left_) pool_.come_back();
     }
-    InUsersCode(const InUsersCode&) = delete;
-    InUsersCode& operator=(const InUsersCode&) = delete;
+    Uncounted(const Uncounted&) = delete;
+    Uncounted& operator=(const Uncounted&) = delete;
 
    private:
     WorkerPool& pool_;
@@ -53,11 +54,11 @@ class WorkerPool {
   /// Whether this thread was a worker that counted, and no longer does.
   bool leave() KILN_EXCLUDES(mutex_);
   void come_back() KILN_EXCLUDES(mutex_);
-  /// Sees to it that a thread takes what waits; false where nobody ever would.
+  /// Wakes or starts a thread for the work that waits. False if no thread will ever run it.
   bool find_taker() KILN_REQUIRES(mutex_);
   bool start() KILN_REQUIRES(mutex_);
   void run(std::list<std::thread>::iterator self) KILN_EXCLUDES(mutex_);
-  /// The next work; none where the thread is to end.
+  /// The next work; none if the thread is to end.
   std::function<void()> take_next() KILN_EXCLUDES(mutex_);
   void do_waiting_work_here() KILN_EXCLUDES(mutex_);
 
@@ -68,7 +69,7 @@ class WorkerPool {
   std::deque<std::function<void()>> waiting_ KILN_GUARDED_BY(mutex_);
   // Threads that wait for work, or have just been started.
   std::size_t idle_ KILN_GUARDED_BY(mutex_) = 0;
-  // Threads at work that are not in a user's code.
+  // Threads at work, apart from uncounted ones.
   std::size_t active_ KILN_GUARDED_BY(mutex_) = 0;
   bool stopping_ KILN_GUARDED_BY(mutex_) = false;
   std::list<std::thread> threads_ KILN_GUARDED_BY(mutex_);

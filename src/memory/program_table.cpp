@@ -54,6 +54,17 @@ Program ProgramTable::find_locked(const Digest& digest) {
   return resident->handle(slot);
 }
 
+Program ProgramTable::find_uncounted(const Digest& digest) {
+  const base::MutexLock lock(mutex_);
+  const Cell* cell = cell_of(digest);
+  if (cell == nullptr) return {};
+  Resident* resident = cell->resident.load(std::memory_order_relaxed);
+  const std::uint32_t slot = base::thread_slot.number();
+  // Under the mutex nobody is closing it, so it stays although this may be its only reference.
+  resident->copy(slot);
+  return resident->handle(slot);
+}
+
 Program ProgramTable::insert(Arrival arrival) {
   std::vector<std::unique_ptr<Module>> evicted;
   const base::MutexLock lock(mutex_);

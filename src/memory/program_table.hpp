@@ -63,6 +63,8 @@ class ProgramTable {
 
   /// The program, or an empty handle, for certain.
   Program find_locked(const Digest& digest) KILN_EXCLUDES(mutex_);
+  /// The same, without counting a hit or a use.
+  Program find_uncounted(const Digest& digest) KILN_EXCLUDES(mutex_);
 
   /// Moves a program in, whose key is not in the table, and evicts what the bounds ask for.
   Program insert(Arrival arrival) KILN_EXCLUDES(mutex_);

@@ -222,7 +222,7 @@ TEST_F(SingleFlight, ABackendThatAsksForTheProgramItIsToCompileGetsAnError) {
     };
     return cache.get(request(0)) ? refusal : "it was not compiled";
   });
-  EXPECT_EQ(told, "a backend or a store asked the cache for the very program that it was asked for");
+  EXPECT_EQ(told, "a backend or a store requested the program that it is providing");
 }
 
 TEST(Writer, AJobMayFlush) {

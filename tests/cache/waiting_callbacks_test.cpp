@@ -155,6 +155,54 @@ TEST_P(WaitingCallbacks, OfABackendMayAskForOtherProgramsAndWait) {
             "done");
 }
 
+TEST_P(WaitingCallbacks, OfABackendMayWaitWhileOthersAskForTheProgramThatItCompiles) {
+  EXPECT_EQ(with_deadline([&]() -> std::string {
+              constexpr int askers = 40;
+              Cache cache(backend_, options());
+              std::latch all_asked(1);
+              backend_->on_compile = [&](const Request& wanted) {
+                if (wanted.name() != request(0).name()) return;
+                all_asked.wait();
+                cache.get_async(request(1)).get().value();
+              };
+              std::vector<std::future<Result<Program>>> programs;
+              for (int i = 0; i < askers; ++i) programs.push_back(cache.get_async(request(0)));
+              all_asked.count_down();
+              for (auto& program : programs)
+                if (text(program.get().value()) != "source of program 0") return "wrong";
+              return backend_->compiles == 2 ? "done" : std::to_string(backend_->compiles) + " compiles";
+            }),
+            "done");
+}
+
+TEST_P(WaitingCallbacks, GetTheErrorOfTheFlightTheyJoin) {
+  EXPECT_EQ(with_deadline([&]() -> std::string {
+              constexpr int askers = 20;
+              const Request bad({.name = "bad", .source = "does not compile"});
+              Cache cache(backend_, options());
+              std::latch all_asked(1);
+              std::latch compiling(1);
+              std::atomic<int> compiles{0};
+              backend_->on_compile = [&](const Request&) {
+                if (++compiles > 1) return;
+                compiling.count_down();
+                all_asked.wait();
+              };
+              std::thread user([&] { static_cast<void>(cache.get(bad)); });
+              compiling.wait();
+              std::vector<std::future<Result<Program>>> programs;
+              for (int i = 0; i < askers; ++i) programs.push_back(cache.get_async(bad));
+              // All of them have joined once the last of the workers does something else.
+              for (int i = 0; i < workers(); ++i) static_cast<void>(cache.get_async(request(1)).get());
+              all_asked.count_down();
+              int failed = 0;
+              for (auto& program : programs) failed += program.get() ? 0 : 1;
+              user.join();
+              return failed == askers ? "done" : std::to_string(failed) + " failed";
+            }),
+            "done");
+}
+
 TEST_P(WaitingCallbacks, ThatAskOneAfterTheOtherNeedNoStack) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   constexpr int many = 10'000;
