@@ -11,7 +11,7 @@
 #endif
 #define KILN_GUARDED_BY(mutex) KILN_THREAD_ANNOTATION(guarded_by(mutex))
 #define KILN_REQUIRES(mutex) KILN_THREAD_ANNOTATION(requires_capability(mutex))
-#define KILN_EXCLUDES(mutex) KILN_THREAD_ANNOTATION(locks_excluded(mutex))
+#define KILN_EXCLUDES(...) KILN_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
 
 namespace kiln::base {
 

@@ -74,14 +74,17 @@ void Cache::Path::flush() {
 }
 
 void Cache::Path::keep_disk_bound(const std::filesystem::path& root) {
-  const auto prune = [this, root] {
-    auto pruned = store::prune_on(disk_->system(), root, {.max_bytes = options_.max_disk_bytes});
+  const auto prune_to = [this, root](std::uint64_t bytes) {
+    auto pruned = store::prune_on(disk_->system(), root, {.max_bytes = bytes});
     if (!pruned) options_.log.debug(pruned.error().message());
   };
-  if (store::total_usage(root, disk_->system()).bytes > options_.max_disk_bytes) return prune();
-  // Once a day the counts are checked, and files that dead processes left are removed. That lists the whole
-  // directory, so nobody waits for it.
-  if (store::is_prune_due(root, disk_->system())) writer_.write(prune);
+  // A prune lists the whole directory. It makes room for a tenth of the bound, so that a full directory is not
+  // listed at every flush.
+  const std::uint64_t bound = options_.max_disk_bytes;
+  if (store::total_usage(root, disk_->system()).bytes > bound) return prune_to(bound - bound / 10);
+  // Once a day the counts are checked, and files that dead processes left are removed. This flush does not wait for
+  // it; the next one does.
+  if (store::is_prune_due(root, disk_->system())) writer_.write([prune_to, bound] { prune_to(bound); });
 }
 
 Result<void> Cache::Path::persist() {

@@ -196,29 +196,51 @@ std::optional<DiskStore::KeyLock> DiskStore::lock(const Key& key, std::chrono::m
 Usage DiskStore::usage() {
   const auto opened = this->opened();
   if (opened == nullptr) return {};
+  if (const auto usage = read_usage(opened->folder)) return add(*usage, uncounted());
+  const base::MutexLock saving(save_mutex_);
+  if (!counted_) {
+    // What was put before this is in the listing; what is put during it is counted roughly.
+    const UsageChange listed = uncounted();
+    const auto counted = count_usage(opened->folder);
+    if (!counted) return {};
+    auto written = write_usage(opened->folder, *counted);
+    if (!written) log_.debug(written.error().message());
+    // A folder that cannot be written to is not listed again.
+    if (!written) counted_ = *counted;
+    now_counted(listed);
+    if (written) return add(*counted, uncounted());
+  }
+  return add(*counted_, uncounted());
+}
+
+UsageChange DiskStore::uncounted() const {
   const base::MutexLock lock(notes_mutex_);
-  if (const auto usage = read_usage(opened->folder)) return add(*usage, uncounted_);
-  const auto counted = count_usage(opened->folder);
-  if (!counted) return {};
-  if (auto written = write_usage(opened->folder, *counted); !written) log_.debug(written.error().message());
-  uncounted_ = {};
-  uncounted_puts_ = 0;
-  return *counted;
+  return uncounted_;
+}
+
+void DiskStore::now_counted(const UsageChange& change) {
+  const base::MutexLock lock(notes_mutex_);
+  uncounted_.programs -= change.programs;
+  uncounted_.bytes -= change.bytes;
 }
 
 void DiskStore::count(const base::Folder& folder, const UsageChange& change) {
-  const base::MutexLock lock(notes_mutex_);
-  uncounted_.programs += change.programs;
-  uncounted_.bytes += change.bytes;
-  if (++uncounted_puts_ < puts_before_counting) return;
+  {
+    const base::MutexLock lock(notes_mutex_);
+    uncounted_.programs += change.programs;
+    uncounted_.bytes += change.bytes;
+    if (++uncounted_puts_ < puts_before_counting) return;
+    uncounted_puts_ = 0;
+  }
+  const base::MutexLock saving(save_mutex_);
   if (auto saved = save_counts(folder, std::chrono::milliseconds(0)); !saved) log_.debug(saved.error().message());
 }
 
 Result<void> DiskStore::save_counts(const base::Folder& folder, std::chrono::milliseconds timeout) {
-  uncounted_puts_ = 0;
-  if (uncounted_.empty()) return {};
-  auto added = add_to_usage(folder, uncounted_, timeout);
-  if (added) uncounted_ = {};
+  const UsageChange change = uncounted();
+  if (change.empty()) return {};
+  auto added = add_to_usage(folder, change, timeout);
+  if (added) now_counted(change);
   return added;
 }
 
@@ -231,22 +253,37 @@ Performance DiskStore::performance(const Digest& key) {
 }
 
 void DiskStore::note_performance(const Digest& key, const Performance& performance) {
-  const auto opened = last_opened();
-  const base::MutexLock lock(notes_mutex_);
-  noted_.insert_or_assign(key, performance);
-  if (noted_.size() < PerformanceFile::max_programs) return;
-  // As many as the file holds. What cannot be written is not kept either: nothing here grows without bound.
-  if (opened != nullptr)
+  {
+    const base::MutexLock lock(notes_mutex_);
+    noted_.insert_or_assign(key, performance);
+    if (noted_.size() < PerformanceFile::max_programs) return;
+  }
+  // As many as the file holds.
+  if (const auto opened = last_opened()) {
+    const base::MutexLock saving(save_mutex_);
     if (auto saved = save_performance(opened->folder); !saved) log_.debug(saved.error().message());
-  noted_.clear();
+  }
+  // What cannot be written is not kept either: nothing here grows without bound.
+  const base::MutexLock lock(notes_mutex_);
+  if (noted_.size() >= PerformanceFile::max_programs) noted_.clear();
 }
 
 Result<void> DiskStore::save_performance(const base::Folder& folder) {
-  if (noted_.empty()) return {};
-  auto written = PerformanceFile::add(folder, noted_);
+  std::map<Digest, Performance> notes;
+  {
+    const base::MutexLock lock(notes_mutex_);
+    notes = noted_;
+  }
+  if (notes.empty()) return {};
+  auto written = PerformanceFile::add(folder, notes);
   if (!written) return std::move(written).error();
+  const base::MutexLock lock(notes_mutex_);
   measured_ = std::move(*written);
-  noted_.clear();
+  // What was noted again meanwhile stays to be written.
+  std::erase_if(noted_, [&notes](const auto& noted) {
+    const auto found = notes.find(noted.first);
+    return found != notes.end() && found->second == noted.second;
+  });
   return {};
 }
 
@@ -254,7 +291,7 @@ Result<void> DiskStore::save_notes() {
   const auto opened = this->opened();
   if (opened == nullptr) return {};
   const base::Folder& folder = opened->folder;
-  const base::MutexLock lock(notes_mutex_);
+  const base::MutexLock saving(save_mutex_);
   Result<void> first = ensure_manifest(folder, identity_);
   if (auto saved = save_counts(folder, bookkeeping_timeout); !saved && first) first = std::move(saved);
   if (auto saved = save_performance(folder); !saved && first) first = std::move(saved);

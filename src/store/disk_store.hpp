@@ -94,10 +94,13 @@ class DiskStore final : public Store {
 
   Result<void> write(const Key& key, std::span<const std::byte> sealed, std::optional<std::string_view> meta);
   /// Adds a change to those that usage.json does not have yet, and writes them if there are many.
-  void count(const base::Folder& folder, const UsageChange& change) KILN_EXCLUDES(notes_mutex_);
-  Result<void> save_performance(const base::Folder& folder) KILN_REQUIRES(notes_mutex_);
-  Result<void> save_counts(const base::Folder& folder, std::chrono::milliseconds timeout)
-      KILN_REQUIRES(notes_mutex_);
+  void count(const base::Folder& folder, const UsageChange& change) KILN_EXCLUDES(notes_mutex_, save_mutex_);
+  UsageChange uncounted() const KILN_EXCLUDES(notes_mutex_);
+  /// Takes a change that usage.json has now from those it does not have.
+  void now_counted(const UsageChange& change) KILN_EXCLUDES(notes_mutex_);
+  Result<void> save_performance(const base::Folder& folder) KILN_REQUIRES(save_mutex_) KILN_EXCLUDES(notes_mutex_);
+  Result<void> save_counts(const base::Folder& folder, std::chrono::milliseconds timeout) KILN_REQUIRES(save_mutex_)
+      KILN_EXCLUDES(notes_mutex_);
 
   const Identity identity_;
   const Digest identity_digest_;
@@ -107,10 +110,17 @@ class DiskStore final : public Store {
   const base::FileSystem& system_;
   mutable base::Mutex opened_mutex_;
   std::shared_ptr<const Opened> opened_ KILN_GUARDED_BY(opened_mutex_);
-  // That of opened_, or the next one; for a child, to which the mutex may never be free.
+  // The lock file of opened_, or of the one about to replace it. Atomic: a forked child may inherit the mutex
+  // locked.
   std::atomic<int> lock_descriptor_{-1};
 
-  base::Mutex notes_mutex_;
+  // Held while counts or performance are written, which may wait for other processes. Taken before notes_mutex_.
+  base::Mutex save_mutex_;
+  // The counts of a folder without usage.json that cannot be written to.
+  std::optional<Usage> counted_ KILN_GUARDED_BY(save_mutex_);
+
+  // Every load from disk takes it, so nobody waits for another process under it.
+  mutable base::Mutex notes_mutex_;
   // performance.txt as it was last read; read when it is first asked for.
   std::optional<PerformanceFile> measured_ KILN_GUARDED_BY(notes_mutex_);
   // Noted since, and not written yet.

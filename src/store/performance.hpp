@@ -17,6 +17,7 @@ inline constexpr const char* performance_name = "performance.txt";
 struct Performance {
   double gflops = 0;
   double gbps = 0;
+  bool operator==(const Performance&) const = default;
 };
 
 /// The measured performance of a device folder's programs, as performance.txt keeps it: lines of equal length,

@@ -93,6 +93,44 @@ TEST_F(Bookkeeping, FlushAndStatsCostTheSameHoweverManyProgramsAreStored) {
   EXPECT_LE(many.bytes, few.bytes + few.bytes / 4) << "bytes";
 }
 
+TEST_F(Bookkeeping, AFullDirectoryIsNotListedAtEveryFlush) {
+  fill(200);
+  CacheOptions options = this->options();
+  options.max_disk_bytes = Cache(backend_, options).stats().disk_bytes;
+  const CountingDisk disk;
+  const auto cache = CacheOnFileSystem::make(backend_, options, disk);
+  int prunes = 0;
+  for (int i = 0; i < 40; ++i) {
+    static_cast<void>(cache->get(request(1000 + i)).value());
+    disk.names_listed = 0;
+    cache->flush();
+    prunes += disk.names_listed > 100 ? 1 : 0;
+    EXPECT_LE(cache->stats().disk_bytes, options.max_disk_bytes);
+  }
+  EXPECT_GE(prunes, 1);
+  EXPECT_LE(prunes, 4);
+}
+
+TEST_F(Bookkeeping, AFolderThatCannotBeWrittenToIsListedOnce) {
+  struct ReadOnlyDisk final : base::FileSystem {
+    int rename(int, const char*, const char*) const override {
+      errno = EROFS;
+      return -1;
+    }
+    int list(int folder, std::vector<std::string>* names) const override {
+      ++listings;
+      return FileSystem::list(folder, names);
+    }
+    mutable std::atomic<int> listings{0};
+  };
+  fill(5);
+  std::filesystem::remove(folder() / "usage.json");
+  const ReadOnlyDisk disk;
+  const auto cache = CacheOnFileSystem::make(backend_, options(), disk);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(cache->stats().disk_programs, 5U);
+  EXPECT_EQ(disk.listings, 1);
+}
+
 TEST_F(Bookkeeping, StatsTellWhatIsOnDisk) {
   fill(40);
   Cache cache(backend_, options());
@@ -207,6 +245,7 @@ TEST_F(Bookkeeping, WarmCountsNothingAndRemovesWhatTheDriverRefuses) {
   {
     Cache cache(backend_, options());
     EXPECT_EQ(cache.warm().ready, 6U);
+    EXPECT_EQ(cache.warm().ready, 6U) << "all are in memory";
     const Stats stats = cache.stats();
     EXPECT_EQ(stats.requests, 0U);
     EXPECT_EQ(stats.disk_hits, 0U);
