@@ -47,13 +47,13 @@ struct CacheOptions {
   std::chrono::milliseconds lock_timeout = std::chrono::seconds(30);
   /// Programs waiting to be saved; when that many wait, the thread that compiled the next one saves it.
   std::size_t write_queue = 64;
-  /// Threads for get_async() and preload(), whose caller is one of them; 0: one for each processor, at most 8.
-  /// Started when first needed. Threads in a callback of get_async() are not counted.
+  /// Threads for get_async() and preload(); 0: one for each processor, at most 8. The caller of preload() counts as
+  /// one, threads in a callback do not. Started when first needed.
   unsigned threads = 0;
   /// The level between the disk and the compiler, such as a store shared between machines.
   std::shared_ptr<Store> shared = {};
   /// How long flush() and the destructor wait for uploads to `shared`. Uploads that take longer are dropped at the
-  /// end; so are those that find `write_queue` others waiting.
+  /// end; so are those that find `write_queue` others waiting (at least one may wait).
   std::chrono::milliseconds upload_limit = std::chrono::seconds(5);
   Log log = {};
 };
@@ -82,10 +82,9 @@ struct PreloadReport {
 ///
 /// All functions may be called from any number of threads at once, and any number of caches, in this process
 /// or others, may use one directory. A key is compiled once however many ask for it. A hit in memory takes no
-/// lock. Destroying the cache waits for gets that load or compile, and for preload() and warm(), which end as if it
-/// went on, and for what is still to be saved; handles outlive it. Gets that begin meanwhile, or are but about to,
-/// are the caller's to keep apart from its end. It is not destroyed by a get itself: by a callback of its own, or a
-/// backend.
+/// lock. Destroying the cache waits for gets that load or compile and for preload() and warm(), which complete
+/// normally, and for what is still to be saved; handles outlive it. No get() may start once destruction has begun.
+/// Do not destroy the cache from its own callback or backend.
 ///
 /// After fork() parent and child both go on using the cache, as far as the backend, the shared store and a log sink
 /// of the user's own work in a forked child. The child keeps the programs in memory and counts from 0. Gets that

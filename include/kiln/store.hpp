@@ -27,7 +27,8 @@ struct EntryAddress {
 /// logged and counted (Stats::store_failures), and the program is compiled.
 ///
 /// Both functions are called from any number of threads at once. get() is called on the thread that wants the
-/// program: a get() that blocks delays requests for that key only. put() is called on a thread of the cache's own;
+/// program, for get_async() and preload() on one of the cache's own: a get() that blocks delays requests for that
+/// key, and occupies that thread. put() is called on a thread of the cache's own;
 /// nobody waits for it longer than CacheOptions::upload_limit. A cache never deletes what it could not use:
 /// retention is the store's business. A store must not request programs from the cache that it belongs to: such
 /// requests fail.

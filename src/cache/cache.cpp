@@ -70,7 +70,7 @@ Cache::Path::Path(std::shared_ptr<Backend> backend, CacheOptions options, const 
       table_(table),
       writer_(options_.write_queue),
       workers_(worker_count(options_.threads)) {
-  if (shared_) uploader_.emplace(*shared_, options_.log, options_.write_queue);
+  if (shared_) uploader_.emplace(*shared_, options_.log, std::max<std::size_t>(options_.write_queue, 1));
 }
 
 Cache::Path::Path(const Path& parents)

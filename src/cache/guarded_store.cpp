@@ -31,7 +31,8 @@ auto guarded(const void* owner, const EntryAddress& address, Function function) 
   try {
     return function();
   } catch (const std::exception& exception) {
-    return failed(fmt::format("an exception: {}", exception.what()));
+    const char* what = exception.what();
+    return failed(fmt::format("an exception: {}", what != nullptr ? what : "without a message"));
   } catch (...) {
     return failed("an exception of an unknown type");
   }

@@ -1,5 +1,6 @@
 #include "cache/uploader.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <system_error>
@@ -25,7 +26,11 @@ struct Uploader::State {
 
   void failed(const EntryAddress& address, std::string_view why) {
     ++failures;
-    log.warning(fmt::format("{} is not shared: {}", address.key.name, why));
+    try {
+      log.warning(fmt::format("{} is not shared: {}", address.key.name, why));
+    } catch (...) {
+      // A log of the user's own may throw. Nobody here could do anything about it.
+    }
   }
 
   const GuardedStore store;
@@ -86,7 +91,9 @@ void Uploader::upload(EntryAddress address, std::shared_ptr<const std::vector<st
 }
 
 bool Uploader::wait(std::chrono::milliseconds limit) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
+  // Bounded, so that the sum is a time.
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(limit, std::chrono::hours(24 * 365));
   const base::MutexLock lock(state_->mutex);
   while (state_->busy || !state_->queue.empty()) {
     if (std::chrono::steady_clock::now() >= deadline) return false;
