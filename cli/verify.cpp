@@ -12,6 +12,7 @@
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
 #include "store/manifest.hpp"
+#include "store/usage.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -87,6 +88,11 @@ class Verifier {
     check_metas_without_entry(*folder, listing);
     check_leftovers(*folder, listing.folder.path.filename().string() + "/");
     check_manifest(*folder, listing.folder);
+    if (repair_) correct_counts(*folder);
+  }
+
+  void correct_counts(const base::Folder& folder) {
+    if (const auto usage = store::count_usage(folder); done(usage)) done(store::write_usage(folder, *usage));
   }
 
   void check_entry(const base::Folder& folder, const store::StoredFile& file) {
@@ -95,6 +101,8 @@ class Verifier {
     if (!opened) {
       // Another process may have removed it since it was listed.
       if (!folder.status(file.name)) return;
+      // What cannot be read may be sound: it is a problem, and no damage.
+      if (opened.error().code() != ErrorCode::damaged) return static_cast<void>(done(opened));
       bool removed = false;
       if (repair_) {
         const auto removal = store::remove_damaged(folder, file, lock_patience);
@@ -104,6 +112,8 @@ class Verifier {
       }
       return found({Finding::Kind::damage, relative(folder, file.name), opened.error().message(), removed});
     }
+    // Format 2, which has no target, came with another .meta.
+    if (opened->label.target == Digest{}) return;
     const auto status = folder.status(file.name);
     const auto bytes = status ? static_cast<std::uint64_t>(status->st_size) : file.bytes;
     const std::string expected = store::meta_of(opened->label, opened->entry, bytes);
@@ -157,7 +167,8 @@ class Verifier {
       }
     }
     found({Finding::Kind::manifest, relative(folder, store::manifest_name),
-           "it is missing or does not fit its folder; the device's next use of it writes it anew", rewritten});
+           "it is missing or does not fit its folder; the next program that is saved for this device rewrites it",
+           rewritten});
   }
 
   template <class T>

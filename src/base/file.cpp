@@ -139,6 +139,8 @@ Result<std::optional<FileContents>> Folder::read(const std::string& name, std::u
       system());
   if (!file) {
     if (errno == ENOENT) return std::optional<FileContents>{};
+    if (errno == ELOOP)
+      return Error(ErrorCode::damaged, fmt::format("{} is a symbolic link", (path_ / name).string()));
     return system_error("open", path_ / name);
   }
   struct stat status {};

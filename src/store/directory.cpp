@@ -22,6 +22,16 @@
 namespace kiln::store {
 namespace {
 
+/// A time as 2026-01-31T12:34:56Z. Without gmtime(), whose lock a forked child may inherit.
+std::string utc_text(std::chrono::system_clock::time_point time) {
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(std::chrono::floor<std::chrono::seconds>(time - day));
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), clock.hours().count(),
+                     clock.minutes().count(), clock.seconds().count());
+}
+
 constexpr std::string_view entry_suffix = ".bin";
 constexpr std::string_view meta_suffix = ".meta";
 constexpr std::size_t digest_digits = 64;
@@ -162,13 +172,15 @@ Result<Removal> remove_damaged(const base::Folder& folder, const StoredFile& fil
     return Error(ErrorCode::timed_out,
                  fmt::format("{} is being replaced by another process", (folder.path() / file.name).string()));
   // Another process may have replaced it before the lock was had.
-  if (read_entry(folder, file.name)) return Removal::sound_by_now;
+  const auto entry = read_entry(folder, file.name);
+  if (entry) return Removal::sound_by_now;
+  if (!folder.status(file.name)) return Removal::gone_by_now;
+  // What cannot be read may be sound.
+  if (entry.error().code() != ErrorCode::damaged) return entry.error();
   auto removed = folder.remove(file.name);
   if (!removed) return std::move(removed).error();
   if (!*removed) return Removal::gone_by_now;
   if (auto meta = folder.remove(meta_file_name(file.name)); !meta) return std::move(meta).error();
-  // The counts are corrected by the next prune if not here.
-  static_cast<void>(add_to_usage(folder, {-1, -static_cast<std::int64_t>(file.bytes)}, timeout));
   return Removal::removed;
 }
 
@@ -182,8 +194,7 @@ std::string meta_of(const EntryLabel& label, const Entry& entry, std::uint64_t s
     parts.push_back({{"name", name}, {"format", part.format}, {"bytes", part.bytes.size()}});
   meta["stored_bytes"] = stored_bytes;
   meta["compile_ms"] = std::chrono::duration<double, std::milli>(entry.compile_time).count();
-  meta["created"] =
-      fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(entry.created)));
+  meta["created"] = utc_text(entry.created);
   return meta.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -87,7 +87,8 @@ Result<OpenedEntry> read_entry(const std::filesystem::path& folder, const std::s
 /// What became of a damaged entry that was to be removed.
 enum class Removal { removed, sound_by_now, gone_by_now };
 /// Removes a damaged entry and its .meta, under the lock of its key: a process that is replacing the entry keeps
-/// what it saved. ErrorCode::timed_out if another process held the lock all the time.
+/// what it saved. ErrorCode::timed_out if another process held the lock all the time. The counts in usage.json are
+/// left to the caller.
 Result<Removal> remove_damaged(const base::Folder& folder, const StoredFile& file,
                                std::chrono::milliseconds timeout);
 

@@ -37,6 +37,28 @@ TEST_F(Repair, RemovesADamagedEntryWithItsMetaAndNothingElse) {
   EXPECT_EQ(answer(*store_, gemm_), "gemm");
 }
 
+TEST_F(Repair, LeavesAnEntryThatCannotBeRead) {
+  struct FailingDisk final : base::FileSystem {
+    ssize_t read(int, void*, std::size_t) const override {
+      errno = EIO;
+      return -1;
+    }
+  };
+  const FailingDisk disk;
+  const auto failing = base::Folder::open(store_->path(), false, disk).value();
+  const auto removal = remove_damaged(failing, file(), 1s);
+  ASSERT_FALSE(removal);
+  EXPECT_EQ(removal.error().code(), ErrorCode::io);
+  EXPECT_TRUE(std::filesystem::exists(entry_path(*store_, conv_)));
+}
+
+TEST_F(Repair, RemovesASymbolicLinkInAnEntrysPlace) {
+  std::filesystem::remove(entry_path(*store_, conv_));
+  std::filesystem::create_symlink("/etc/hostname", entry_path(*store_, conv_));
+  EXPECT_EQ(remove_damaged(folder(), file(), 1s).value(), Removal::removed);
+  EXPECT_FALSE(std::filesystem::is_symlink(entry_path(*store_, conv_)));
+}
+
 TEST_F(Repair, LeavesAnEntryThatWasReplacedSinceItWasFoundDamaged) {
   ASSERT_TRUE(store_->put(conv_, sample_entry("replaced")));
   EXPECT_EQ(remove_damaged(folder(), file(), 1s).value(), Removal::sound_by_now);
