@@ -127,9 +127,9 @@ void print_result(const Context& context, const Tunable& tunable, const TuneReco
                                     [&](const TuneTrial& trial) { return trial.variant == tunable.initial; });
   const auto problems = std::count_if(record.trials.begin(), record.trials.end(),
                                       [](const TuneTrial& trial) { return !trial.problem.empty(); });
-  print(fmt::format("{} of {}: {} tried, {} of no use{}\n", printable(record.kernel), printable(sizes_of(record)),
+  print(fmt::format("{} of {}: {} tried, {} unusable{}\n", printable(record.kernel), printable(sizes_of(record)),
                     record.trials.size(), problems,
-                    record.complete ? "" : "; there are more, which another run goes on with"));
+                    record.complete ? "" : "; not finished, run again to continue"));
   if (initial != record.trials.end() && initial->problem.empty())
     print(fmt::format("The best takes {:.2f} of the time of the one it had before.\n",
                       microseconds(best->time) / microseconds(initial->time)));
@@ -153,14 +153,16 @@ Result<TuneRecord> tune_with_bar(Context& context, Tuner& tuner, const Tunable& 
   });
 }
 
-/// Throws Failure where the device's folder cannot be used. The cache has logged that; here it is the command's
+/// Throws Failure if the cache could not use its directory. The cache has logged why; here it is the command's
 /// error.
 void check_folder(const Cache& cache, const Device& device, const Context& context) {
   if (!cache.folder().empty() || device.identity().formats.empty()) return;
-  base::Folder::open(context.directory() / device.identity().folder(), true).value();
+  for (const auto& path : {context.directory(), context.directory() / device.identity().folder()})
+    base::Folder::open(path, false).value();
+  throw Failure(Error(ErrorCode::io, fmt::format("cannot use {}", context.directory().string())));
 }
 
-/// Throws Failure where what is found could not be kept: better before a search than after it.
+/// Throws Failure if what is found could not be kept: better before a search than after it.
 void check_writable(const Cache& cache, const Device& device, const Context& context) {
   const Identity& identity = device.identity();
   if (identity.formats.empty())
@@ -324,8 +326,7 @@ void add_tune(CLI::App& app, Context& context) {
   command->add_option("--budget", options->budget, "How long to look for it [60s]")->type_name("TIME");
   command
       ->add_option_function<std::string>(
-          "--seed", [options](const std::string& text) { options->seed = parse_seed(text); },
-          "Where chance begins [0]")
+          "--seed", [options](const std::string& text) { options->seed = parse_seed(text); }, "Random seed [0]")
       ->type_name("NUMBER");
   command->add_flag("--from-profile", options->from_profile,
                     "Tune what was called on this device, what took most time first");
@@ -352,9 +353,8 @@ void add_tune(CLI::App& app, Context& context) {
       "  conv2d, conv2d_winograd                  NxCxHxWxKxRxS, padded by R/2 and S/2\n"
       "  softmax                                  ROWSxWIDTH\n"
       "  flash_attention, flash_attention_causal  BxHxQxD, or BxHxQxKxD\n"
-      "What is found is kept in the device's folder of the cache directory. A run that is stopped, or out of time, "
-      "is\n"
-      "taken up again by the next.\n\n"
+      "Results are kept in the device's folder of the cache directory. The next run continues a run that was\n"
+      "stopped or ran out of time.\n\n"
       "Examples:\n"
       "  kiln tune gemm --shape 1024x1024x1024 --budget 60s\n"
       "  kiln tune conv2d --shape 32x64x56x56x64x3x3 --report conv2d.html\n"

@@ -137,6 +137,21 @@ TEST_F(CliDevice, SaysThatAFolderCannotBeReadInsteadOfTakingItForEmpty) {
   }
 }
 
+TEST_F(CliDevice, SaysThatADirectoryIsNotSafeAndMakesNothingInIt) {
+  const auto open_to_all = home_.path() / "open_to_all";
+  fs::create_directory(open_to_all);
+  fs::permissions(open_to_all, fs::perms::all);
+  for (const Words& words : {Words{"tune", "ls"}, Words{"tune", "export", (home_.path() / "records").string()},
+                             Words{"tune", "softmax", "--shape", "8x8", "--budget", "1s"}}) {
+    Words there = words;
+    there.insert(there.end(), {"--dir", open_to_all.string()});
+    const auto outcome = command_.run(there);
+    EXPECT_EQ(outcome.status, 1) << words[1];
+    EXPECT_TRUE(contains(outcome.error, open_to_all.string())) << words[1] << ": " << outcome.error;
+    EXPECT_TRUE(fs::is_empty(open_to_all)) << words[1];
+  }
+}
+
 TEST_F(CliDevice, WhyNamesEveryFieldOfTheKeyThatDiffers) {
   const std::string with_header =
       "#version 430\n#include \"two.glsl\"\n" + doubling.substr(doubling.find('\n') + 1);
