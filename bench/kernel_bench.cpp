@@ -359,6 +359,8 @@ int run(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
+    // `./dev bench --long` gives it to all benchmarks.
+    if (argument == "--long") continue;
     const std::string value = argument.substr(argument.find('=') + 1);
     if (argument.starts_with("--kiln_json="))
       options.json = value;

@@ -18,7 +18,9 @@ state.write_text(str(turn + 1))
 times = {times}
 out = next(a.split("=", 1)[1] for a in sys.argv if a.startswith("--benchmark_out="))
 runs = [{{"name": "hot_key/" + name + "/threads:1", "run_type": "iteration", "cpu_time": t[turn % len(t)]}}
-        for name, t in times.items()]
+        for name, t in times.items() if t]
+runs += [{{"name": "hot_key/" + name, "run_type": "iteration", "error_occurred": True, "error_message": "no device"}}
+         for name, t in times.items() if not t]
 pathlib.Path(out).write_text(json.dumps({{"benchmarks": runs}}))
 sys.exit({status})
 """
@@ -76,6 +78,20 @@ class BenchAgainst(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("after/hit_bench", done.stderr)
         self.assertIn("exited with 3", done.stderr)
+
+    def test_fails_if_a_case_was_skipped_with_an_error(self) -> None:
+        self.program("before", {"kiln": [10]})
+        self.program("after", {"kiln": []})
+        done = self.compare()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("hot_key/kiln failed: no device", done.stderr)
+
+    def test_fails_if_the_later_build_does_not_measure_a_figure(self) -> None:
+        self.program("before", {"kiln": [10], "kiln/two": [10]})
+        self.program("after", {"kiln": [10]})
+        done = self.compare()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("does not measure hot_key/kiln/two/threads:1 cpu_time", done.stderr)
 
 
 if __name__ == "__main__":
