@@ -56,7 +56,7 @@ Result<std::vector<DeviceInfo>> Probe::answer() {
   if (!answer) return answer.error();
   if (answer->line) {
     if (auto devices = from_json_line(*answer->line)) return *std::move(devices);
-    return Error(ErrorCode::io, "kiln-helper is no helper of this build of Kiln: its list of devices is another");
+    return Error(ErrorCode::io, "kiln-helper sent a list of devices that this build of Kiln cannot read");
   }
   return std::vector<DeviceInfo>{{.name = std::string(api_),
                                   .identity = {.api = std::string(api_)},
