@@ -66,7 +66,7 @@ void print(std::string_view text) {
 }
 
 void finish_output() {
-  // An error that an earlier flush met is not met again.
+  // fflush() does not report an earlier error again; ferror() does.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     throw Failure(Error(ErrorCode::io, "cannot write the output; is the disk full?"));
 }

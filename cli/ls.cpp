@@ -103,9 +103,10 @@ void run(Context& context, const Options& options) {
   const auto damaged = std::count_if(inventory.programs.begin(), inventory.programs.end(),
                                      [](const auto& program) { return !program.damage.empty(); });
   if (damaged > 0)
-    remark(context, fmt::format("{} damaged; `kiln verify` tells why, `kiln verify --repair` removes what is.",
-                                human_count(static_cast<std::uint64_t>(damaged), "entry") +
-                                    (damaged == 1 ? " is" : " are")));
+    remark(
+        context,
+        fmt::format("{} damaged; `kiln verify` says why, `kiln verify --repair` removes damaged entries.",
+                    human_count(static_cast<std::uint64_t>(damaged), "entry") + (damaged == 1 ? " is" : " are")));
 }
 
 }  // namespace

@@ -53,8 +53,8 @@ void open_missing_streams() {
     if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) static_cast<void>(::open("/dev/null", O_RDWR));
 }
 
-/// --device before the subcommand, where the subcommand has such an option. It is not listed among the options of
-/// all subcommands, for it is none.
+/// --device before the subcommand, if the subcommand has such an option. Hidden from the global help, since most
+/// subcommands do not take it.
 void add_early_device_option(CLI::App& app, Context& context) {
   const auto set = [&app, &context](const std::string& name) {
     const auto chosen = app.get_subcommands();
@@ -88,7 +88,7 @@ int run(int argc, char** argv) {
   add_subcommands(app, context);
   app.footer(
       "The cache directory is $KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.\n\n"
-      "Exit status: 0 done; 1 what was asked for failed or was not found; 2 the command line makes no sense.\n\n"
+      "Exit status: 0 done; 1 failed or not found; 2 usage error.\n\n"
       "Examples:\n"
       "  kiln demo                          see programs compiled once and then loaded\n"
       "  kiln ls --sort size                what is stored, the largest first\n"

@@ -41,7 +41,7 @@ std::filesystem::path own_file() {
 /// Where a helper may be, best first.
 std::vector<std::filesystem::path> places() {
   std::vector<std::filesystem::path> folders;
-  // Whoever can link to a set-uid program from a folder of their own decides what is beside it.
+  // An attacker can hard-link a set-uid program into a folder of their own, so files beside it are not trusted.
   if (!base::has_more_rights_than_its_caller())
     if (const auto file = own_file(); file.is_absolute())
       folders = {file.parent_path(), file.parent_path() / KILN_LIBEXEC_FROM_LIB,

@@ -1,5 +1,5 @@
-// kiln-helper: does what may crash or hang, drivers being what they are, in a process of its own. Kiln starts it;
-// people need not.
+// kiln-helper: loads GPU drivers in a process of its own, so that a crash or hang cannot reach the application.
+// Started by Kiln, not by users.
 //
 //   kiln-helper devices API    the devices of an API, as JSON
 //

@@ -179,7 +179,7 @@ HelperProcess::Reading HelperProcess::read(Deadline deadline) const {
   }
 }
 
-/// Kills the process and waits for it. One that has begun to end keeps the end that it has.
+/// Kills the process and waits for it. If it is already exiting, its own exit status is kept.
 std::optional<ProcessEnd> HelperProcess::end() noexcept {
   const pid_t process = std::exchange(process_, -1);
   if (process < 0) return std::nullopt;

@@ -89,8 +89,8 @@ class Folder {
   /// Sets the file's time of last change to now.
   Result<void> touch(const std::string& name) const;
 
-  /// Has the folder survive a loss of power, whoever has made it, and its parents where open() made those, as far
-  /// as the file system lets it.
+  /// fsyncs the directory entry of the folder, and those of the parents that open() created, as far as the file
+  /// system supports it.
   void sync_name() const;
 
   /// Whether `name` is that of a temporary file of replace().

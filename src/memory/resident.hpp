@@ -90,7 +90,7 @@ class alignas(64) Resident {
 
   /// Moves a program in and opens the door; the result is the first handle on it.
   Program move_in(Arrival arrival, std::uint64_t stamp);
-  /// Shuts the door if nobody is in; otherwise leaves it open. Refused: the kernel keeps everybody from knowing.
+  /// Shuts the door if nobody is in; otherwise leaves it open. Refused: membarrier failed, so liveness is unknown.
   enum class Closing { closed, in_use, refused };
   Closing close() noexcept;
   /// Moves the program out of a closed home.

@@ -125,11 +125,13 @@ void write_part(base::ByteWriter& writer, const std::string& name, const Binary&
 std::optional<Error> unpack_payload(std::uint32_t codec, std::span<const std::byte> payload,
                                     std::uint64_t raw_bytes, std::vector<std::byte>& raw) {
   if (raw_bytes > max_entry_bytes) return damaged(fmt::format("it claims to unpack to {} bytes", raw_bytes));
-  if (codec == codec_plain && payload.size() == raw_bytes) {
+  if (codec == codec_plain) {
+    if (payload.size() != raw_bytes)
+      return damaged(fmt::format("it has {} bytes where it claims {}", payload.size(), raw_bytes));
     raw.assign(payload.begin(), payload.end());
     return std::nullopt;
   }
-  if (codec != codec_zstd) return damaged(fmt::format("it is packed in an unknown way ({})", codec));
+  if (codec != codec_zstd) return damaged(fmt::format("it has an unknown codec ({})", codec));
   // Nothing is allocated for a claim that cannot be true: the frame's own size must agree, and so few bytes must be
   // able to hold so many.
   if (ZSTD_getFrameContentSize(payload.data(), payload.size()) != raw_bytes ||

@@ -70,7 +70,8 @@ TEST_F(CacheBulk, WarmSaysWhyAProgramCannotBeLoaded) {
   const PreloadReport report = cache.warm();
   EXPECT_EQ(report.ready, 0U);
   ASSERT_EQ(report.errors.size(), 1U);
-  EXPECT_TRUE(report.errors[0].message().ends_with(".bin: the fake refuses the binary")) << report.errors[0].message();
+  EXPECT_TRUE(report.errors[0].message().ends_with(".bin: the fake refuses the binary"))
+      << report.errors[0].message();
 }
 
 TEST_F(CacheBulk, AGetThatJoinsAWarmThatFailsCompiles) {
