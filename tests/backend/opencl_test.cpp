@@ -17,6 +17,7 @@
 #include "backend/opencl/library.hpp"
 #include "backend/opencl/pocl.hpp"
 #include "backend/opencl/program.hpp"
+#include "backend/quirks/opencl_loader.hpp"
 #include "backend/sections.hpp"
 #include "fakes/cache_fixture.hpp"
 #include "fakes/temporary_folder.hpp"
@@ -288,6 +289,26 @@ TEST_F(OpenClAdopt, ADeviceOfAnotherContextCannotBeAdopted) {
   EXPECT_EQ(result.error().code(), ErrorCode::invalid_request);
   EXPECT_EQ(result.error().message(), "the device to adopt is none of the 1 that the cl_context was made for");
   EXPECT_EQ(opencl::adopt(nullptr, mine_).error().code(), ErrorCode::invalid_request);
+}
+
+/// What the Khronos loader does to a list of files.
+void take_apart(const char* name) {
+  for (char* colon = std::getenv(name); (colon = std::strchr(colon, ':')) != nullptr; ++colon) *colon = '\0';
+}
+
+TEST(OpenClLoader, LeavesTheListsOfDriversAndLayersAsTheyWere) {
+  setenv("OCL_ICD_FILENAMES", "libfirst.so:libsecond.so:libthird.so", 1);
+  setenv("OPENCL_LAYERS", "libone.so", 1);
+  {
+    const backend::quirks::KeepOpenClVariables keep_variables;
+    take_apart("OCL_ICD_FILENAMES");
+    ASSERT_STREQ(std::getenv("OCL_ICD_FILENAMES"), "libfirst.so");
+  }
+  EXPECT_STREQ(std::getenv("OCL_ICD_FILENAMES"), "libfirst.so:libsecond.so:libthird.so");
+  EXPECT_STREQ(std::getenv("OPENCL_LAYERS"), "libone.so");
+  unsetenv("OCL_ICD_FILENAMES");
+  unsetenv("OPENCL_LAYERS");
+  const backend::quirks::KeepOpenClVariables nothing_to_keep;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "backend/calls.hpp"
+#include "backend/quirks/opencl_loader.hpp"
 
 namespace kiln::opencl {
 namespace {
@@ -85,6 +86,7 @@ void Library::find_each(Find& find) {
 }
 
 Result<std::shared_ptr<const Library>> Library::open() {
+  const backend::quirks::KeepOpenClVariables keep_variables;
   auto opened = base::DynamicLibrary::open_for_good("libOpenCL.so.1");
   if (!opened)
     return Error(
@@ -98,6 +100,9 @@ Result<std::shared_ptr<const Library>> Library::open() {
   if (finder.missing() != nullptr)
     return Error(ErrorCode::unsupported,
                  fmt::format("libOpenCL.so.1 has no {}; Kiln needs OpenCL 1.2", finder.missing()));
+  // The loader reads its variables at the first call.
+  cl_uint platforms = 0;
+  library->get_platform_ids(0, nullptr, &platforms);
   return std::shared_ptr<const Library>(std::move(library));
 }
 
