@@ -24,10 +24,6 @@
 
 namespace kiln {
 
-namespace base {
-class FileSystem;
-}
-
 /// How a cache behaves. The defaults suit most programs.
 struct CacheOptions {
   /// Where binaries are kept. Empty: default_directory().
@@ -150,13 +146,8 @@ class Cache {
   Backend& backend() const noexcept;
 
  private:
-  /// One on a file system of a test's own.
-  friend class CacheOnFileSystem;
-  Cache(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system);
-
-  class Path;
-  class State;
-  std::unique_ptr<State> state_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace kiln

@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include <dirent.h>
 #include <unistd.h>
@@ -118,7 +119,17 @@ int FileSystem::list(int folder, std::vector<std::string>* names) const {
   return reason == 0 ? 0 : -1;
 }
 
+namespace {
+thread_local constinit const FileSystem* in_place_of_the_system = nullptr;
+}  // namespace
+
+ScopedFileSystem::ScopedFileSystem(const FileSystem& system) noexcept
+    : before_(std::exchange(in_place_of_the_system, &system)) {}
+
+ScopedFileSystem::~ScopedFileSystem() { in_place_of_the_system = before_; }
+
 const FileSystem& FileSystem::system() noexcept {
+  if (in_place_of_the_system != nullptr) return *in_place_of_the_system;
   // Never destroyed: a cache in a static variable saves after everything else.
   alignas(FileSystem) static std::array<std::byte, sizeof(FileSystem)> place;
   static const FileSystem& system = *new (place.data()) FileSystem;

@@ -38,8 +38,21 @@ class FileSystem {
   /// Adds the names of everything in a folder.
   virtual int list(int folder, std::vector<std::string>* names) const;
 
-  /// The system's own.
+  /// The system's own, or the one that a ScopedFileSystem of this thread has put in its place.
   static const FileSystem& system() noexcept;
+};
+
+/// While it lives, FileSystem::system() returns another file system on this thread. For tests: a cache uses the one
+/// that it was constructed with.
+class ScopedFileSystem {
+ public:
+  explicit ScopedFileSystem(const FileSystem& system) noexcept;
+  ~ScopedFileSystem();
+  ScopedFileSystem(const ScopedFileSystem&) = delete;
+  ScopedFileSystem& operator=(const ScopedFileSystem&) = delete;
+
+ private:
+  const FileSystem* before_;
 };
 
 }  // namespace kiln::base

@@ -1,49 +1,54 @@
 #include <kiln/cache.hpp>
 
-#include <algorithm>
-#include <cstdlib>
-#include <thread>
+#include <atomic>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/environment.hpp"
-#include "cache/path.hpp"
+#include "cache/levels.hpp"
 
 namespace kiln {
-namespace {
 
-unsigned worker_count(unsigned wanted) {
-  return wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency(), 1U, 8U);
-}
-
-/// The options with the directory they stand for, whatever the environment and the working directory become.
-CacheOptions with_absolute_directory(CacheOptions options) {
-  if (!options.disk) return options;
-  if (options.directory.empty()) options.directory = default_directory();
-  std::error_code error;
-  auto absolute =
-      options.directory.empty() ? std::filesystem::path() : std::filesystem::absolute(options.directory, error);
-  if (!error) options.directory = std::move(absolute);
-  return options;
-}
-
-std::shared_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheOptions& options,
-                                            const base::FileSystem& system) {
-  // A driver without binary formats gives nothing to keep; its device has said so.
-  if (!options.disk || backend.identity().formats.empty()) return nullptr;
-  if (options.directory.empty()) {
-    options.log.warning("programs are kept in memory only: none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
-    return nullptr;
+/// The programs in memory, which a forked child goes on using, and the levels, of which each process has its own.
+class Cache::Impl {
+ public:
+  Impl(std::shared_ptr<Backend> backend, CacheOptions options)
+      : table({options.max_programs, options.max_bytes}),
+        levels_(std::make_unique<cache::Levels>(std::move(backend), std::move(options), table).release()) {}
+  ~Impl() {
+    // In the child of a fork they may be the parent's, who finishes them.
+    if (std::unique_ptr<cache::Levels> levels(levels_.load()); levels->is_of_this_process()) {
+      levels->finish();
+    } else {
+      static_cast<void>(levels.release());
+    }
   }
-  auto opened =
-      store::DiskStore::open(options.directory, backend.identity(), options.log, options.durability, system);
-  if (opened) return std::move(*opened);
-  options.log.warning(fmt::format("programs are kept in memory only: {}", opened.error().message()));
-  return nullptr;
-}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
-}  // namespace
+  /// Those of this process: in the child of a fork, new ones from the first call on.
+  cache::Levels& levels() {
+    cache::Levels* levels = levels_.load(std::memory_order_acquire);
+    return levels->is_of_this_process() ? *levels : levels_of_child(levels);
+  }
+  /// Perhaps the parent's: only for immutable members.
+  const cache::Levels& any_levels() const noexcept { return *levels_.load(std::memory_order_acquire); }
+
+  memory::ProgramTable table;
+
+ private:
+  [[gnu::cold]] cache::Levels& levels_of_child(cache::Levels* parents) {
+    auto own = std::make_unique<cache::Levels>(*parents);
+    cache::Levels* first = parents;
+    // If several threads come here at once, one wins; the others have not used theirs.
+    if (!levels_.compare_exchange_strong(first, own.get(), std::memory_order_acq_rel)) return *first;
+    parents->leave_to_parent();
+    return *own.release();
+  }
+
+  // Owned, unless they are the parent's. Those are never destroyed: threads that the child does not have may hold
+  // their mutexes.
+  std::atomic<cache::Levels*> levels_;
+};
 
 std::filesystem::path default_directory() {
   const auto variable = [](const char* name) -> std::filesystem::path {
@@ -56,94 +61,45 @@ std::filesystem::path default_directory() {
   return {};
 }
 
-Cache::Path::Path(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system,
-                  memory::ProgramTable& table)
-    : backend_(std::move(backend)),
-      identity_digest_(backend_->identity().digest()),
-      target_digest_(backend_->identity().target_digest()),
-      options_(with_absolute_directory(std::move(options))),
-      system_(system),
-      disk_(open_disk(*backend_, options_, system_)),
-      guarded_disk_(disk_ ? std::optional<cache::GuardedStore>(std::in_place, disk_, this) : std::nullopt),
-      shared_(options_.shared ? std::optional<cache::GuardedStore>(std::in_place, options_.shared, this)
-                              : std::nullopt),
-      table_(table),
-      writer_(options_.write_queue),
-      workers_(worker_count(options_.threads)) {
-  if (shared_) uploader_.emplace(*shared_, options_.log, std::max<std::size_t>(options_.write_queue, 1));
-}
-
-Cache::Path::Path(const Path& parents)
-    : Path(parents.backend_, parents.options_, parents.system_, parents.table_) {}
-
-void Cache::Path::leave_to_parent() noexcept {
-  if (disk_) disk_->leave_to_parent();
-}
-
-void Cache::Path::finish() {
-  workers_.finish();
-  under_way_.wait_for_all();
-  flush();
-}
-
-Cache::State::State(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system)
-    : table_({options.max_programs, options.max_bytes}),
-      path_(std::make_unique<Path>(std::move(backend), std::move(options), system, table_).release()) {}
-
-Cache::State::~State() {
-  // Where it is the parent's, all that it owns is for the parent to finish.
-  if (std::unique_ptr<Path> path(path_.load()); path->is_of_this_process()) {
-    path->finish();
-  } else {
-    static_cast<void>(path.release());
-  }
-}
-
-Cache::Path& Cache::State::path_of_child(Path* parents) {
-  auto own = std::make_unique<Path>(*parents);
-  Path* first = parents;
-  // Of several threads that come here at once, one's counts; the others have done nothing with theirs.
-  if (!path_.compare_exchange_strong(first, own.get(), std::memory_order_acq_rel)) return *first;
-  parents->leave_to_parent();
-  return *own.release();
-}
-
 Cache::Cache(std::shared_ptr<Backend> backend, CacheOptions options)
-    : Cache(std::move(backend), std::move(options), base::FileSystem::system()) {}
-
-Cache::Cache(std::shared_ptr<Backend> backend, CacheOptions options, const base::FileSystem& system)
-    : state_(std::make_unique<State>(std::move(backend), std::move(options), system)) {}
+    : impl_(std::make_unique<Impl>(std::move(backend), std::move(options))) {}
 
 Cache::~Cache() = default;
 
+Result<Program> Cache::get(const Request& request) {
+  if (Program program = impl_->table.find_at_once(request.key().digest)) [[likely]]
+    return program;
+  return impl_->levels().get(request);
+}
+
 std::future<Result<Program>> Cache::get_async(Request request) {
-  return state_->path().get_async(std::move(request));
+  return impl_->levels().get_async(std::move(request));
 }
 
 void Cache::get_async(Request request, std::function<void(Result<Program>)> done) {
-  state_->path().get_async(std::move(request), std::move(done));
+  impl_->levels().get_async(std::move(request), std::move(done));
 }
 
-Result<std::optional<Program>> Cache::find(const Request& request) { return state_->path().get(request, false); }
+Result<std::optional<Program>> Cache::find(const Request& request) { return impl_->levels().find(request); }
 
 Result<Program> Cache::add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time) {
-  return state_->path().add(request, std::move(compiled), compile_time);
+  return impl_->levels().add(request, std::move(compiled), compile_time);
 }
 
 PreloadReport Cache::preload(std::span<const Request> requests, const ProgressCallback& progress) {
-  return state_->path().preload(requests, progress);
+  return impl_->levels().preload(requests, progress);
 }
 
-PreloadReport Cache::warm(const ProgressCallback& progress) { return state_->path().warm(progress); }
-bool Cache::evict(const Request& request) { return state_->table().evict(request.key().digest); }
-std::size_t Cache::trim(std::size_t keep) { return state_->table().trim(keep); }
-Result<std::size_t> Cache::clear() { return state_->path().clear(); }
-void Cache::flush() { state_->path().flush(); }
-Result<void> Cache::persist() { return state_->path().persist(); }
-Result<PruneReport> Cache::prune(const PruneOptions& options) { return state_->path().prune(options); }
-Stats Cache::stats() const { return state_->path().stats(); }
-std::vector<ProgramInfo> Cache::programs() const { return state_->table().list(); }
-std::filesystem::path Cache::folder() const { return state_->any_path().folder(); }
-Backend& Cache::backend() const noexcept { return state_->any_path().backend(); }
+PreloadReport Cache::warm(const ProgressCallback& progress) { return impl_->levels().warm(progress); }
+bool Cache::evict(const Request& request) { return impl_->table.evict(request.key().digest); }
+std::size_t Cache::trim(std::size_t keep) { return impl_->table.trim(keep); }
+Result<std::size_t> Cache::clear() { return impl_->levels().clear(); }
+void Cache::flush() { impl_->levels().flush(); }
+Result<void> Cache::persist() { return impl_->levels().persist(); }
+Result<PruneReport> Cache::prune(const PruneOptions& options) { return impl_->levels().prune(options); }
+Stats Cache::stats() const { return impl_->levels().stats(); }
+std::vector<ProgramInfo> Cache::programs() const { return impl_->table.list(); }
+std::filesystem::path Cache::folder() const { return impl_->any_levels().folder(); }
+Backend& Cache::backend() const noexcept { return impl_->any_levels().backend(); }
 
 }  // namespace kiln

@@ -142,8 +142,8 @@ TEST(Arrows, AnUnknownHeaderOrFolderIsFound) {
   std::sort(wrong.begin(), wrong.end());
   EXPECT_EQ(wrong, (std::vector<std::string>{"attic", "gone", "secret.hpp"}));
   std::filesystem::remove_all(folder);
-  EXPECT_TRUE(objection("cache/get.cpp", "<kiln/secret.hpp>"));
-  EXPECT_TRUE(objection("attic/get.cpp", "<kiln/cache.hpp>"));
+  EXPECT_TRUE(objection("cache/levels.cpp", "<kiln/secret.hpp>"));
+  EXPECT_TRUE(objection("attic/levels.cpp", "<kiln/cache.hpp>"));
 }
 
 TEST(Arrows, OneThatPointsBackIsNamedWithItsFileAndItsInclude) {
@@ -159,26 +159,26 @@ TEST(Arrows, EveryForbiddenPairIsObjectedTo) {
   EXPECT_TRUE(objection("backend/opengl/device.cpp", "\"store/disk_store.hpp\""));
   EXPECT_TRUE(objection("memory/resident.cpp", "\"store/disk_store.hpp\""));
   EXPECT_TRUE(objection("store/prune.cpp", "\"memory/resident.hpp\""));
-  EXPECT_TRUE(objection("backend/open_device.cpp", "\"cache/path.hpp\""));
+  EXPECT_TRUE(objection("backend/open_device.cpp", "\"cache/levels.hpp\""));
   EXPECT_TRUE(objection("memory/program_table.cpp", "<kiln/cache.hpp>"));
   EXPECT_TRUE(objection("store/disk_store.cpp", "<kiln/opengl.hpp>"));
   EXPECT_TRUE(objection("base/log.cpp", "<kiln/request.hpp>"));
-  EXPECT_TRUE(objection("cache/get.cpp", "\"tune/choice.hpp\""));
+  EXPECT_TRUE(objection("cache/levels.cpp", "\"tune/choice.hpp\""));
   EXPECT_TRUE(objection("exec/executor.cpp", "<kiln/tensor.hpp>"));
-  EXPECT_TRUE(objection("cache/get.cpp", "<kiln/tune.hpp>"));
+  EXPECT_TRUE(objection("cache/levels.cpp", "<kiln/tune.hpp>"));
   EXPECT_TRUE(objection("backend/open_device.cpp", "<kiln/future.hpp>"));
   EXPECT_TRUE(objection("store/disk_store.cpp", "<kiln/program.hpp>"));
 }
 
 TEST(Arrows, AnIncludeWithoutARoomIsObjectedTo) {
   EXPECT_TRUE(objection("store/prune.cpp", "\"directory.hpp\""));
-  EXPECT_TRUE(objection("store/prune.cpp", "\"../cache/path.hpp\""));
+  EXPECT_TRUE(objection("store/prune.cpp", "\"../cache/levels.hpp\""));
   EXPECT_TRUE(objection("utils/string.cpp", "\"base/file.hpp\""));
 }
 
 TEST(Arrows, OnesThatPointToTheLeftAreFine) {
-  EXPECT_FALSE(objection("cache/path.hpp", "\"store/disk_store.hpp\""));
-  EXPECT_FALSE(objection("cache/path.hpp", "\"cache/flights.hpp\""));
+  EXPECT_FALSE(objection("cache/levels.hpp", "\"store/disk_store.hpp\""));
+  EXPECT_FALSE(objection("cache/levels.hpp", "\"cache/flights.hpp\""));
   EXPECT_FALSE(objection("backend/opengl/compiler.cpp", "\"key/source_scanner.hpp\""));
   EXPECT_FALSE(objection("store/entry_file.cpp", "<zstd.h>"));
   EXPECT_FALSE(objection("base/file.cpp", "<kiln/result.hpp>"));

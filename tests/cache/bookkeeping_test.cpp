@@ -5,8 +5,8 @@
 
 #include <kiln/prune.hpp>
 
-#include "cache/cache_on_file_system.hpp"
 #include "fakes/cache_fixture.hpp"
+#include "fakes/cache_on_file_system.hpp"
 #include "fakes/files.hpp"
 #include "store/performance.hpp"
 
@@ -74,7 +74,7 @@ TEST_F(Bookkeeping, FlushAndStatsCostTheSameHoweverManyProgramsAreStored) {
   int next = 100'000;
   const auto cost = [&] {
     const CountingDisk disk;
-    const auto cache = CacheOnFileSystem::make(backend_, options(), disk);
+    const auto cache = fakes::cache_on(disk, backend_, options());
     static_cast<void>(cache->get(request(next++)).value());
     cache->flush();
     static_cast<void>(cache->get(request(next++)).value());
@@ -98,7 +98,7 @@ TEST_F(Bookkeeping, AFullDirectoryIsNotListedAtEveryFlush) {
   CacheOptions options = this->options();
   options.max_disk_bytes = Cache(backend_, options).stats().disk_bytes;
   const CountingDisk disk;
-  const auto cache = CacheOnFileSystem::make(backend_, options, disk);
+  const auto cache = fakes::cache_on(disk, backend_, options);
   int prunes = 0;
   for (int i = 0; i < 40; ++i) {
     static_cast<void>(cache->get(request(1000 + i)).value());
@@ -126,7 +126,7 @@ TEST_F(Bookkeeping, AFolderThatCannotBeWrittenToIsListedOnce) {
   fill(5);
   std::filesystem::remove(folder() / "usage.json");
   const ReadOnlyDisk disk;
-  const auto cache = CacheOnFileSystem::make(backend_, options(), disk);
+  const auto cache = fakes::cache_on(disk, backend_, options());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(cache->stats().disk_programs, 5U);
   EXPECT_EQ(disk.listings, 1);
 }

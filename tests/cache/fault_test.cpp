@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "base/file.hpp"
-#include "cache/cache_on_file_system.hpp"
 #include "fakes/cache_fixture.hpp"
+#include "fakes/cache_on_file_system.hpp"
 #include "fakes/child.hpp"
 #include "fakes/faulty_file_system.hpp"
 #include "fakes/files.hpp"
@@ -63,7 +63,7 @@ class Faults : public fakes::CacheTest {
     options.durability = durability;
     bool right = true;
     {
-      const auto cache = CacheOnFileSystem::make(backend_, options, system);
+      const auto cache = fakes::cache_on(system, backend_, options);
       for (int round = 0; round < 2; ++round) {
         for (int i = 0; i < programs; ++i) {
           const auto program = cache->get(request(i));

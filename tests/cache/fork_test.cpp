@@ -12,8 +12,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "cache/cache_on_file_system.hpp"
 #include "fakes/cache_fixture.hpp"
+#include "fakes/cache_on_file_system.hpp"
 #include "fakes/child.hpp"
 #include "store/directory.hpp"
 #include "store/lifetime_stats.hpp"
@@ -272,7 +272,7 @@ TEST_F(ForkedCache, DestroysNoModuleOfTheParentsInTheChild) {
 
 TEST_F(ForkedCache, WaitsInTheChildForWhatTheParentCompiles) {
   LockWatch system;
-  auto cache = CacheOnFileSystem::make(backend_, options(), system);
+  auto cache = fakes::cache_on(system, backend_, options());
   use(*cache);
   std::latch compiling(1);
   std::latch go_on(1);
@@ -295,7 +295,7 @@ TEST_F(ForkedCache, WaitsInTheChildForWhatTheParentCompiles) {
 
 TEST_F(ForkedCache, WaitsInTheParentForWhatTheChildCompiles) {
   LockWatch system;
-  auto cache = CacheOnFileSystem::make(backend_, options(), system);
+  auto cache = fakes::cache_on(system, backend_, options());
   use(*cache);
   fakes::Child child([&](const fakes::Child::Report& report) {
     alarm(60);

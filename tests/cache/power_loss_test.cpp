@@ -4,8 +4,8 @@
 #include <array>
 #include <iostream>
 
-#include "cache/cache_on_file_system.hpp"
 #include "fakes/cache_fixture.hpp"
+#include "fakes/cache_on_file_system.hpp"
 #include "fakes/files.hpp"
 #include "fakes/power_loss.hpp"
 #include "store/directory.hpp"
@@ -38,7 +38,7 @@ class PowerIsLost : public fakes::CacheTest, public testing::WithParamInterface<
     options.directory = disk_path() / "cache";
     options.durability = durability;
     options.write_queue = 0;
-    return CacheOnFileSystem::make(backend_, options, disk);
+    return fakes::cache_on(disk, backend_, options);
   }
 
   /// Looks at all that could be left, and that a cache lives with it. The least and the worst of it.

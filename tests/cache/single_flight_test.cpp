@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/file_system.hpp"
-#include "cache/cache_on_file_system.hpp"
 #include "cache/writer.hpp"
 #include "fakes/cache_fixture.hpp"
+#include "fakes/cache_on_file_system.hpp"
 #include "fakes/child.hpp"
 
 namespace kiln {
@@ -124,7 +124,7 @@ TEST_F(SingleFlight, AProgramEvictedWhileItWaitsToBeSavedIsNotCompiledAgain) {
     }
   };
   const SlowDisk disk;
-  const auto cache = CacheOnFileSystem::make(backend_, options(), disk);
+  const auto cache = fakes::cache_on(disk, backend_, options());
   static_cast<void>(cache->get(request(0)).value());
   disk.saving.wait();
   static_cast<void>(cache->get(request(1)).value());

@@ -1,0 +1,530 @@
+#include "cache/levels.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cache/batch.hpp"
+#include "store/directory.hpp"
+#include "store/json_file.hpp"
+#include "store/lifetime_stats.hpp"
+#include "store/prune.hpp"
+
+namespace kiln::cache {
+namespace {
+
+unsigned worker_count(unsigned wanted) {
+  return wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency(), 1U, 8U);
+}
+
+/// The options with the directory they stand for, whatever the environment and the working directory become.
+CacheOptions with_absolute_directory(CacheOptions options) {
+  if (!options.disk) return options;
+  if (options.directory.empty()) options.directory = default_directory();
+  std::error_code error;
+  auto absolute =
+      options.directory.empty() ? std::filesystem::path() : std::filesystem::absolute(options.directory, error);
+  if (!error) options.directory = std::move(absolute);
+  return options;
+}
+
+std::shared_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheOptions& options,
+                                            const base::FileSystem& system) {
+  // A driver without binary formats gives nothing to keep; its device has said so.
+  if (!options.disk || backend.identity().formats.empty()) return nullptr;
+  if (options.directory.empty()) {
+    options.log.warning("programs are kept in memory only: none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
+    return nullptr;
+  }
+  auto opened =
+      store::DiskStore::open(options.directory, backend.identity(), options.log, options.durability, system);
+  if (opened) return std::move(*opened);
+  options.log.warning(fmt::format("programs are kept in memory only: {}", opened.error().message()));
+  return nullptr;
+}
+
+std::shared_ptr<const store::UnsavedEntry> unsaved(const Request& request, Binary binary,
+                                                   std::chrono::nanoseconds compile_time) {
+  store::Entry entry{
+      .compile_time = compile_time, .created = std::chrono::system_clock::now(), .facts = request.describe()};
+  entry.parts.emplace(store::binary_part, std::move(binary));
+  return std::make_shared<const store::UnsavedEntry>(store::UnsavedEntry{std::move(entry)});
+}
+
+/// What was done between two readings.
+Stats difference(const Stats& now, const Stats& before) {
+  Stats more = now;
+  for (auto member :
+       {&Stats::requests, &Stats::memory_hits, &Stats::disk_hits, &Stats::shared_hits, &Stats::joined,
+        &Stats::compiles, &Stats::failures, &Stats::absent, &Stats::evictions, &Stats::bound_exceeded,
+        &Stats::pressure, &Stats::saves, &Stats::save_failures, &Stats::replaced, &Stats::store_failures})
+    more.*member -= before.*member;
+  more.compile_time -= before.compile_time;
+  more.compile_time_saved -= before.compile_time_saved;
+  return more;
+}
+
+}  // namespace
+
+Levels::Levels(std::shared_ptr<Backend> backend, CacheOptions options, memory::ProgramTable& table,
+               const base::FileSystem& system)
+    : backend_(std::move(backend)),
+      identity_digest_(backend_->identity().digest()),
+      options_(with_absolute_directory(std::move(options))),
+      system_(system),
+      disk_(open_disk(*backend_, options_, system_)),
+      guarded_disk_(disk_ ? std::optional<GuardedStore>(std::in_place, disk_, this) : std::nullopt),
+      shared_(options_.shared ? std::optional<GuardedStore>(std::in_place, options_.shared, this) : std::nullopt),
+      table_(table),
+      saver_(backend_->identity(), disk_, shared_, table_,
+             {.save = options_.save, .queue = options_.write_queue, .log = options_.log}),
+      workers_(worker_count(options_.threads)) {}
+
+Levels::Levels(const Levels& parents)
+    : Levels(parents.backend_, parents.options_, parents.table_, parents.system_) {}
+
+void Levels::leave_to_parent() noexcept {
+  if (disk_) disk_->leave_to_parent();
+}
+
+void Levels::finish() {
+  workers_.finish();
+  under_way_.wait_for_all();
+  flush();
+}
+
+// The path of a request, from top to bottom: memory, disk, shared store, compiler.
+Result<std::optional<Program>> Levels::find_or_compile(const Request& request, IfMissing if_missing) {
+  if (request.error()) return failure(*request.error());
+  const Key& key = request.key();
+  if (Program program = table_.find(key.digest)) return std::optional(std::move(program));
+  if (auto refusal = refusal_of_call()) return failure(std::move(*refusal));
+  const UnderWay::Call call(under_way_);
+
+  const auto look_further = [&]() -> Outcome {
+    std::optional<KeyLock> lock;
+    if (if_missing == IfMissing::compile) {
+      if (auto program = load_from_disk(key, lock, Look::first)) return program;
+      // One process compiles; the others find its work on disk when they have the lock.
+      lock = lock_key(key);
+    }
+    if (auto program = load_from_disk(key, lock, Look::last)) return program;
+    if (auto program = load_from_shared_store(key, lock)) return program;
+    if (if_missing == IfMissing::return_nothing) {
+      ++counters_.absent;
+      return std::optional<Program>{};
+    }
+    auto program = compile(request, std::move(lock));
+    if (!program) return failure(std::move(program).error());
+    return std::optional(std::move(*program));
+  };
+  for (;;) {
+    auto [outcome, joined] = flights_.fly(
+        key.digest, [&] { return table_.find_locked(key.digest); }, look_further);
+    // A find() that found nothing is no answer to a get().
+    if (joined && if_missing == IfMissing::compile && outcome && !*outcome) continue;
+    if (joined) ++counters_.joined;
+    return std::move(outcome);
+  }
+}
+
+Result<Program> Levels::get(const Request& request) {
+  auto found = find_or_compile(request, IfMissing::compile);
+  if (!found) return std::move(found).error();
+  return std::move(**found);
+}
+
+Result<std::optional<Program>> Levels::find(const Request& request) {
+  return find_or_compile(request, IfMissing::return_nothing);
+}
+
+Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> lock) {
+  const auto start = std::chrono::steady_clock::now();
+  auto compiled = with_room([&] { return backend_->compile(request); });
+  const auto took = std::chrono::steady_clock::now() - start;
+  if (!compiled) return std::move(compiled).error();
+  ++counters_.compiles;
+  counters_.compile_ns += took.count();
+  options_.log.debug(fmt::format("compiled {} in {:.1f} ms", request.name(),
+                                 std::chrono::duration<double, std::milli>(took).count()));
+
+  Program program = table_.insert({request.key(), std::move(compiled->module), Origin::compiled, took});
+  if (compiled->binary) {
+    saver_.save(request.key(), unsaved(request, std::move(*compiled->binary), took), std::move(lock),
+                Saver::Publish::yes);
+  }
+  return program;
+}
+
+std::optional<Program> Levels::load_from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look) {
+  if (!disk_) return std::nullopt;
+  // What is still waiting to be saved is as good as on disk.
+  if (const auto waiting = saver_.waiting(key.digest))
+    if (auto module = with_room([&] { return backend_->load(*waiting->entry.binary()); })) {
+      ++counters_.disk_hits;
+      counters_.compile_saved_ns += waiting->entry.compile_time.count();
+      return admit(key, std::move(*module), Origin::disk, waiting->entry.compile_time);
+    }
+  auto loaded = load(*guarded_disk_, key);
+  if (loaded && *loaded) {
+    const auto compile_time = (*loaded)->stored.entry.compile_time;
+    ++counters_.disk_hits;
+    counters_.compile_saved_ns += compile_time.count();
+    return admit(key, std::move((*loaded)->module), Origin::disk, compile_time);
+  }
+  if (!loaded && look == Look::last) {
+    reject(key, loaded.error());
+    if (lock) remove_unusable(loaded.error(), *lock);
+  }
+  return std::nullopt;
+}
+
+std::optional<Program> Levels::load_from_shared_store(const Key& key, std::optional<KeyLock>& lock) {
+  if (!shared_) return std::nullopt;
+  auto loaded = load(*shared_, key);
+  if (!loaded) reject(key, loaded.error());
+  if (!loaded || !*loaded) return std::nullopt;
+  const auto compile_time = (*loaded)->stored.entry.compile_time;
+  ++counters_.shared_hits;
+  counters_.compile_saved_ns += compile_time.count();
+  Program program = admit(key, std::move((*loaded)->module), Origin::shared, compile_time);
+  // The driver has taken it, so it is worth keeping on this machine's own disk.
+  saver_.save(key, std::make_shared<const store::UnsavedEntry>(std::move((*loaded)->stored)), std::move(lock),
+              Saver::Publish::no);
+  return program;
+}
+
+Result<std::optional<Levels::Loaded>> Levels::load(const GuardedStore& store, const Key& key) {
+  auto sealed = store.get({identity_digest_, key});
+  if (!sealed) return std::move(sealed).error();
+  if (!*sealed) return std::optional<Loaded>{};
+  const auto unusable = [&](const Error& why) {
+    const std::string place = guarded_disk_ && &store == &*guarded_disk_
+                                  ? (disk_->path() / store::entry_file_name(key)).string()
+                                  : std::string("the entry in the shared store");
+    return Error(why.code(), fmt::format("{}: {}", place, why.message()), why.log());
+  };
+  const auto damaged = [&](std::string why) { return unusable(Error(ErrorCode::damaged, std::move(why))); };
+  auto opened = store::open_entry(**sealed);
+  if (!opened) return unusable(opened.error());
+  if (opened->label.key != key.digest) return damaged("it holds another program");
+  if (opened->label.identity != identity_digest_)
+    return damaged("it was made for another device, driver or compiler");
+  const Binary* binary = opened->entry.binary();
+  if (binary == nullptr) return damaged("it has no binary");
+  auto module = with_room([&] { return backend_->load(*binary); });
+  if (!module) return unusable(module.error());
+  return std::optional(Loaded{std::move(*module), {std::move(opened->entry), std::move(**sealed)}});
+}
+
+void Levels::reject(const Key& key, const Error& problem) {
+  ++counters_.store_failures;
+  options_.log.warning(fmt::format("{} cannot be used as it is stored: {}", key.name, problem.message()));
+}
+
+void Levels::remove_unusable(const Error& problem, const KeyLock& lock) {
+  if (problem.code() != ErrorCode::damaged && problem.code() != ErrorCode::load_failed) return;
+  if (auto removed = lock.remove_entry())
+    ++counters_.replaced;
+  else
+    options_.log.debug(removed.error().message());
+}
+
+Program Levels::admit(const Key& key, std::unique_ptr<Module> module, Origin origin,
+                      std::chrono::nanoseconds compile_time) {
+  store::Performance measured;
+  if (disk_) {
+    // A program that was evicted and comes back has the performance that was noted meanwhile.
+    for (const auto& [digest, gflops, gbps] : table_.take_notes_of_evicted())
+      disk_->note_performance(digest, {gflops, gbps});
+    measured = disk_->performance(key.digest);
+  }
+  return table_.insert(
+      {key, std::move(module), origin, compile_time, measured.gflops, measured.gbps, origin == Origin::disk});
+}
+
+Result<Program> Levels::add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time) {
+  if (request.error()) return failure(*request.error());
+  if (compiled.module == nullptr)
+    return Error(ErrorCode::invalid_request, fmt::format("{} is to be added without a module", request.name()));
+  if (auto refusal = refusal_of_call()) return failure(std::move(*refusal));
+  const Digest& digest = request.key().digest;
+  const UnderWay::Call call(under_way_);
+  for (;;) {
+    auto [outcome, joined] = flights_.fly(
+        digest, [&] { return table_.find_locked(digest); },
+        [&]() -> Outcome {
+          Program program = table_.insert({request.key(), std::move(compiled.module), Origin::added, compile_time});
+          if (compiled.binary) {
+            saver_.save(request.key(), unsaved(request, std::move(*compiled.binary), compile_time), std::nullopt,
+                        Saver::Publish::yes);
+          }
+          return std::optional(std::move(program));
+        });
+    if (!outcome && !joined) return std::move(outcome).error();
+    // Others' failures and empty searches are no answer to an add().
+    if (outcome && *outcome) {
+      if (joined) ++counters_.joined;
+      return std::move(**outcome);
+    }
+  }
+}
+
+std::optional<Levels::KeyLock> Levels::lock_key(const Key& key) {
+  if (!disk_ || !options_.save) return std::nullopt;
+  auto lock = disk_->lock(key, options_.lock_timeout);
+  if (!lock) options_.log.debug(fmt::format("{} is compiled without a lock between processes", key.name));
+  return lock;
+}
+
+std::optional<Error> Levels::refusal_of_call() const {
+  if (!GuardedStore::is_called_by(this)) return std::nullopt;
+  return Error(ErrorCode::invalid_request, "a store must not request programs from the cache that it belongs to");
+}
+
+Error Levels::failure(Error error) {
+  ++counters_.failures;
+  return error;
+}
+
+void Levels::get_async(Request request, Callback done) {
+  if (Program program = table_.find(request.key().digest)) return call(done, std::move(program));
+  if (auto refusal = refusal_of_call()) return call(done, failure(std::move(*refusal)));
+  if (!backend_->usable_from_any_thread()) return call(done, get(request));
+  // A backend may ask from a worker, and wait for the answer.
+  workers_.let_caller_wait();
+  answer_later(std::make_shared<const Asked>(Asked{std::move(request), std::move(done)}));
+}
+
+std::future<Result<Program>> Levels::get_async(Request request) {
+  auto promise = std::make_shared<std::promise<Result<Program>>>();
+  auto future = promise->get_future();
+  get_async(std::move(request), [promise](Result<Program> program) { promise->set_value(std::move(program)); });
+  return future;
+}
+
+void Levels::answer_later(const std::shared_ptr<const Asked>& asked) {
+  workers_.submit([this, asked] {
+    // No worker waits for another thread's flight: that flight may wait for a worker.
+    const auto then = [this, asked](const Outcome& outcome) {
+      // A find() or warm() that found nothing is no answer.
+      if (outcome && !*outcome) return answer_later(asked);
+      ++counters_.joined;
+      workers_.submit([this, asked, outcome] {
+        answer(*asked, outcome ? Result<Program>(**outcome) : Result<Program>(outcome.error()));
+      });
+    };
+    if (!flights_.when_landed(asked->request.key().digest, then)) answer(*asked, get(asked->request));
+  });
+}
+
+void Levels::answer(const Asked& asked, Result<Program> program) {
+  // The callback may wait for other programs of this cache.
+  const WorkerPool::Uncounted waiting(workers_);
+  call(asked.done, std::move(program));
+}
+
+void Levels::call(const Callback& done, Result<Program> program) {
+  try {
+    done(std::move(program));
+  } catch (const std::exception& exception) {
+    options_.log.error(fmt::format("a callback of get_async() threw an exception: {}", exception.what()));
+  } catch (...) {
+    options_.log.error("a callback of get_async() threw an exception");
+  }
+}
+
+PreloadReport Levels::preload(std::span<const Request> requests, const ProgressCallback& progress) {
+  if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
+  const UnderWay::Call call(under_way_);
+  return load_all(
+      requests.size(), [&](std::size_t i) -> const std::string& { return requests[i].name(); },
+      [&](std::size_t i) -> std::optional<Error> {
+        if (table_.find(requests[i].key().digest)) return std::nullopt;
+        auto found = get(requests[i]);
+        return found ? std::nullopt : std::optional(std::move(found).error());
+      },
+      progress);
+}
+
+PreloadReport Levels::warm(const ProgressCallback& progress) {
+  if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
+  const UnderWay::Call call(under_way_);
+  if (!disk_) return {};
+  auto items = disk_->list();
+  if (!items) return {0, {std::move(items).error()}};
+  std::sort(items->begin(), items->end(),
+            [](const store::StoredItem& a, const store::StoredItem& b) { return a.last_use > b.last_use; });
+  // As many as there is room for, the last used last: they are the last to be evicted.
+  std::size_t room = 0;
+  std::uint64_t bytes = 0;
+  while (room < items->size() && room < options_.max_programs && bytes <= options_.max_bytes)
+    bytes += (*items)[room++].stored_bytes;
+  items->resize(room);
+  std::reverse(items->begin(), items->end());
+  return load_all(
+      items->size(), [&](std::size_t i) -> const std::string& { return (*items)[i].key.name; },
+      [&](std::size_t i) -> std::optional<Error> {
+        const Key& key = (*items)[i].key;
+        for (;;) {
+          // Why it could not be warmed is for this caller alone: a get() that joins goes on to compile.
+          std::optional<Error> problem;
+          auto [outcome, joined] = flights_.fly(
+              key.digest, [&] { return table_.find_uncounted(key.digest); },
+              [&]() -> Outcome {
+                auto program = warm_one(key);
+                if (program) return std::optional(std::move(*program));
+                problem = std::move(program).error();
+                return std::optional<Program>{};
+              });
+          if (outcome && *outcome) return std::nullopt;
+          if (!joined) return outcome ? std::move(problem) : std::optional(std::move(outcome).error());
+        }
+      },
+      progress);
+}
+
+Result<Program> Levels::warm_one(const Key& key) {
+  auto loaded = load(*guarded_disk_, key);
+  if (!loaded) {
+    // Looked at again under the lock: another process may be replacing it at this moment.
+    const auto lock = lock_key(key);
+    loaded = load(*guarded_disk_, key);
+    if (!loaded) {
+      reject(key, loaded.error());
+      if (lock) remove_unusable(loaded.error(), *lock);
+      return std::move(loaded).error();
+    }
+  }
+  if (!*loaded) return Error(ErrorCode::io, key.name + " was removed from the disk before it could be loaded");
+  // A file name holds only part of some names; the entry itself has them whole.
+  const store::Entry& entry = (*loaded)->stored.entry;
+  const auto facts = store::parse_json(entry.facts);
+  const bool named = facts && facts->contains("name") && (*facts)["name"].is_string();
+  return admit({key.digest, named ? (*facts)["name"].get<std::string>() : key.name}, std::move((*loaded)->module),
+               Origin::disk, entry.compile_time);
+}
+
+PreloadReport Levels::load_all(std::size_t count, const std::function<const std::string&(std::size_t)>& name,
+                               const std::function<std::optional<Error>(std::size_t)>& load,
+                               const ProgressCallback& progress) {
+  return Batch::run(count, {name, load}, progress, workers_,
+                    backend_->usable_from_any_thread() ? Batch::Threads::workers : Batch::Threads::this_one);
+}
+
+Result<std::size_t> Levels::clear() {
+  if (auto refusal = refusal_of_call()) return std::move(*refusal);
+  saver_.flush();
+  table_.trim(0);
+  if (!disk_) return std::size_t{0};
+  auto items = disk_->list();
+  if (!items) return std::move(items).error();
+  std::size_t left = 0;
+  std::optional<Error> first;
+  for (const store::StoredItem& item : *items)
+    if (auto removed = disk_->remove(item.key); !removed) {
+      ++left;
+      if (!first) first = std::move(removed).error();
+    }
+  if (auto saved = disk_->save_notes(); !saved) options_.log.debug(saved.error().message());
+  if (first)
+    return Error(first->code(),
+                 fmt::format("{} of {} programs could not be removed: {}", left, items->size(), first->message()));
+  return items->size();
+}
+
+void Levels::flush() {
+  // From within a store, this would wait for itself.
+  if (refusal_of_call()) return;
+  saver_.flush();
+  if (!saver_.wait_for_uploads(options_.upload_limit))
+    options_.log.warning(
+        fmt::format("the shared store has not taken all programs within {} ms", options_.upload_limit.count()));
+  if (!disk_) return;
+  const base::MutexLock lock(flush_mutex_);
+  const auto log_failure = [this](const Result<void>& result) {
+    if (!result) options_.log.debug(result.error().message());
+  };
+  for (const auto& [digest, gflops, gbps] : table_.take_notes()) disk_->note_performance(digest, {gflops, gbps});
+  log_failure(disk_->save_notes());
+  for (const ProgramInfo& program : table_.list())
+    if (program.stored) log_failure(disk_->touch(program.key));
+
+  const Stats now = counted();
+  const Stats more = difference(now, merged_);
+  const std::filesystem::path root = disk_->path().parent_path();
+  if (more.saves > 0) keep_disk_bound(root);
+  if (more.requests > 0 || more.saves > 0) {
+    const std::uint64_t sessions = std::exchange(session_counted_, true) ? 0 : 1;
+    log_failure(store::add_to_lifetime(root, {sessions, more}, disk_->system()));
+    merged_ = now;
+  }
+}
+
+void Levels::keep_disk_bound(const std::filesystem::path& root) {
+  const auto prune_to = [this, root](std::uint64_t bytes) {
+    auto pruned = store::prune_on(disk_->system(), root, {.max_bytes = bytes});
+    if (!pruned) options_.log.debug(pruned.error().message());
+  };
+  // A prune lists the whole directory. It makes room for a tenth of the bound, so that a full directory is not
+  // listed at every flush.
+  const std::uint64_t bound = options_.max_disk_bytes;
+  if (store::total_usage(root, disk_->system()).bytes > bound) return prune_to(bound - bound / 10);
+  // Once a day the counts are checked, and files that dead processes left are removed. This flush does not wait for
+  // it; the next one does.
+  if (store::is_prune_due(root, disk_->system())) saver_.run_later([prune_to, bound] { prune_to(bound); });
+}
+
+Result<void> Levels::persist() {
+  saver_.flush();
+  auto saved = saver_.save_unsaved();
+  flush();
+  return saved;
+}
+
+Result<PruneReport> Levels::prune(const PruneOptions& options) {
+  if (!disk_) return PruneReport{};
+  saver_.flush();
+  // What is not counted yet would be counted twice: by the prune, which lists the folders, and later.
+  if (auto saved = disk_->save_notes(); !saved) options_.log.debug(saved.error().message());
+  return store::prune_on(disk_->system(), disk_->path().parent_path(), options);
+}
+
+Stats Levels::stats() {
+  Stats stats = counted();
+  if (!disk_) return stats;
+  const store::Usage usage = disk_->usage();
+  stats.disk_programs = usage.programs;
+  stats.disk_bytes = usage.bytes;
+  return stats;
+}
+
+Stats Levels::counted() {
+  const memory::ProgramTable::Totals totals = table_.totals();
+  Stats stats;
+  stats.memory_hits = totals.hits;
+  stats.disk_hits = counters_.disk_hits;
+  stats.shared_hits = counters_.shared_hits;
+  stats.joined = counters_.joined;
+  stats.compiles = counters_.compiles;
+  stats.failures = counters_.failures;
+  stats.absent = counters_.absent;
+  stats.requests = stats.memory_hits + stats.disk_hits + stats.shared_hits + stats.joined + stats.misses();
+  stats.evictions = totals.evictions;
+  stats.bound_exceeded = totals.bound_exceeded;
+  stats.pressure = counters_.pressure;
+  stats.saves = saver_.saves();
+  stats.save_failures = saver_.failures();
+  stats.replaced = counters_.replaced;
+  stats.store_failures = counters_.store_failures + saver_.upload_failures();
+  stats.programs = totals.programs;
+  stats.bytes = totals.bytes;
+  stats.compile_time = std::chrono::nanoseconds(counters_.compile_ns);
+  stats.compile_time_saved = std::chrono::nanoseconds(counters_.compile_saved_ns);
+  return stats;
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <kiln/identity.hpp>
+#include <kiln/log.hpp>
+#include <kiln/request.hpp>
+#include <kiln/result.hpp>
+
+#include "base/mutex.hpp"
+#include "cache/guarded_store.hpp"
+#include "cache/uploader.hpp"
+#include "cache/writer.hpp"
+#include "memory/program_table.hpp"
+#include "store/disk_store.hpp"
+#include "store/sealed_entry.hpp"
+
+namespace kiln::cache {
+
+/// Seals programs and keeps them, on disk and in the shared store, both in the background. A program that waits to
+/// be saved can be read here, so that one evicted meanwhile is not compiled again.
+class Saver {
+ public:
+  using Entry = std::shared_ptr<const store::UnsavedEntry>;
+  using KeyLock = store::DiskStore::KeyLock;
+  /// Whether an entry goes to the shared store as well.
+  enum class Publish { yes, no };
+
+  struct Options {
+    /// Otherwise programs are kept for save_unsaved().
+    bool save = true;
+    /// How many programs may wait to be saved, and how many to be uploaded.
+    std::size_t queue = 0;
+    Log log;
+  };
+
+  /// `disk` and `shared` may be missing; `table` must outlive this.
+  Saver(const Identity& identity, std::shared_ptr<store::DiskStore> disk, const std::optional<GuardedStore>& shared,
+        memory::ProgramTable& table, Options options);
+
+  /// Saves the entry in the background, and holds the key's lock until it is on disk, where the next process looks.
+  void save(const Key& key, Entry entry, std::optional<KeyLock> lock, Publish publish);
+  /// The entry while it waits to be saved; null for all others.
+  Entry waiting(const Digest& key) KILN_EXCLUDES(waiting_mutex_);
+  /// Saves programs in memory that are not on disk, now. The first failure, if any.
+  Result<void> save_unsaved();
+
+  /// Runs other work on the thread that saves.
+  void run_later(std::function<void()> work) { writer_.write(std::move(work)); }
+  /// Waits until everything that was to be saved so far is on disk, as far as it can be.
+  void flush() { writer_.flush(); }
+  /// Waits for uploads, at most until the limit. Whether all were done.
+  bool wait_for_uploads(std::chrono::milliseconds limit) { return !uploader_ || uploader_->wait(limit); }
+
+  std::uint64_t saves() const noexcept { return saves_; }
+  std::uint64_t failures() const noexcept { return failures_; }
+  std::uint64_t upload_failures() const noexcept { return uploader_ ? uploader_->failures() : 0; }
+
+ private:
+  std::shared_ptr<const std::vector<std::byte>> seal(const Key& key, const store::UnsavedEntry& entry) const;
+  Result<void> save_now(const Key& key, const Entry& entry, std::span<const std::byte> sealed);
+  void stop_waiting(const Digest& key, const Entry& entry) KILN_EXCLUDES(waiting_mutex_);
+  store::EntryLabel label_of(const Key& key) const { return {key.digest, identity_, target_}; }
+
+  const Digest identity_;
+  const Digest target_;
+  const std::shared_ptr<store::DiskStore> disk_;
+  memory::ProgramTable& table_;
+  const Options options_;
+  std::atomic<std::uint64_t> saves_{0};
+  std::atomic<std::uint64_t> failures_{0};
+  std::atomic<bool> warned_{false};
+
+  base::Mutex waiting_mutex_;
+  std::map<Digest, Entry> waiting_ KILN_GUARDED_BY(waiting_mutex_);
+
+  // Last, so that their threads end before anything they use.
+  std::optional<Uploader> uploader_;
+  Writer writer_;
+};
+
+}  // namespace kiln::cache
