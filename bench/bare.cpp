@@ -13,10 +13,13 @@
 #include <kiln/opengl.hpp>
 #include <kiln/vulkan.hpp>
 
+#include "backend/cuda/cuda.hpp"
 #include "backend/cuda/kernel.hpp"
+#include "backend/hip/hip.hpp"
 #include "backend/opencl/program.hpp"
 #include "backend/sections.hpp"
 #include "backend/vulkan/context.hpp"
+#include "backend/vulkan/module.hpp"
 
 namespace kiln::bench {
 namespace {
@@ -59,7 +62,7 @@ class BareOpenCl final : public Bare {
   BareOpenCl(std::shared_ptr<Module> module, const Binary& binary)
       : Bare(std::move(module), sealed_section(binary, 4, 3)),
         entry_(text(sealed_section(binary, 4, 1))),
-        program_(dynamic_cast<const opencl::Module&>(*module_).inside()) {}
+        program_(dynamic_cast<const opencl::BuiltProgram&>(*module_)) {}
 
   bool load(std::span<const std::byte> image) override {
     const opencl::Library& cl = program_.context().cl();
@@ -81,7 +84,7 @@ class BareOpenCl final : public Bare {
 
  private:
   std::string entry_;
-  const opencl::Program& program_;
+  const opencl::BuiltProgram& program_;
   cl_program loaded_ = nullptr;
   cl_kernel kernel_ = nullptr;
 };
@@ -114,7 +117,7 @@ class BareVulkan final : public Bare {
   BareVulkan(std::shared_ptr<Module> module, const Binary& binary)
       : Bare(std::move(module), joined(sealed_section(binary, 4, 0), sealed_section(binary, 4, 2))),
         code_bytes_(sealed_section(binary, 4, 0).size()),
-        context_(dynamic_cast<const vulkan::Module&>(*module_).context()),
+        context_(dynamic_cast<const vulkan::PipelineModule&>(*module_).context()),
         layout_(dynamic_cast<const vulkan::Module&>(*module_).layout()) {}
 
   bool load(std::span<const std::byte> image) override {
@@ -166,9 +169,8 @@ std::unique_ptr<Bare> Bare::make(const std::string& api, std::shared_ptr<Module>
   if (api == "opengl") return std::make_unique<BareOpenGl>(std::move(module), binary);
   if (api == "opencl") return std::make_unique<BareOpenCl>(std::move(module), binary);
   if (api == "vulkan") return std::make_unique<BareVulkan>(std::move(module), binary);
-  const auto* cuda = dynamic_cast<const cuda::Module*>(module.get());
-  const cuda::Kernel& kernel =
-      cuda != nullptr ? cuda->kernel() : dynamic_cast<const hip::Module&>(*module).kernel();
+  const cuda::Dialect& dialect = api == "cuda" ? cuda::dialect() : hip::dialect();
+  const cuda::Kernel& kernel = *dialect.unwrap(*module);
   return std::make_unique<BareCuda>(std::move(module), binary, kernel);
 }
 

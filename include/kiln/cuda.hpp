@@ -13,25 +13,14 @@ using CUfunction = struct CUfunc_st*;
 
 namespace kiln::cuda {
 
-class Kernel;
-
 /// A program loaded into a CUDA context. Its functions may be called from any thread.
-class Module final : public kiln::Module {
+class Module : public kiln::Module {
  public:
-  explicit Module(std::unique_ptr<Kernel> kernel) noexcept;
-  ~Module() override;
-
-  /// For cuModuleGetGlobal and its like; the module's until it is destroyed.
-  CUmodule native() const noexcept;
-  /// The request's entry, for cuLaunchKernel; looked up at the first call. Null where the driver gives none, which
+  /// For cuModuleGetGlobal and similar functions. Valid until the module is destroyed.
+  virtual CUmodule native() const noexcept = 0;
+  /// The request's entry point, for cuLaunchKernel; looked up at the first call. Null if the driver has none, which
   /// Device::launch explains.
-  CUfunction function() const noexcept;
-  std::size_t bytes() const noexcept override;
-  /// What CUDA and HIP programs have in common.
-  Kernel& kernel() const noexcept { return *kernel_; }
-
- private:
-  std::unique_ptr<Kernel> kernel_;
+  virtual CUfunction function() const noexcept = 0;
 };
 
 /// The address of a buffer on its device (a CUdeviceptr), the buffer's until it is destroyed; 0 for a buffer of

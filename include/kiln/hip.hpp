@@ -11,29 +11,16 @@ using hipCtx_t = struct ihipCtx_t*;
 using hipModule_t = struct ihipModule_t*;
 using hipFunction_t = struct ihipModuleSymbol_t*;
 
-namespace kiln::cuda {
-class Kernel;
-}
-
 namespace kiln::hip {
 
 /// A program loaded into a HIP context. Its functions may be called from any thread.
-class Module final : public kiln::Module {
+class Module : public kiln::Module {
  public:
-  explicit Module(std::unique_ptr<cuda::Kernel> kernel) noexcept;
-  ~Module() override;
-
-  /// For hipModuleGetGlobal and its like; the module's until it is destroyed.
-  hipModule_t native() const noexcept;
-  /// The request's entry, for hipModuleLaunchKernel; looked up at the first call. Null where the driver gives none,
-  /// which Device::launch explains.
-  hipFunction_t function() const noexcept;
-  std::size_t bytes() const noexcept override;
-  /// What CUDA and HIP programs have in common.
-  cuda::Kernel& kernel() const noexcept { return *kernel_; }
-
- private:
-  std::unique_ptr<cuda::Kernel> kernel_;
+  /// For hipModuleGetGlobal and similar functions. Valid until the module is destroyed.
+  virtual hipModule_t native() const noexcept = 0;
+  /// The request's entry point, for hipModuleLaunchKernel; looked up at the first call. Null if the driver has
+  /// none, which Device::launch explains.
+  virtual hipFunction_t function() const noexcept = 0;
 };
 
 /// The address of a buffer on its device (a hipDeviceptr_t), the buffer's until it is destroyed; null for a buffer

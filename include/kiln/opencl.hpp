@@ -12,25 +12,13 @@ struct _cl_program;
 
 namespace kiln::opencl {
 
-class Program;
-
 /// A built OpenCL program and the kernel of it that was asked for.
-class Module final : public kiln::Module {
+class Module : public kiln::Module {
  public:
-  explicit Module(std::unique_ptr<Program> program) noexcept;
-  ~Module() override;
-
-  /// The cl_program. Kernels have arguments of their own and belong to one thread: make one for each.
-  _cl_program* program() const noexcept;
+  /// The cl_program. A kernel object holds its arguments, so each thread needs one of its own.
+  virtual _cl_program* program() const noexcept = 0;
   /// The name of the kernel.
-  const std::string& entry() const noexcept;
-  std::size_t bytes() const noexcept override;
-
-  /// For the backend.
-  Program& inside() const noexcept { return *program_; }
-
- private:
-  std::unique_ptr<Program> program_;
+  virtual const std::string& entry() const noexcept = 0;
 };
 
 /// The cl_mem of a buffer, the buffer's until it is destroyed; null for a buffer of another API.

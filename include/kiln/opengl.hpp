@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include <kiln/device.hpp>
@@ -12,38 +11,14 @@ namespace kiln::opengl {
 class ShareGroup;
 
 /// A linked OpenGL program object, visible in every context of its device's share group.
-class Module final : public kiln::Module {
+class Module : public kiln::Module {
  public:
-  Module(std::shared_ptr<ShareGroup> group, std::uint32_t id, std::string name, std::size_t bytes) noexcept;
-  ~Module() override;
-
   /// The program object's name, for glUseProgram, in contexts that make_current() lent or adopt_current() adopted.
-  /// Further contexts of the application's own are not known to Kiln: on Mesa, where a program deleted in one
-  /// context can crash dispatches in others, none may be destroyed while one is dispatched there.
-  std::uint32_t id() const noexcept { return id_; }
-  /// What its request called it.
-  const std::string& name() const noexcept { return name_; }
-  std::size_t bytes() const noexcept override { return bytes_; }
-  /// The contexts in which the program object exists.
-  const ShareGroup& group() const noexcept { return *group_; }
-
-  /// What a launch must give the program.
-  struct Signature {
-    /// One more than the highest storage buffer the program uses.
-    std::uint32_t buffers = 0;
-    /// The bytes of its uniform buffer 0.
-    std::uint32_t parameter_bytes = 0;
-  };
-  /// Read when first asked for, with a context of the group current.
-  const Signature& signature() const;
-
- private:
-  std::shared_ptr<ShareGroup> group_;
-  std::uint32_t id_;
-  std::string name_;
-  std::size_t bytes_;
-  mutable std::once_flag signature_read_;
-  mutable Signature signature_;
+  /// Kiln does not know other contexts of the application. On Mesa, deleting a program in one context can crash
+  /// dispatches in others, so destroy none while one is dispatched there.
+  virtual std::uint32_t id() const noexcept = 0;
+  /// The name of the program's request.
+  virtual const std::string& name() const noexcept = 0;
 };
 
 /// The buffer object's name, the buffer's until it is destroyed, in every context of its device's share group; 0

@@ -20,33 +20,22 @@ using VkDescriptorSetLayout = struct VkDescriptorSetLayout_T*;
 
 namespace kiln::vulkan {
 
-class Context;
-class Pipeline;
-
-/// A compute pipeline with its layout: storage buffers 0, 1, … in set 0, parameters as push constants.
-class Module final : public kiln::Module {
+/// A compute pipeline with its layout: storage buffers 0, 1, … in set 0, parameters as push constants. The handles
+/// are valid until the module is destroyed.
+class Module : public kiln::Module {
  public:
-  explicit Module(std::unique_ptr<const Pipeline> pipeline) noexcept;
-  ~Module() override;
-
   /// For vkCmdBindPipeline, on the device it was made for.
-  VkPipeline pipeline() const noexcept;
-  VkPipelineLayout layout() const noexcept;
+  virtual VkPipeline pipeline() const noexcept = 0;
+  virtual VkPipelineLayout layout() const noexcept = 0;
   /// The layout of set 0.
-  VkDescriptorSetLayout set_layout() const noexcept;
+  virtual VkDescriptorSetLayout set_layout() const noexcept = 0;
 
-  /// What the program's request was called.
-  const std::string& name() const noexcept;
+  /// The name of the program's request.
+  virtual const std::string& name() const noexcept = 0;
   /// How many storage buffers a launch binds.
-  std::uint32_t buffers() const noexcept;
+  virtual std::uint32_t buffers() const noexcept = 0;
   /// How many bytes of parameters a launch gives.
-  std::uint32_t parameter_bytes() const noexcept;
-  std::size_t bytes() const noexcept override;
-  /// The device, as Kiln keeps it, that the program belongs to.
-  const Context& context() const noexcept;
-
- private:
-  std::unique_ptr<const Pipeline> pipeline_;
+  virtual std::uint32_t parameter_bytes() const noexcept = 0;
 };
 
 /// The VkBuffer of a buffer, the buffer's until it is destroyed: for storage, and to copy from and to. Null for a

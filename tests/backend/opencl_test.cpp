@@ -228,7 +228,7 @@ class PoClLeavesOut : public OpenClAdopt {
     const auto context = std::make_shared<const opencl::Context>(library, std::exchange(context_, nullptr), mine_,
                                                                  book_.log(LogLevel::debug));
     if (!context->pocl_turns()) GTEST_SKIP() << "this is not PoCL";
-    compile_ = [=] { return opencl::Program::compile(context, program("__global float* a", "a[0] = 2;")); };
+    compile_ = [=] { return opencl::BuiltProgram::compile(context, program("__global float* a", "a[0] = 2;")); };
   }
 
   static cl_int without_program(cl_program program, cl_program_info what, std::size_t size, void* value,

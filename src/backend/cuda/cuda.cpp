@@ -90,12 +90,25 @@ Result<Target> target_of(const Driver& driver, int device, const Rtc* rtc) {
   return target_for(capability, driver.version(), rtc != nullptr ? rtc->architectures() : std::vector{capability});
 }
 
+class LoadedModule final : public Module {
+ public:
+  explicit LoadedModule(std::unique_ptr<Kernel> kernel) noexcept : kernel_(std::move(kernel)) {}
+
+  CUmodule native() const noexcept override { return static_cast<CUmodule>(kernel_->module()); }
+  CUfunction function() const noexcept override { return static_cast<CUfunction>(kernel_->native_function()); }
+  std::size_t bytes() const noexcept override { return kernel_->bytes(); }
+  Kernel& kernel() const noexcept { return *kernel_; }
+
+ private:
+  std::unique_ptr<Kernel> kernel_;
+};
+
 std::unique_ptr<kiln::Module> wrap(std::unique_ptr<Kernel> kernel) {
-  return std::make_unique<Module>(std::move(kernel));
+  return std::make_unique<LoadedModule>(std::move(kernel));
 }
 
 Kernel* unwrap(kiln::Module& module) {
-  const auto* own = dynamic_cast<const Module*>(&module);
+  const auto* own = dynamic_cast<const LoadedModule*>(&module);
   return own != nullptr ? &own->kernel() : nullptr;
 }
 

@@ -110,10 +110,4 @@ Result<Kernel::Function> Kernel::find_function() {
   return function;
 }
 
-Module::Module(std::unique_ptr<Kernel> kernel) noexcept : kernel_(std::move(kernel)) {}
-Module::~Module() = default;
-CUmodule Module::native() const noexcept { return static_cast<CUmodule>(kernel_->module()); }
-CUfunction Module::function() const noexcept { return static_cast<CUfunction>(kernel_->native_function()); }
-std::size_t Module::bytes() const noexcept { return kernel_->bytes(); }
-
 }  // namespace kiln::cuda

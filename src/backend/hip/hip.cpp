@@ -110,12 +110,27 @@ Result<Target> target_of(const Driver& driver, int device, const Rtc* /*rtc*/) {
                 fmt::format("HIP {}", driver.version())};
 }
 
+class LoadedModule final : public Module {
+ public:
+  explicit LoadedModule(std::unique_ptr<Kernel> kernel) noexcept : kernel_(std::move(kernel)) {}
+
+  hipModule_t native() const noexcept override { return static_cast<hipModule_t>(kernel_->module()); }
+  hipFunction_t function() const noexcept override {
+    return static_cast<hipFunction_t>(kernel_->native_function());
+  }
+  std::size_t bytes() const noexcept override { return kernel_->bytes(); }
+  Kernel& kernel() const noexcept { return *kernel_; }
+
+ private:
+  std::unique_ptr<Kernel> kernel_;
+};
+
 std::unique_ptr<kiln::Module> wrap(std::unique_ptr<Kernel> kernel) {
-  return std::make_unique<Module>(std::move(kernel));
+  return std::make_unique<LoadedModule>(std::move(kernel));
 }
 
 Kernel* unwrap(kiln::Module& module) {
-  const auto* own = dynamic_cast<const Module*>(&module);
+  const auto* own = dynamic_cast<const LoadedModule*>(&module);
   return own != nullptr ? &own->kernel() : nullptr;
 }
 
@@ -134,12 +149,6 @@ constexpr cuda::Dialect hip_dialect{
 };
 
 }  // namespace
-
-Module::Module(std::unique_ptr<cuda::Kernel> kernel) noexcept : kernel_(std::move(kernel)) {}
-Module::~Module() = default;
-hipModule_t Module::native() const noexcept { return static_cast<hipModule_t>(kernel_->module()); }
-hipFunction_t Module::function() const noexcept { return static_cast<hipFunction_t>(kernel_->native_function()); }
-std::size_t Module::bytes() const noexcept { return kernel_->bytes(); }
 
 const cuda::Dialect& dialect() noexcept { return hip_dialect; }
 

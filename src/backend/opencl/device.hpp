@@ -20,9 +20,9 @@ class ClDevice final : public Device {
   const Identity& identity() const noexcept override { return info_.identity; }
   const DeviceInfo& info() const noexcept override { return info_; }
 
-  Result<Compiled> compile(const Request& request) override { return Program::compile(context_, request); }
+  Result<Compiled> compile(const Request& request) override { return BuiltProgram::compile(context_, request); }
   Result<std::unique_ptr<kiln::Module>> load(const Binary& binary) override {
-    return Program::load(context_, binary);
+    return BuiltProgram::load(context_, binary);
   }
   Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) override;
   Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) override;

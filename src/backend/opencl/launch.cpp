@@ -15,7 +15,7 @@ namespace {
 
 /// Whether a kernel takes as many arguments as a launch has, and of their kinds: drivers read the bytes of one kind
 /// as the handle of another, and crash.
-Result<void> check_arguments(const Program& program, const Launch& launch) {
+Result<void> check_arguments(const BuiltProgram& program, const Launch& launch) {
   const std::size_t buffers = launch.buffers.size();
   const std::size_t given = buffers + (launch.parameters.empty() ? 0 : 1);
   const auto refuse = [&](std::string why) {
@@ -44,7 +44,7 @@ Result<void> check_arguments(const Program& program, const Launch& launch) {
 }
 
 /// The group's size: the launch's, or the one the source demands.
-Result<std::array<std::size_t, 3>> group_size(const Program& program, const Launch& launch, cl_kernel kernel,
+Result<std::array<std::size_t, 3>> group_size(const BuiltProgram& program, const Launch& launch, cl_kernel kernel,
                                               const DeviceLimits& limits) {
   std::array<std::size_t, 3> demanded{};
   program.context().cl().get_kernel_work_group_info(kernel, program.context().device(),
@@ -75,7 +75,7 @@ Result<std::array<std::size_t, 3>> group_size(const Program& program, const Laun
   return size;
 }
 
-Result<void> set_arguments(const Program& program, const Launch& launch, cl_kernel kernel,
+Result<void> set_arguments(const BuiltProgram& program, const Launch& launch, cl_kernel kernel,
                            std::string_view device) {
   if (auto ok = check_arguments(program, launch); !ok) return ok;
   const Library& cl = program.context().cl();
@@ -103,10 +103,10 @@ Result<void> set_arguments(const Program& program, const Launch& launch, cl_kern
 
 Result<PreparedLaunch> PreparedLaunch::make(const kiln::Module& module, const Launch& launch,
                                             const Context& context, const DeviceInfo& info) {
-  const auto* own = dynamic_cast<const Module*>(&module);
-  if (own == nullptr || &own->inside().context() != &context)
-    return backend::foreign_program(own != nullptr ? own->inside().name() : "the program", info.name);
-  Program& program = own->inside();
+  const auto* own = dynamic_cast<const BuiltProgram*>(&module);
+  if (own == nullptr || &own->context() != &context)
+    return backend::foreign_program(own != nullptr ? own->name() : "the program", info.name);
+  const BuiltProgram& program = *own;
   auto kernel = program.borrow_kernel();
   if (!kernel) return std::move(kernel).error();
   const auto local = group_size(program, launch, (*kernel)->get(), info.limits);

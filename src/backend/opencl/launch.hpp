@@ -15,7 +15,7 @@ class PreparedLaunch {
   static Result<PreparedLaunch> make(const kiln::Module& module, const Launch& launch, const Context& context,
                                      const DeviceInfo& info);
 
-  const Program& program() const noexcept { return program_; }
+  const BuiltProgram& program() const noexcept { return program_; }
   /// False for no groups, which drivers disagree on.
   bool is_work() const noexcept;
   /// Returns what the driver does. The kernel may be another launch's at once: a command keeps the arguments that
@@ -26,10 +26,10 @@ class PreparedLaunch {
   using KernelLoan = backend::Pool<KernelObject>::Loan;
   using Sizes = std::array<std::size_t, 3>;
 
-  PreparedLaunch(Program& program, KernelLoan kernel, Sizes global, Sizes local) noexcept
+  PreparedLaunch(const BuiltProgram& program, KernelLoan kernel, Sizes global, Sizes local) noexcept
       : program_(program), kernel_(std::move(kernel)), global_(global), local_(local) {}
 
-  Program& program_;
+  const BuiltProgram& program_;
   KernelLoan kernel_;
   Sizes global_;
   Sizes local_;

@@ -73,32 +73,27 @@ Error of_load(const std::string& name, Error error) {
 
 }  // namespace
 
-Module::Module(std::unique_ptr<Program> program) noexcept : program_(std::move(program)) {}
-Module::~Module() = default;
-_cl_program* Module::program() const noexcept { return program_->get(); }
-const std::string& Module::entry() const noexcept { return program_->entry(); }
-std::size_t Module::bytes() const noexcept { return program_->bytes(); }
-
-Program::Program(std::shared_ptr<const Context> context, cl_program program, std::string name, std::string entry)
+BuiltProgram::BuiltProgram(std::shared_ptr<const Context> context, cl_program program, std::string name,
+                           std::string entry)
     : context_(std::move(context)), program_(program), name_(std::move(name)), entry_(std::move(entry)) {
   if (context_->on_pocl()) pocl_launches_ = PoclLaunches::of(entry_);
 }
 
-Program::~Program() {
+BuiltProgram::~BuiltProgram() {
   kernels_.clear();
   context_->cl().release_program(program_);
 }
 
-Result<std::unique_ptr<Program>> Program::from_source(const std::shared_ptr<const Context>& context,
-                                                      const Request& request, const std::string& source,
-                                                      const std::string& options) {
+Result<std::unique_ptr<BuiltProgram>> BuiltProgram::from_source(const std::shared_ptr<const Context>& context,
+                                                                const Request& request, const std::string& source,
+                                                                const std::string& options) {
   const Library& cl = context->cl();
   const char* text = source.data();
   const std::size_t length = source.size();
   cl_int error = CL_SUCCESS;
   cl_program made = cl.create_program_with_source(context->context(), 1, &text, &length, &error);
   if (made == nullptr) return cl_error(error, fmt::format("compiling {}", request.name()));
-  auto program = std::make_unique<Program>(context, made, request.name(), request.entry());
+  auto program = std::make_unique<BuiltProgram>(context, made, request.name(), request.entry());
   auto built = program->build("-cl-kernel-arg-info", options);
   // NVIDIA's compiler fails with this option where a kernel takes nothing.
   if (!built && built.error().code() == ErrorCode::compile_failed &&
@@ -113,7 +108,7 @@ Result<std::unique_ptr<Program>> Program::from_source(const std::shared_ptr<cons
   return program;
 }
 
-Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context, const Request& request) {
+Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& context, const Request& request) {
   using namespace std::chrono_literals;
   if (auto ok = backend::check_language(request, Language::opencl); !ok) return std::move(ok).error();
   const std::string source = backend::with_defines(request);
@@ -138,12 +133,12 @@ Result<Compiled> Program::compile(const std::shared_ptr<const Context>& context,
       binary = Binary{binary_format, backend::seal_sections({backend::as_section((*program)->name()),
                                                              backend::as_section((*program)->entry()),
                                                              backend::as_section((*program)->arguments_), *image})};
-    return Compiled{std::make_unique<Module>(std::move(*program)), std::move(binary)};
+    return Compiled{std::move(*program), std::move(binary)};
   }
 }
 
-Result<std::unique_ptr<kiln::Module>> Program::load(const std::shared_ptr<const Context>& context,
-                                                    const Binary& binary) {
+Result<std::unique_ptr<kiln::Module>> BuiltProgram::load(const std::shared_ptr<const Context>& context,
+                                                         const Binary& binary) {
   if (binary.format != binary_format)
     return Error(ErrorCode::load_failed, fmt::format("{} is no binary format of OpenCL's", binary.format));
   const auto sections = backend::unseal_sections(binary.bytes, 4);
@@ -166,15 +161,15 @@ Result<std::unique_ptr<kiln::Module>> Program::load(const std::shared_ptr<const 
     return Error(ErrorCode::load_failed, fmt::format("the driver refuses the binary of {}: {}", name,
                                                      error_name(status != CL_SUCCESS ? status : error)));
   }
-  auto program = std::make_unique<Program>(context, made, name, std::string(backend::as_text((*sections)[1])));
+  auto program = std::make_unique<BuiltProgram>(context, made, name, std::string(backend::as_text((*sections)[1])));
   program->arguments_ = backend::as_text((*sections)[2]);
   program->bytes_ = size;
   if (auto built = program->build("", ""); !built) return of_load(name, std::move(built).error());
   if (auto opened = program->open_kernel(); !opened) return of_load(name, std::move(opened).error());
-  return std::unique_ptr<kiln::Module>(std::make_unique<Module>(std::move(program)));
+  return std::unique_ptr<kiln::Module>(std::move(program));
 }
 
-Result<void> Program::build(const std::string& own, const std::string& asked) {
+Result<void> BuiltProgram::build(const std::string& own, const std::string& asked) {
   cl_device_id device = context_->device();
   const std::string options = own + (own.empty() || asked.empty() ? "" : " ") + asked;
   const cl_int error = context_->cl().build_program(program_, 1, &device, options.c_str(), nullptr, nullptr);
@@ -187,7 +182,7 @@ Result<void> Program::build(const std::string& own, const std::string& asked) {
   return cl_error(error, fmt::format("building {}", name_));
 }
 
-std::string Program::build_log() const {
+std::string BuiltProgram::build_log() const {
   std::size_t size = 0;
   context_->cl().get_program_build_info(program_, context_->device(), CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
   std::string log(size, '\0');
@@ -197,7 +192,7 @@ std::string Program::build_log() const {
   return log;
 }
 
-Result<void> Program::open_kernel() {
+Result<void> BuiltProgram::open_kernel() {
   auto kernel = borrow_kernel();
   if (!kernel) return std::move(kernel).error();
   const Library& cl = context_->cl();
@@ -211,7 +206,7 @@ Result<void> Program::open_kernel() {
   return {};
 }
 
-Result<void> Program::read_arguments() {
+Result<void> BuiltProgram::read_arguments() {
   auto kernel = borrow_kernel();
   if (!kernel) return std::move(kernel).error();
   const Library& cl = context_->cl();
@@ -223,7 +218,7 @@ Result<void> Program::read_arguments() {
   return {};
 }
 
-Result<backend::Pool<KernelObject>::Loan> Program::borrow_kernel() {
+Result<backend::Pool<KernelObject>::Loan> BuiltProgram::borrow_kernel() const {
   return kernels_.borrow([this]() -> Result<std::unique_ptr<KernelObject>> {
     cl_int error = CL_SUCCESS;
     cl_kernel kernel = context_->cl().create_kernel(program_, entry_.c_str(), &error);
@@ -235,8 +230,8 @@ Result<backend::Pool<KernelObject>::Loan> Program::borrow_kernel() {
   });
 }
 
-cl_int Program::enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& global,
-                        const std::array<std::size_t, 3>& local, cl_event* event) {
+cl_int BuiltProgram::enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& global,
+                             const std::array<std::size_t, 3>& local, cl_event* event) const {
   const Library& cl = context_->cl();
   const auto enqueue_on = [&](cl_event* given) {
     return cl.enqueue_nd_range_kernel(queue, kernel, 3, nullptr, global.data(), local.data(), 0, nullptr, given);
@@ -245,7 +240,7 @@ cl_int Program::enqueue(cl_command_queue queue, cl_kernel kernel, const std::arr
   return pocl_launches_->run(cl, queue, widest_, global, local, event, enqueue_on);
 }
 
-Result<std::vector<std::byte>> Program::image() const {
+Result<std::vector<std::byte>> BuiltProgram::image() const {
   const Library& cl = context_->cl();
   std::size_t size = 0;
   if (const cl_int error = cl.get_program_info(program_, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr);

@@ -9,6 +9,7 @@
 
 #include <kiln/backend.hpp>
 #include <kiln/log.hpp>
+#include <kiln/opencl.hpp>
 
 #include "backend/opencl/library.hpp"
 #include "backend/opencl/pocl.hpp"
@@ -80,13 +81,13 @@ class KernelObject {
 };
 
 /// A built program, and the kernels that were made of it.
-class Program {
+class BuiltProgram final : public Module {
  public:
   /// Takes over the cl_program. It need not be built: it is used once open_kernel() has succeeded.
-  Program(std::shared_ptr<const Context> context, cl_program program, std::string name, std::string entry);
-  ~Program();
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
+  BuiltProgram(std::shared_ptr<const Context> context, cl_program program, std::string name, std::string entry);
+  ~BuiltProgram() override;
+  BuiltProgram(const BuiltProgram&) = delete;
+  BuiltProgram& operator=(const BuiltProgram&) = delete;
 
   /// Compiles the request's source.
   static Result<Compiled> compile(const std::shared_ptr<const Context>& context, const Request& request);
@@ -95,24 +96,24 @@ class Program {
                                                     const Binary& binary);
 
   const Context& context() const noexcept { return *context_; }
-  cl_program get() const noexcept { return program_; }
+  cl_program program() const noexcept override { return program_; }
   const std::string& name() const noexcept { return name_; }
-  const std::string& entry() const noexcept { return entry_; }
-  std::size_t bytes() const noexcept { return bytes_; }
+  const std::string& entry() const noexcept override { return entry_; }
+  std::size_t bytes() const noexcept override { return bytes_; }
   std::size_t argument_count() const noexcept { return arguments_.size(); }
   ArgumentKind argument(std::size_t i) const noexcept { return static_cast<ArgumentKind>(arguments_[i]); }
 
   /// Queues a launch of one of its kernels. Returns what the driver does; `event` may be null.
   cl_int enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& global,
-                 const std::array<std::size_t, 3>& local, cl_event* event);
+                 const std::array<std::size_t, 3>& local, cl_event* event) const;
 
   /// A kernel for one launch.
-  Result<backend::Pool<KernelObject>::Loan> borrow_kernel();
+  Result<backend::Pool<KernelObject>::Loan> borrow_kernel() const;
 
  private:
-  static Result<std::unique_ptr<Program>> from_source(const std::shared_ptr<const Context>& context,
-                                                      const Request& request, const std::string& source,
-                                                      const std::string& options);
+  static Result<std::unique_ptr<BuiltProgram>> from_source(const std::shared_ptr<const Context>& context,
+                                                           const Request& request, const std::string& source,
+                                                           const std::string& options);
   /// Builds with options of Kiln's own, and those asked for.
   Result<void> build(const std::string& own, const std::string& asked);
   std::string build_log() const;
@@ -129,10 +130,11 @@ class Program {
   /// An ArgumentKind for each argument.
   std::string arguments_;
   std::size_t bytes_ = 0;
-  backend::Pool<KernelObject> kernels_;
+  // Safe from any thread, as is what follows.
+  mutable backend::Pool<KernelObject> kernels_;
   /// Null where the device is not PoCL's.
   std::shared_ptr<PoclLaunches> pocl_launches_;
-  PoclLaunches::Widest widest_;
+  mutable PoclLaunches::Widest widest_;
 };
 
 }  // namespace kiln::opencl

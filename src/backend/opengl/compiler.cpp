@@ -98,12 +98,7 @@ std::vector<GLint> properties(GLuint program, GLenum interface, GLenum property)
 
 }  // namespace
 
-Module::Module(std::shared_ptr<ShareGroup> group, std::uint32_t id, std::string name, std::size_t bytes) noexcept
-    : group_(std::move(group)), id_(id), name_(std::move(name)), bytes_(bytes) {}
-
-Module::~Module() { group_->delete_program(id_); }
-
-const Module::Signature& Module::signature() const {
+const LinkedProgram::Signature& LinkedProgram::signature() const {
   std::call_once(signature_read_, [this] {
     for (const GLint binding : properties(id_, GL_SHADER_STORAGE_BLOCK, GL_BUFFER_BINDING))
       signature_.buffers = std::max(signature_.buffers, static_cast<std::uint32_t>(binding) + 1);
@@ -142,7 +137,8 @@ Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const
   if (!image.bytes.empty())
     binary = Binary{image.format, backend::join_sections({image.bytes, backend::as_section(request.name())})};
   const std::size_t bytes = binary ? image.bytes.size() : source.size();
-  return Compiled{std::make_unique<Module>(group, program.release(), request.name(), bytes), std::move(binary)};
+  return Compiled{std::make_unique<LinkedProgram>(group, program.release(), request.name(), bytes),
+                  std::move(binary)};
 }
 
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGroup>& group, const Binary& binary) {
@@ -162,7 +158,7 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGr
   }
   finish_for_others();
   return std::unique_ptr<kiln::Module>(
-      std::make_unique<Module>(group, program.release(), std::move(name), image.size()));
+      std::make_unique<LinkedProgram>(group, program.release(), std::move(name), image.size()));
 }
 
 }  // namespace kiln::opengl

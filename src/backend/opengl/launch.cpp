@@ -7,6 +7,7 @@
 
 #include "backend/groups.hpp"
 #include "backend/opengl/bindings.hpp"
+#include "backend/opengl/compiler.hpp"
 #include "backend/own_buffer.hpp"
 
 namespace kiln::opengl {
@@ -19,7 +20,7 @@ std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 Result<Fitting> fit(const ShareGroup& group, const DeviceInfo& device, const kiln::Module& module,
                     const Launch& launch) {
-  const auto* program = dynamic_cast<const Module*>(&module);
+  const auto* program = dynamic_cast<const LinkedProgram*>(&module);
   if (program == nullptr || &program->group() != &group)
     return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
   const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
@@ -27,7 +28,7 @@ Result<Fitting> fit(const ShareGroup& group, const DeviceInfo& device, const kil
   auto buffers = backend::own_buffers<GlBuffer>(launch, group, device.name, program->name());
   if (!buffers) return std::move(buffers).error();
   // What a program reads must be there: drivers do not check.
-  const Module::Signature& takes = program->signature();
+  const LinkedProgram::Signature& takes = program->signature();
   if (launch.buffers.size() != takes.buffers)
     return refuse(fmt::format("{} declares {} buffers; {} were given", program->name(), takes.buffers,
                               launch.buffers.size()));

@@ -6,12 +6,13 @@
 
 #include "backend/groups.hpp"
 #include "backend/own_buffer.hpp"
+#include "backend/vulkan/module.hpp"
 
 namespace kiln::vulkan {
 
 Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln::Module& module,
                     const Launch& launch) {
-  const auto* program = dynamic_cast<const Module*>(&module);
+  const auto* program = dynamic_cast<const PipelineModule*>(&module);
   if (program == nullptr || &program->context() != &context)
     return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
   const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };

@@ -5,22 +5,9 @@
 #include <fmt/format.h>
 
 #include "backend/sections.hpp"
-#include "backend/vulkan/pipeline.hpp"
 #include "backend/vulkan/spirv.hpp"
 
 namespace kiln::vulkan {
-
-Module::Module(std::unique_ptr<const Pipeline> pipeline) noexcept : pipeline_(std::move(pipeline)) {}
-Module::~Module() = default;
-
-VkPipeline Module::pipeline() const noexcept { return pipeline_->handle; }
-VkPipelineLayout Module::layout() const noexcept { return pipeline_->layout.pipeline; }
-VkDescriptorSetLayout Module::set_layout() const noexcept { return pipeline_->layout.set; }
-const std::string& Module::name() const noexcept { return pipeline_->name; }
-std::uint32_t Module::buffers() const noexcept { return pipeline_->shape.buffers; }
-std::uint32_t Module::parameter_bytes() const noexcept { return pipeline_->shape.parameter_bytes; }
-std::size_t Module::bytes() const noexcept { return pipeline_->bytes; }
-const Context& Module::context() const noexcept { return *pipeline_->context; }
 
 Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const Shaderc& shaderc,
                                  const Request& request) {
@@ -34,7 +21,7 @@ Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const 
   if (auto ok = check_shape(context->physical, request.name(), *shape); !ok) return std::move(ok).error();
   auto made = Pipeline::create(context, request.name(), *spirv, *shape);
   if (!made) return std::move(made).error();
-  Compiled compiled{.module = std::make_unique<Module>(std::move(made->pipeline))};
+  Compiled compiled{.module = std::make_unique<PipelineModule>(std::move(made->pipeline))};
   if (check_cache_header(context->physical, made->cache_data))
     compiled.binary =
         Binary{binary_format, backend::seal_sections({std::as_bytes(std::span(*spirv)), to_bytes(*shape),
@@ -58,7 +45,7 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context
     return Error(ErrorCode::load_failed, fmt::format("{}: {}", name, ok.error().message()));
   auto made = Pipeline::create(context, name, spirv_words((*sections)[0]), *shape, cache);
   if (!made) return std::move(made).error();
-  return std::unique_ptr<kiln::Module>(std::make_unique<Module>(std::move(made->pipeline)));
+  return std::unique_ptr<kiln::Module>(std::make_unique<PipelineModule>(std::move(made->pipeline)));
 }
 
 }  // namespace kiln::vulkan
