@@ -39,7 +39,7 @@ class Levels {
   void finish();
 
   // Cache's functions of the same names.
-  [[gnu::cold, gnu::noinline]] Result<Program> get(const Request& request);
+  Result<Program> get(const Request& request);
   Result<std::optional<Program>> find(const Request& request);
   Result<Program> add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time);
   using Callback = std::function<void(Result<Program>)>;
