@@ -57,6 +57,7 @@ Table counters(const store::LifetimeStats& lifetime) {
   count("  compiled", totals.compiles);
   count("  failed", totals.failures);
   count("  looked for in vain", totals.absent);
+  count("calls on stores that failed", totals.store_failures);
   count("evictions", totals.evictions);
   count("programs saved", totals.saves);
   count("programs not saved", totals.save_failures);

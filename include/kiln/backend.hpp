@@ -31,13 +31,13 @@ class Module {
   virtual std::size_t bytes() const noexcept = 0;
 };
 
-/// What compiling yields: a loaded program and, where the driver gives one, its binary.
+/// What compiling yields: a loaded program and, if the driver provides one, its binary.
 struct Compiled {
   std::unique_ptr<Module> module = {};
   std::optional<Binary> binary = {};
 };
 
-/// All the cache needs to know of a GPU. Implementations are safe for any number of threads.
+/// What a cache needs of a GPU. Implementations must be thread-safe.
 class Backend {
  public:
   Backend() = default;

@@ -31,7 +31,8 @@ class Buffer {
 /// One run of a program: how many work groups, on which memory. A value; the buffers are the caller's.
 struct Launch {
   std::array<std::uint32_t, 3> groups = {1, 1, 1};
-  /// Work items in a group. GLSL says it in the source, OpenCL may (reqd_work_group_size); CUDA and HIP cannot.
+  /// Work items in a group; {0, 0, 0}: as the source declares. GLSL always declares it, OpenCL C may
+  /// (reqd_work_group_size); CUDA and HIP never do, so it is required there.
   std::array<std::uint32_t, 3> group_size = {0, 0, 0};
   /// The i-th is storage buffer i in GLSL (set 0 in Vulkan), and argument i elsewhere.
   std::vector<const Buffer*> buffers = {};
@@ -50,15 +51,16 @@ struct DeviceLimits {
   std::uint64_t shared_bytes = 0;
 };
 
-/// What a device is, as far as its API tells: for constraints and defaults of kernels, never part of a key.
+/// Properties of a device, as far as its API reports them: for constraints and defaults of kernels, never part of a
+/// key.
 struct DeviceTraits {
   /// As in "NVIDIA", "AMD", "Intel", "Mesa", "Arm": spelled the same by every API.
   std::string vendor = {};
-  /// As in "sm_90" or "gfx1030"; empty where unknown.
+  /// As in "sm_90" or "gfx1030"; empty if unknown.
   std::string architecture = {};
-  /// Work items that run in step: a warp, a wave. 0 where unknown.
+  /// Work items that run in step: a warp, a wave. 0 if unknown.
   std::uint32_t subgroup_width = 0;
-  /// Multiprocessors of a GPU, threads of a CPU. 0 where unknown.
+  /// Multiprocessors of a GPU, threads of a CPU. 0 if unknown.
   std::uint32_t compute_units = 0;
   /// Whether the API lets programs compute with f16, and keep it in buffers.
   bool fp16 = false;
@@ -73,7 +75,7 @@ struct DeviceInfo {
   /// What open_device() takes for it, as in "opengl:0".
   std::string name = {};
   Identity identity = {};
-  /// What people call it, as in "NVIDIA H200"; the identity's device where empty.
+  /// A name for people, as in "NVIDIA H200"; if empty, use identity.device.
   std::string label = {};
   /// What programs for it are written in.
   Language language = Language::glsl;
@@ -81,9 +83,9 @@ struct DeviceInfo {
   DeviceTraits traits = {};
   /// Whether programs run on the CPU.
   bool software = false;
-  /// How many lanes an executor opens unless it is told.
+  /// How many lanes an executor opens by default.
   unsigned lanes = 2;
-  /// Why the device cannot be used; empty where it can.
+  /// Why the device cannot be used; empty if it can.
   std::string problem = {};
 };
 
@@ -91,8 +93,8 @@ class Slot;
 
 /// A backend with memory, on which programs run. All functions may be called from any number of threads.
 ///
-/// A device and all that comes of it may be held by static variables. What exit() destroys after its driver is left
-/// to the system, and what is asked of a device then is an error.
+/// A device and its buffers, modules and slots may be held by static variables. Those that exit() destroys after
+/// the driver has shut down are left to the operating system; calls on a device then return an error.
 class Device : public Backend {
  public:
   virtual const DeviceInfo& info() const noexcept = 0;
@@ -105,8 +107,8 @@ class Device : public Backend {
   virtual Result<void> read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset = 0) = 0;
   /// Runs the program and waits for its end.
   virtual Result<void> launch(Module& module, const Launch& launch) = 0;
-  /// A queue of work that nobody waits for, for the calling thread (slot.hpp). It keeps alive what it needs of the
-  /// device.
+  /// Opens a queue for asynchronous work, owned by the calling thread (slot.hpp). It keeps alive what it needs of
+  /// the device.
   virtual Result<std::unique_ptr<Slot>> open_slot() = 0;
 };
 
@@ -130,12 +132,13 @@ requires std::is_trivially_copyable_v<T> Result<std::vector<T>> download(Device&
   return values;
 }
 
-/// Opens a device: the best present for "" (a GPU before a CPU), the first of an API for "opengl", a particular
-/// one for "opencl:1". `KILN_DEVICE` stands in for "". The error says what was looked for and what is missing.
+/// Opens a device: the best one for "" (a GPU before a CPU), the first of an API for "opengl", a particular one for
+/// "opencl:1". If `name` is empty, `KILN_DEVICE` replaces it. The error says what was looked for and what is
+/// missing.
 ///
-/// For "", drivers are first asked by processes of the program kiln-helper, so that one that crashes or hangs when
-/// it is loaded does no harm; that takes a while. If the program is missing, they are loaded into this process. An
-/// API that is named is opened at once.
+/// For "", the program kiln-helper lists the devices of each API in a process of its own first, so that a driver
+/// that crashes or hangs while it is loaded does no harm; this takes a while. If the program is missing, drivers
+/// are loaded into this process. An API that is named is opened in this process at once.
 Result<std::shared_ptr<Device>> open_device(std::string_view name = "", const Log& log = {});
 
 /// All devices of this machine, those that cannot be used with the reason. Drivers are asked in the way that

@@ -25,17 +25,17 @@ class Core;
 
 /// Memory that a job works on: the slot's, which is there for the time of the job, or the caller's own.
 struct JobMemory {
-  /// The size of what the slot lends; not needed where a span below tells it. Its content is unspecified at first.
+  /// The size of what the slot lends; not needed if a span below gives it. Its content is unspecified at first.
   std::size_t bytes = 0;
   /// The caller's, kept until the job has ended. Jobs that share one are ordered by Job::after, or only read it.
   std::shared_ptr<Buffer> buffer = {};
-  /// Copied in before the first step. The bytes stay and do not change until the future is ready.
+  /// Copied in before the first step. The bytes must stay valid and unchanged until the future is ready.
   std::span<const std::byte> upload = {};
-  /// Or written by this, straight into memory the device copies from; called on a thread of the executor's, and
-  /// again where the device ran out of memory meanwhile. Needs `bytes`, or a `buffer`, whose size it has
-  /// then.
+  /// Instead of `upload`: writes the data straight into memory that the device copies from. Called on a thread of
+  /// the executor, and again if the device runs out of memory and the job is retried. Requires `bytes`, or a
+  /// `buffer`, whose size the span then has.
   std::function<void(std::span<std::byte>)> fill = {};
-  /// Copied out after the last step. The bytes are nobody else's until the future is ready.
+  /// Copied out after the last step. Nobody else may use these bytes until the future is ready.
   std::span<std::byte> download = {};
   /// Or read by this, straight from memory the device copied to; on a thread of the executor's.
   std::function<void(std::span<const std::byte>)> drain = {};
@@ -51,7 +51,7 @@ struct Step {
   std::vector<std::size_t> memory = {};
   /// As in Launch.
   std::vector<std::byte> parameters = {};
-  /// How much it computes and moves, where known: noted with the program as GFLOP/s and GB/s.
+  /// How much it computes and moves, if known: noted with the program as GFLOP/s and GB/s.
   double flops = 0;
   double bytes = 0;
 };
@@ -68,8 +68,8 @@ struct Job {
   std::vector<Pending> after = {};
   /// How long it may take from when a lane takes it; 0: as the executor's options say.
   std::chrono::nanoseconds time_limit = {};
-  /// Told what it took, where it has succeeded, before the future is ready; on a thread of the executor's, which
-  /// has other work.
+  /// Called with the job's times if it succeeds, before the future is ready. Runs on a thread of the executor that
+  /// has other work to do, so it should return soon.
   std::function<void(const JobReport&)> report = {};
 };
 
@@ -87,16 +87,16 @@ struct JobReport {
 struct ExecutorOptions {
   /// Threads, each with three slots. 0: as many as DeviceInfo says.
   unsigned lanes = 0;
-  /// Jobs that have not begun; submit() waits while there are so many. At least 1.
+  /// The most jobs that may wait to begin; submit() blocks while the queue is full. At least 1.
   std::size_t queue = 256;
-  /// How long a job may take from when a lane takes it; 0: for ever.
+  /// How long a job may take from when a lane takes it; 0: no limit.
   std::chrono::nanoseconds time_limit = {};
-  /// How long a lane may take to open a slot; a device that does not answer until then is an error, of create() or
-  /// of the jobs. 0: for ever.
+  /// How long a lane may take to open a slot. If the device does not answer by then, create() or the jobs fail. 0:
+  /// no limit.
   std::chrono::nanoseconds open_limit = std::chrono::minutes(1);
   /// Threads for continuations.
   unsigned continuation_threads = 1;
-  /// A file for a trace of what ran when (docs/executor.md). Empty: `$KILN_TRACE`; no trace where that is empty
+  /// A file for a trace of what ran when (docs/executor.md). Empty: `$KILN_TRACE`; no trace if that is empty
   /// too.
   std::filesystem::path trace = {};
   Log log = {};
@@ -119,9 +119,9 @@ struct ExecutorStats {
 
 /// Runs jobs on a device, asynchronously: while one job computes, the next is uploaded and the last downloaded.
 ///
-/// Each lane is a thread that owns three slots, and everything in them; a job is a value that is handed to one
-/// lane. Threads share nothing else, so that no number of them changes a result. All functions may be called from
-/// any thread. Destroying an executor waits until all its jobs have ended; continuations included.
+/// Each lane is a thread that owns three slots and everything in them; a job is a value that is handed to one lane.
+/// Lanes share nothing else, so results do not depend on their number. All functions may be called from any thread.
+/// The destructor waits until all jobs and continuations have ended.
 class Executor {
  public:
   /// `cache` must be one for `device` and outlive the executor. Fails where a lane cannot be opened, or where the
@@ -132,10 +132,10 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Queues a job; waits while the queue is full, except on threads of the executor's own. What is wrong with the
-  /// job is the future's error.
+  /// Queues a job. Blocks while the queue is full, except on the executor's own threads. If the job is invalid or
+  /// fails, the future holds the error.
   Future<JobReport> submit(Job job);
-  /// Waits until no job is left; with others submitting all the time, that may be never.
+  /// Waits until no job is left; may never return if others keep submitting.
   void drain();
 
   ExecutorStats stats() const;

@@ -28,7 +28,7 @@ Future<void> when_all(std::span<const Pending> pending);
 
 namespace detail {
 
-/// The end of a time from now on; of one that no clock holds, the end of all times.
+/// The point in time `time` from now, or time_point::max() if the clock cannot represent it.
 template <class Rep, class Period>
 std::chrono::steady_clock::time_point after(std::chrono::duration<Rep, Period> time) {
   using Clock = std::chrono::steady_clock;
@@ -38,7 +38,7 @@ std::chrono::steady_clock::time_point after(std::chrono::duration<Rep, Period> t
   return now + std::chrono::duration_cast<Clock::duration>(time);
 }
 
-/// Where continuations run. Outlives nobody: what it is handed after its end runs at once.
+/// Runs continuations. Non-owning: work that arrives after the executor has ended runs at once.
 using Continue = std::function<void(std::function<void()>)>;
 
 /// What a future and its promise share, whatever the value is.
@@ -81,7 +81,7 @@ class FutureState {
   virtual const Error* error() const noexcept = 0;
 
  protected:
-  /// Stores the result by `store` and tells everyone; false where there was one already.
+  /// Stores the result by `store` and tells everyone; false if there was one already.
   template <class Store>
   bool finish(Store store) {
     std::vector<std::function<void()>> waiting;
@@ -180,10 +180,11 @@ class Pending {
     return state_ != nullptr ? state_->error() : nullptr;
   }
   const Error* error() const&& = delete;
-  /// Keeps it from being done, unless it has begun: the future then has the error `cancelled`. Whether that was so.
+  /// Cancels the work if it has not begun; the future then holds the error `cancelled`. Returns whether it was
+  /// cancelled.
   bool cancel() const { return state_ != nullptr && state_->cancel(); }
-  /// Calls `done` once it is done: now, or on the thread that did it, where what it throws is ignored. For joining;
-  /// work belongs in Future::then().
+  /// Calls `done` once the result is ready: now, or later on the thread that sets the result, which ignores
+  /// exceptions from `done`. For joining; put work into Future::then().
   void when_ready(std::function<void()> done) const {
     if (state_ != nullptr) {
       state_->when_ready(std::move(done));
@@ -212,9 +213,10 @@ class Future : public Pending {
     return value().result();
   }
 
-  /// Calls `f` with the result on a thread of the executor's once it is there. `f` takes a `const Result<T>&` and
-  /// returns U, Result<U> or nothing; an exception it throws is the new future's error. It may submit jobs and wait
-  /// for them, not for other continuations, and must not destroy the executor: nor hold what last does.
+  /// Calls `f` with the result, on a thread of the executor, once it is ready. `f` takes a `const Result<T>&` and
+  /// returns U, Result<U> or nothing; if it throws, the new future holds the error. `f` may submit jobs and wait
+  /// for them, but not for other continuations. It must neither destroy the executor nor own the last reference to
+  /// it.
   template <class F>
   auto then(F f) const {
     using Returned = std::invoke_result_t<F, const Result<T>&>;
@@ -255,7 +257,7 @@ class Promise {
       : end_(std::make_shared<const End>(std::make_shared<detail::FutureValue<T>>(std::move(where)))) {}
 
   Future<T> future() const { return Future<T>(end_->state); }
-  /// False, and nothing else, where there is a result already.
+  /// Sets the result. Returns false, and does nothing, if there already is one.
   bool set(Result<T> result) const { return end_->state->set(std::move(result)); }
   void on_cancel(std::function<bool()> cancel) const { end_->state->on_cancel(std::move(cancel)); }
 

@@ -83,8 +83,8 @@ struct Kernel {
   /// Whether the device can run such groups; the error says how large they may be.
   Result<void> fits(const Device& device) const;
 
-  /// The same kernel for these sizes alone: scalars of type i32 are constants of its source, and no arguments any
-  /// more. Its name ends in a digest of them.
+  /// The same kernel for these sizes only: scalars of type i32 become constants of its source and are no longer
+  /// arguments. A digest of their values is appended to its name.
   Result<Kernel> specialised(const std::vector<Scalar>& scalars_given) const;
 
   /// The scalars as a Launch and a Step take them. Of the wrong number or type, they are errors that name the
@@ -96,7 +96,7 @@ struct Kernel {
                         const std::vector<Scalar>& scalars_given) const;
 };
 
-/// The language of a name, as in `kiln emit --language cuda`; nothing where there is no such language.
+/// The language of a name, as in `kiln emit --language cuda`; nothing if there is none.
 std::optional<Language> language_of(std::string_view name) noexcept;
 
 }  // namespace kiln

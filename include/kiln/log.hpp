@@ -26,7 +26,8 @@ class Log {
   using Sink = std::function<void(const LogRecord&)>;
 
   Log();
-  /// Hands every message of at least `level` to `sink`, from the thread that logs it. What it throws is ignored.
+  /// Passes every message of at least `level` to `sink`, on the thread that logs it. The sink must not call Kiln,
+  /// since locks may be held. Exceptions from it are ignored.
   Log(LogLevel level, Sink sink);
 
   bool enabled(LogLevel level) const noexcept;

@@ -23,8 +23,8 @@ enum class Origin : std::uint8_t { compiled, disk, shared, added };
 std::string_view to_string(Origin origin) noexcept;
 
 /// A counted handle on a loaded program: while one exists, the program is neither evicted nor destroyed.
-/// Cheap to copy, cheaper to move. May be released on any thread, and after its cache is gone. One handle is
-/// not to be written from two threads at once; different handles on one program are independent.
+/// Cheap to copy, cheaper to move. May be released on any thread, also after its cache was destroyed. Two threads
+/// must not modify one handle at once; different handles on one program are independent.
 class Program {
  public:
   /// A handle on nothing.
@@ -47,7 +47,7 @@ class Program {
   const std::string& name() const noexcept { return key().name; }
   Module& module() const noexcept;
   /// The module as its backend's own type, as in `program.as<kiln::opengl::Module>().id()`. Throws
-  /// std::bad_cast where it is another backend's.
+  /// std::bad_cast if it belongs to another backend.
   template <class T>
   T& as() const {
     return dynamic_cast<T&>(module());
@@ -55,11 +55,11 @@ class Program {
 
   /// The level that brought the program into memory.
   Origin origin() const noexcept;
-  /// What the compiler took for it, now or in the process that compiled it.
+  /// How long it took to compile, in this process or in the one that compiled it.
   std::chrono::nanoseconds compile_time() const noexcept;
   /// Whether its binary was found on disk or saved there; it may have been pruned since.
   bool stored() const noexcept;
-  /// The performance last noted, in GFLOP/s and in GB/s of memory read and written; 0 while none was.
+  /// The performance last noted, in GFLOP/s and in GB/s of memory read and written; 0 if none was noted.
   double gflops() const noexcept;
   double gbps() const noexcept;
   /// Notes a measured performance; it is saved with the program at the cache's next flush().

@@ -25,7 +25,7 @@ struct PruneReport {
   std::uint64_t removed_bytes = 0;
   std::size_t kept = 0;
   std::uint64_t kept_bytes = 0;
-  /// Files that processes which died have left behind.
+  /// Files left behind by processes that died.
   std::size_t leftovers = 0;
 };
 

@@ -19,7 +19,7 @@ enum class Language { glsl, vulkan, opencl, cuda, hip };
 /// The name of a language, as in "glsl".
 std::string_view to_string(Language language) noexcept;
 
-/// What a program is found by: the digest decides, the name is what people and file names call it.
+/// Identifies a program. The digest decides; the name is for people and file names.
 struct Key {
   Digest digest;
   std::string name;
@@ -27,13 +27,13 @@ struct Key {
 
 /// Everything that can change a compiled program, and nothing else, as an immutable value.
 ///
-/// A Request is hashed once, when it is made, so that getting it again costs no hashing. Every #include is
-/// replaced by the file's contents at that moment: after a header was edited, a Request made anew has another
-/// key, without a compiler having run. Copying is cheap. Safe to use from any thread.
+/// A Request is hashed once, when it is constructed; getting it again costs no hashing. Construction replaces every
+/// #include by the file's contents, so a Request that is constructed after a header was edited has another key, and
+/// no compiler has to run to find out. Copying is cheap. Safe to use from any thread.
 class Request {
  public:
-  /// What a program is made of. The order of `options` matters, that of `defines` does not; of `headers` and
-  /// `include_folders` the contents of the files that are included count, and nothing else.
+  /// What a program is made of. The order of `options` matters, that of `defines` does not. Of `headers` and
+  /// `include_folders`, only the contents of included files matter.
   struct Fields {
     /// What people call it, in listings and file names. A renamed program is another program.
     std::string name = {};
@@ -52,8 +52,8 @@ class Request {
     std::vector<std::filesystem::path> include_folders = {};
   };
 
-  /// Makes the request: resolves its includes, checks it, hashes it. Never fails itself: error() tells what is
-  /// wrong with it, and every get() of such a request answers with that error.
+  /// Makes the request: resolves its includes, checks it, hashes it. Does not throw for an invalid request: error()
+  /// says what is wrong with it, and every get() of it returns that error.
   Request(Fields fields);
 
   /// The largest source, includes and all, that a request may have.

@@ -21,9 +21,9 @@ enum class ErrorCode {
   out_of_memory,      ///< the device has no memory left
   unsupported,        ///< the driver or the device lacks what is needed
   io,                 ///< a file or folder could not be read or written
-  cancelled,          ///< somebody asked that it not be done
-  timed_out,          ///< it took longer than it was given
-  callback_failed,    ///< a function of the caller's threw an exception
+  cancelled,          ///< it was cancelled before it was done
+  timed_out,          ///< its time limit was exceeded
+  callback_failed,    ///< a callback threw an exception
 };
 
 /// The name of a code, as in "compile_failed".
@@ -68,7 +68,7 @@ class [[nodiscard]] Result {
   bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }
 
-  /// The value; throws Failure where there is none.
+  /// The value; throws Failure if there is none.
   T& value() & { return require(), *std::get_if<0>(&state_); }
   const T& value() const& { return require(), *std::get_if<0>(&state_); }
   T value() && {
@@ -76,14 +76,14 @@ class [[nodiscard]] Result {
     return std::move(*std::get_if<0>(&state_));
   }
 
-  /// The value, unchecked: only where ok().
+  /// The value, unchecked: only if ok().
   T& operator*() & noexcept { return *std::get_if<0>(&state_); }
   const T& operator*() const& noexcept { return *std::get_if<0>(&state_); }
   T&& operator*() && noexcept { return std::move(*std::get_if<0>(&state_)); }
   T* operator->() noexcept { return std::get_if<0>(&state_); }
   const T* operator->() const noexcept { return std::get_if<0>(&state_); }
 
-  /// The error, unchecked: only where !ok().
+  /// The error, unchecked: only if !ok().
   const Error& error() const& noexcept { return *std::get_if<1>(&state_); }
   Error&& error() && noexcept { return std::move(*std::get_if<1>(&state_)); }
 
@@ -105,11 +105,11 @@ class [[nodiscard]] Result<void> {
   bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }
 
-  /// Throws Failure where there is an error.
+  /// Throws Failure if there is an error.
   void value() const {
     if (!ok()) throw Failure(error());
   }
-  /// The error, unchecked: only where !ok().
+  /// The error, unchecked: only if !ok().
   const Error& error() const& noexcept { return *std::get_if<1>(&state_); }
   Error&& error() && noexcept { return std::move(*std::get_if<1>(&state_)); }
 

@@ -10,8 +10,8 @@
 
 namespace kiln {
 
-/// When a piece of work ran on the device, by the clock of the host. How long it took is to the device's own
-/// precision; when it began beside others and the host, to some tens of microseconds.
+/// When a piece of work ran on the device, by the host's clock. Its duration is as precise as the device measures
+/// it; its start, compared with other work and with the host, is precise to some tens of microseconds.
 struct Ran {
   std::chrono::steady_clock::time_point begin = {};
   std::chrono::steady_clock::time_point end = {};
@@ -44,9 +44,9 @@ class Slot {
   virtual Result<void> launch(Module& module, const Launch& launch) = 0;
   virtual Result<void> download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) = 0;
 
-  /// Has the device begin with all that was queued.
+  /// Submits all queued work to the device.
   virtual Result<void> submit() = 0;
-  /// Whether all that was submitted has ended; true where there was nothing. Does not wait.
+  /// Whether all that was submitted has ended; true if there was nothing. Does not wait.
   virtual Result<bool> finished() = 0;
   /// Waits until all that was submitted has ended.
   virtual Result<void> wait() = 0;
@@ -54,9 +54,9 @@ class Slot {
   /// device cannot tell.
   virtual std::vector<Ran> times() = 0;
 
-  /// Tells that nobody waits any more for what is under way, which may never end: others are kept out of its way
-  /// where they can be. The slot is as before once that has finished(); until then it is not used, and not
-  /// destroyed.
+  /// Declares that nobody waits any longer for the work under way, which may never end; other work is kept away
+  /// from it if possible. Do not use or destroy the slot until finished() returns true; then it is usable as
+  /// before.
   virtual void give_up() noexcept {}
 };
 

@@ -22,7 +22,7 @@ struct Stats {
   std::uint64_t absent = 0;
 
   std::uint64_t evictions = 0;
-  /// Times a program was kept beyond a bound, since everything was in use.
+  /// Times a program was kept beyond a bound, because all programs were in use.
   std::uint64_t bound_exceeded = 0;
   /// Times a device ran out of memory and unused programs were evicted for it.
   std::uint64_t pressure = 0;

@@ -17,7 +17,7 @@ namespace kiln {
 /// The extents of a tensor, the last one's elements side by side. Without any, it is one element.
 using Shape = std::vector<std::int64_t>;
 
-/// How many elements a shape has. Meaningful where Tensor takes the shape.
+/// How many elements a shape has. Only meaningful for shapes that Tensor accepts.
 std::int64_t count_of(const Shape& shape) noexcept;
 /// As in "[2, 3, 4]".
 std::string to_string(const Shape& shape);
@@ -33,7 +33,7 @@ class Tensor {
   /// A tensor that holds a copy of `values`, as many as the shape has elements.
   static Result<Tensor> from(std::shared_ptr<Device> device, Shape shape, std::span<const float> values,
                              Type type = Type::f32);
-  /// A tensor of unspecified content, for whoever writes its buffer before others read it: see with().
+  /// A tensor of unspecified content, for callers that write its buffer before others read it: see with().
   static Result<Tensor> empty(std::shared_ptr<Device> device, Shape shape, Type type = Type::f32);
 
   const Shape& shape() const noexcept { return shape_; }

@@ -25,8 +25,8 @@ class Core;
 struct TuneParameter {
   std::string name = {};
   std::vector<int> values = {};
-  /// Whether other values than the first are tried only for calls that come often, and serve these sizes alone:
-  /// such as programs in which sizes are constants.
+  /// Whether values other than the first are tried only for frequent calls (TuneOptions::frequent), and are used
+  /// only for exactly these sizes: for example, programs in which sizes are constants.
   bool when_frequent = false;
 };
 
@@ -48,7 +48,7 @@ struct Tunable {
   std::string types = "f32";
   std::vector<TuneSize> sizes = {};
   std::vector<TuneParameter> parameters = {};
-  /// What runs as long as nothing is known; also what results are compared with.
+  /// The variant that runs while nothing is known; also the reference for results.
   Variant initial = {};
   /// Whether a variant can run on the device with these sizes. One that does not fit is never compiled. Must not
   /// use the tuner that asks.
@@ -89,9 +89,9 @@ struct TuneOptions {
   double duty = 0.05;
   /// Calls with larger inputs are not looked at in the background: a search holds as much memory again.
   std::uint64_t background_bytes = std::uint64_t{256} << 20;
-  /// From so many calls on, of all processes, one is frequent.
+  /// A call is frequent from this many calls on, counted over all processes.
   std::uint64_t frequent = 1000;
-  /// How long one run of a variant may take before it counts as one that never ends. There are drivers that compile
+  /// How long one run of a variant may take before it counts as hanging. Some drivers compile
   /// at the first run.
   std::chrono::nanoseconds time_limit = std::chrono::seconds(10);
   /// The same seed tries the same variants in the same order, as long as they measure the same.
@@ -105,9 +105,9 @@ struct TuneOptions {
 /// A variant, and what it took.
 struct TuneTrial {
   Variant variant = {};
-  /// The median of its runs, by the device's clock; 0 where it cannot be used.
+  /// The median of its runs, by the device's clock; 0 if it cannot be used.
   std::chrono::nanoseconds time = {};
-  /// Why it cannot be used; empty where it can.
+  /// Why it cannot be used; empty if it can.
   std::string problem = {};
 };
 
@@ -121,7 +121,7 @@ struct TuneRecord {
   std::vector<TuneTrial> trials = {};
   /// Whether all that was to be tried has been.
   bool complete = false;
-  /// Whether it was measured with another driver or compiler: good to begin with, and to be measured anew.
+  /// Whether it was measured with another driver or compiler: a starting point, to be measured again.
   bool hint = false;
   /// How often it was called.
   std::uint64_t calls = 0;
@@ -153,18 +153,18 @@ class Tuner {
   /// The variant to run: found for these sizes, or for the nearest that were measured and that fit; the initial one
   /// where there is nothing. Notes the call for what is done in the background.
   Variant choose(const Tunable& tunable);
-  /// The same for a call of which all but the kernel's name and its sizes are told only where that is needed.
+  /// The same, but `describe` is called only if more than the kernel's name, sizes and types is needed.
   Variant choose(std::string_view kernel, std::span<const std::int64_t> sizes,
                  const std::function<Tunable()>& describe, std::string_view types = "f32");
 
-  /// What to tell how long a job took that is a call by this variant: its Job::report. One that has become slow is
-  /// looked at again. Empty where nobody wants to know.
+  /// Returns a Job::report that tells the tuner how long a job with this variant took. A variant that has become
+  /// slow is measured again. Empty if the tuner does not need the times.
   std::function<void(const JobReport&)> watch(std::string_view kernel, std::span<const std::int64_t> sizes,
                                               const Variant& variant, std::string_view types = "f32");
 
-  /// Looks for the best variant here and now, until all were tried or `budget` is spent, beginning with what is
-  /// known of an earlier search. `progress` is called after each trial, at nobody's expense; where it returns
-  /// false, that was the last.
+  /// Searches for the best variant now, until all were tried or `budget` is spent, starting from what an earlier
+  /// search found. `progress` is called after each trial, and its time does not count against the budget; if it
+  /// returns false, the search ends.
   Result<TuneRecord> tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                           const std::function<bool(const TuneProgress&)>& progress = {});
 

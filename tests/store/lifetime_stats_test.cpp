@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t Stats::*counters[] = {
     &Stats::requests, &Stats::memory_hits, &Stats::disk_hits, &Stats::shared_hits,   &Stats::joined,
     &Stats::compiles, &Stats::failures,    &Stats::absent,    &Stats::evictions,     &Stats::bound_exceeded,
-    &Stats::pressure, &Stats::saves,       &Stats::replaced,  &Stats::save_failures,
+    &Stats::pressure, &Stats::saves,       &Stats::replaced,  &Stats::save_failures, &Stats::store_failures,
 };
 
 /// Statistics in which every counter has a value of its own, times `factor`.
