@@ -346,6 +346,10 @@ TEST_F(ForkedCache, HoldsNoLockOfAParentThatHasDied) {
 }
 
 TEST_F(ForkedCache, IsUsedInChildrenWhileThreadsOfTheParentCompileSaveHitAndEvict) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP()
+      << "a child may inherit a lock of AddressSanitizer's allocator from a thread that it does not have (gcc 12)";
+#endif
   options_.max_programs = 8;
   options_.write_queue = 4;
   Cache cache(backend_, options());
