@@ -79,7 +79,7 @@ Levels::Levels(std::shared_ptr<Backend> backend, CacheOptions options, memory::P
       guarded_disk_(disk_ ? std::optional<GuardedStore>(std::in_place, disk_, this) : std::nullopt),
       shared_(options_.shared ? std::optional<GuardedStore>(std::in_place, options_.shared, this) : std::nullopt),
       table_(table),
-      saver_(backend_->identity(), disk_, shared_, table_,
+      saver_(backend_->identity(), identity_digest_, disk_, shared_, table_,
              {.save = options_.save, .queue = options_.write_queue, .log = options_.log}),
       workers_(worker_count(options_.threads)) {}
 

@@ -9,10 +9,10 @@
 
 namespace kiln::cache {
 
-Saver::Saver(const Identity& identity, std::shared_ptr<store::DiskStore> disk,
+Saver::Saver(const Identity& identity, const Digest& digest, std::shared_ptr<store::DiskStore> disk,
              const std::optional<GuardedStore>& shared, memory::ProgramTable& table, Options options)
-    : identity_(identity.digest()),
-      target_(identity.target_digest()),
+    : identity_(identity),
+      digest_(digest),
       disk_(std::move(disk)),
       table_(table),
       options_(std::move(options)),
@@ -46,7 +46,7 @@ void Saver::save(const Key& key, Entry entry, std::optional<KeyLock> lock, Publi
       if (disk_) static_cast<void>(save_now(key, entry, *sealed));
     }
     held->reset();
-    if (upload) uploader_->upload({identity_, key}, sealed);
+    if (upload) uploader_->upload({digest_, key}, sealed);
   });
 }
 
@@ -75,7 +75,7 @@ std::shared_ptr<const std::vector<std::byte>> Saver::seal(const Key& key, const 
 }
 
 Result<void> Saver::save_now(const Key& key, const Entry& entry, std::span<const std::byte> sealed) {
-  auto put = disk_->put({identity_, key}, sealed, store::meta_of(label_of(key), entry->entry, sealed.size()));
+  auto put = disk_->put({digest_, key}, sealed, store::meta_of(label_of(key), entry->entry, sealed.size()));
   if (put) {
     ++saves_;
     table_.mark_stored(key.digest);

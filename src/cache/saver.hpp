@@ -41,9 +41,9 @@ class Saver {
     Log log;
   };
 
-  /// `disk` and `shared` may be missing; `table` must outlive this.
-  Saver(const Identity& identity, std::shared_ptr<store::DiskStore> disk, const std::optional<GuardedStore>& shared,
-        memory::ProgramTable& table, Options options);
+  /// `identity`, with its digest, and `table` must outlive this; `disk` and `shared` may be missing.
+  Saver(const Identity& identity, const Digest& digest, std::shared_ptr<store::DiskStore> disk,
+        const std::optional<GuardedStore>& shared, memory::ProgramTable& table, Options options);
 
   /// Saves the entry in the background, and holds the key's lock until it is on disk, where the next process looks.
   void save(const Key& key, Entry entry, std::optional<KeyLock> lock, Publish publish);
@@ -67,10 +67,10 @@ class Saver {
   std::shared_ptr<const std::vector<std::byte>> seal(const Key& key, const store::UnsavedEntry& entry) const;
   Result<void> save_now(const Key& key, const Entry& entry, std::span<const std::byte> sealed);
   void stop_waiting(const Digest& key, const Entry& entry) KILN_EXCLUDES(waiting_mutex_);
-  store::EntryLabel label_of(const Key& key) const { return {key.digest, identity_, target_}; }
+  store::EntryLabel label_of(const Key& key) const { return {key.digest, digest_, identity_.target_digest()}; }
 
-  const Digest identity_;
-  const Digest target_;
+  const Identity& identity_;
+  const Digest digest_;
   const std::shared_ptr<store::DiskStore> disk_;
   memory::ProgramTable& table_;
   const Options options_;

@@ -33,9 +33,11 @@ Digest Identity::target_digest() const {
   return base::sha256(writer.bytes());
 }
 
-std::string Identity::folder() const {
-  const std::string readable = vendor.empty() ? device : vendor + " " + device;
-  return key::file_name_part(readable, 80) + "-" + digest().hex(16);
+std::string Identity::folder() const { return key::folder_name(*this, digest()); }
+
+std::string key::folder_name(const Identity& identity, const Digest& digest) {
+  const std::string readable = identity.vendor.empty() ? identity.device : identity.vendor + " " + identity.device;
+  return file_name_part(readable, 80) + "-" + digest.hex(16);
 }
 
 }  // namespace kiln

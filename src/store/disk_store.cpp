@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "key/file_name.hpp"
 #include "store/directory.hpp"
 #include "store/manifest.hpp"
 #include "store/sealed_entry.hpp"
@@ -35,7 +36,7 @@ DiskStore::DiskStore(Private, const std::filesystem::path& root, const Identity&
                      Durability durability, const base::FileSystem& system)
     : identity_(identity),
       identity_digest_(identity.digest()),
-      path_(root / identity.folder()),
+      path_(root / key::folder_name(identity, identity_digest_)),
       log_(std::move(log)),
       durability_(durability),
       system_(system) {}
