@@ -25,9 +25,10 @@ class Batch {
     std::function<std::optional<Error>(std::size_t)> load;
   };
 
-  /// Loads `count` items on this thread and, if `parallel`, on as many workers as there are. Returns when all are
-  /// loaded and reported. Throws what `progress` throws, after all are loaded.
+  /// Which threads load: the caller's alone, or the workers as well.
   enum class Threads { this_one, workers };
+  /// Loads `count` items. Returns when all are loaded and reported. Throws what `progress` throws, after all are
+  /// loaded.
   static PreloadReport run(std::size_t count, const Item& item, const ProgressCallback& progress,
                            WorkerPool& workers, Threads threads);
 
