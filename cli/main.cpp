@@ -78,7 +78,7 @@ void parse_and_run(CLI::App& app, int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Kiln keeps compiled GPU programs: compiled once, and run for ever.", "kiln");
+  CLI::App app("Kiln keeps compiled GPU programs, so that each is compiled once.", "kiln");
   Context context;
   app.set_version_flag("--version", "kiln " KILN_VERSION, "Print the version and exit");
   app.formatter(std::make_shared<HelpFormatter>());
