@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <kiln/kernels.hpp>
+#include <kiln/kernels/kernels.hpp>
 
 namespace kiln::bench {
 

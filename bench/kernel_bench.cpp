@@ -24,9 +24,9 @@
 #include <fmt/format.h>
 
 #include <kiln/cache.hpp>
-#include <kiln/kernels.hpp>
+#include <kiln/kernels/kernels.hpp>
 #include <kiln/slot.hpp>
-#include <kiln/tune.hpp>
+#include <kiln/kernels/tuner.hpp>
 
 #include "fixtures.hpp"
 #include "report.hpp"

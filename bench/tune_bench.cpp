@@ -16,8 +16,8 @@
 
 #include <kiln/cache.hpp>
 #include <kiln/executor.hpp>
-#include <kiln/kernels.hpp>
-#include <kiln/tune.hpp>
+#include <kiln/kernels/kernels.hpp>
+#include <kiln/kernels/tuner.hpp>
 
 #include "fixtures.hpp"
 #include "report.hpp"

@@ -7,13 +7,13 @@
 #include <fmt/format.h>
 
 #include <kiln/cache.hpp>
-#include <kiln/kernels.hpp>
-#include <kiln/tune.hpp>
+#include <kiln/kernels/kernels.hpp>
+#include <kiln/kernels/tuner.hpp>
 
 #include "base/file.hpp"
 #include "commands.hpp"
 #include "quantity.hpp"
-#include "tune/records.hpp"
+#include "kernels/tune/records.hpp"
 #include "tune_report.hpp"
 
 namespace kiln::cli {

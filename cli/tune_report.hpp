@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <kiln/tune.hpp>
+#include <kiln/kernels/tuner.hpp>
 
 #include "terminal.hpp"
 

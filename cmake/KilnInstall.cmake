@@ -1,7 +1,7 @@
 # find_package(Kiln), pkg-config, and the headers.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS kiln kiln_helper EXPORT KilnTargets
+install(TARGETS kiln kiln_kernels kiln_helper EXPORT KilnTargets
   RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
@@ -18,5 +18,7 @@ install(FILES ${PROJECT_BINARY_DIR}/KilnConfig.cmake ${PROJECT_BINARY_DIR}/KilnC
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Kiln)
 # Relative to the file itself, so that what was installed can be moved.
 file(RELATIVE_PATH KILN_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-configure_file(${CMAKE_CURRENT_LIST_DIR}/kiln.pc.in ${PROJECT_BINARY_DIR}/kiln.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/kiln.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(package kiln kiln-kernels)
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/${package}.pc.in ${PROJECT_BINARY_DIR}/${package}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${package}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include <kiln/cache.hpp>
-#include <kiln/kernels.hpp>
+#include <kiln/kernels/kernels.hpp>
 
 int main() try {
   const auto gpu = kiln::open_device().value();

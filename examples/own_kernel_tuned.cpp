@@ -4,7 +4,7 @@
 
 #include <kiln/cache.hpp>
 #include <kiln/kernel.hpp>
-#include <kiln/tune.hpp>
+#include <kiln/kernels/tuner.hpp>
 
 // y = a x + y by groups of `group` work items, each of which takes `each` elements.
 kiln::Kernel saxpy(const kiln::Variant& variant) {

@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 
 #include <kiln/kernel.hpp>
-#include <kiln/kernels.hpp>
-#include <kiln/tensor.hpp>
+#include <kiln/kernels/kernels.hpp>
+#include <kiln/kernels/tensor.hpp>
 
 namespace kiln::kernels {
 

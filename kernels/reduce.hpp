@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <kiln/kernels.hpp>
+#include <kiln/kernels/kernels.hpp>
 
 #include "kernels/plan.hpp"
 #include "kernels/rows.hpp"

@@ -7,7 +7,7 @@
 
 #include <kiln/device.hpp>
 #include <kiln/kernel.hpp>
-#include <kiln/tensor.hpp>
+#include <kiln/kernels/tensor.hpp>
 
 namespace kiln::kernels {
 

@@ -1,6 +1,6 @@
 #include <utility>
 
-#include <kiln/kernels.hpp>
+#include <kiln/kernels/kernels.hpp>
 
 namespace kiln {
 namespace {

@@ -1,4 +1,4 @@
-#include <kiln/tensor.hpp>
+#include <kiln/kernels/tensor.hpp>
 
 #include <algorithm>
 

@@ -8,8 +8,8 @@
 
 #include <kiln/device.hpp>
 #include <kiln/kernel.hpp>
-#include <kiln/kernels.hpp>
-#include <kiln/tune.hpp>
+#include <kiln/kernels/kernels.hpp>
+#include <kiln/kernels/tuner.hpp>
 
 namespace kiln::kernels {
 

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include <kiln/kernels.hpp>
-#include <kiln/tune.hpp>
+#include <kiln/kernels/kernels.hpp>
+#include <kiln/kernels/tuner.hpp>
 
 namespace kiln::kernels {
 

@@ -1,8 +1,8 @@
 #include <fstream>
 
 #include <kiln/cache.hpp>
-#include <kiln/kernels.hpp>
-#include <kiln/tune.hpp>
+#include <kiln/kernels/kernels.hpp>
+#include <kiln/kernels/tuner.hpp>
 
 #include "cli_fixture.hpp"
 #include "fakes/mounted_disk.hpp"

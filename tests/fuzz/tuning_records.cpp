@@ -1,5 +1,5 @@
 #include "fuzz/input.hpp"
-#include "tune/records.hpp"
+#include "kernels/tune/records.hpp"
 
 namespace kiln::fuzz {
 namespace {

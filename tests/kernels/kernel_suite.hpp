@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include <kiln/cache.hpp>
-#include <kiln/kernels.hpp>
-#include <kiln/tune.hpp>
+#include <kiln/kernels/kernels.hpp>
+#include <kiln/kernels/tuner.hpp>
 
 #include "contract/contract.hpp"
 #include "kernels/reference.hpp"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include <kiln/kernels.hpp>
+#include <kiln/kernels/kernels.hpp>
 
 namespace kiln::reference {
 
