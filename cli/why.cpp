@@ -70,7 +70,7 @@ std::shared_ptr<Device> open_device_for(const Context& context, const std::strin
 Request request_for(Language language, Request::Fields fields, const std::optional<std::string>& entry) {
   fields.language = language;
   // GLSL has no other entry point than main. Elsewhere a kernel has a name, most often that of its program.
-  const bool is_glsl = language == Language::glsl || language == Language::vulkan;
+  const bool is_glsl = language == Language::glsl || language == Language::vulkan_glsl;
   fields.entry = entry.value_or(is_glsl ? "main" : fields.name);
   Request request(std::move(fields));
   if (request.error()) {

@@ -42,7 +42,7 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, cons
   }
   variant.vectors = takes_vectors(size);
   // What is slow on Vulkan is to put pixels one by one; of filters it takes quads apart well.
-  variant.turned = variant.turned || device.language == Language::vulkan;
+  variant.turned = variant.turned || device.language == Language::vulkan_glsl;
   const std::int64_t groups = options.groups;
   const std::int64_t filters = size.filters / groups;
   constexpr Tile large = {.rows = 64, .columns = 128, .depth = 8, .item_rows = 8, .item_columns = 8};

@@ -54,7 +54,7 @@ FlashAttentionVariant variant_for_few(const DeviceInfo& device, int head, std::i
       if (head == 256 && !more) variant.keys = variant.across = 32;
       break;
     case Language::opencl:
-    case Language::vulkan: break;
+    case Language::vulkan_glsl: break;
   }
   return variant;
 }
@@ -88,7 +88,7 @@ FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int
       // Four at once take so many registers that a third of the groups does not fit.
       case Language::cuda:
       case Language::hip: variant.unroll = 2; break;
-      case Language::vulkan:
+      case Language::vulkan_glsl:
         variant.unroll = device.software ? 1 : 16;
         // Unrolled whole, a program is too long for groups at different places of it.
         if (large.head == 64 && !device.software) {

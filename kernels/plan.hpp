@@ -32,7 +32,7 @@ bool is_cuda_from(const DeviceInfo& device, int architecture);
 constexpr std::int64_t most_loop_steps = 65535;
 /// Whether a device does that.
 inline bool ends_long_loops(const DeviceInfo& device) {
-  return device.software && (device.language == Language::glsl || device.language == Language::vulkan);
+  return device.software && (device.language == Language::glsl || device.language == Language::vulkan_glsl);
 }
 
 /// Whether it goes through so many steps of loops.

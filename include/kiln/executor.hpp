@@ -20,7 +20,7 @@
 namespace kiln {
 
 namespace exec {
-class Core;
+class Scheduler;
 }
 
 /// Memory that a job works on: the slot's, which is there for the time of the job, or the caller's own.
@@ -143,8 +143,8 @@ class Executor {
   Cache& cache() const noexcept;
 
  private:
-  explicit Executor(std::shared_ptr<exec::Core> core) noexcept : core_(std::move(core)) {}
-  std::shared_ptr<exec::Core> core_;
+  explicit Executor(std::shared_ptr<exec::Scheduler> core) noexcept : scheduler_(std::move(core)) {}
+  std::shared_ptr<exec::Scheduler> scheduler_;
 };
 
 }  // namespace kiln

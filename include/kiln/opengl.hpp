@@ -36,9 +36,9 @@ class Current {
 
  private:
   friend class ShareGroup;
-  struct Lease;
-  explicit Current(std::unique_ptr<Lease> lease) noexcept;
-  std::unique_ptr<Lease> lease_;
+  struct State;
+  explicit Current(std::unique_ptr<State> state) noexcept;
+  std::unique_ptr<State> state_;
 };
 
 /// Lends this thread a context of `device`, which must be an OpenGL one.

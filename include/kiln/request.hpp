@@ -14,7 +14,7 @@
 namespace kiln {
 
 /// The language a program is written in: GLSL for OpenGL, GLSL for Vulkan, OpenCL C, CUDA C++, HIP C++.
-enum class Language { glsl, vulkan, opencl, cuda, hip };
+enum class Language { glsl, vulkan_glsl, opencl, cuda, hip };
 
 /// The name of a language, as in "glsl".
 std::string_view to_string(Language language) noexcept;

@@ -10,7 +10,7 @@
 
 namespace kiln::backend {
 
-/// Things that one thread uses at a time, kept for the next: lanes, kernels, command buffers.
+/// Things that one thread uses at a time, kept for the next: streams, kernels, command buffers.
 template <class T>
 class Pool {
  public:

@@ -103,11 +103,11 @@ std::string glsl_declarations(const Kernel& kernel, Language language) {
                                     : buffer.access == Access::write ? "writeonly "
                                                                      : "coherent ";
     text += fmt::format("layout(std430, {}binding = {}) restrict {}buffer kiln_buffer_{} {{ {} {}[]; }};\n",
-                        language == Language::vulkan ? "set = 0, " : "", i, access, i, glsl_type(buffer.type),
+                        language == Language::vulkan_glsl ? "set = 0, " : "", i, access, i, glsl_type(buffer.type),
                         buffer.name);
   }
   if (!kernel.scalars.empty()) {
-    text += language == Language::vulkan ? "layout(push_constant) uniform kiln_scalars {"
+    text += language == Language::vulkan_glsl ? "layout(push_constant) uniform kiln_scalars {"
                                          : "layout(std140, binding = 0) uniform kiln_scalars {";
     for (const KernelScalar& scalar : kernel.scalars)
       text += fmt::format(" {} {};", glsl_type(scalar.type), scalar.name);
@@ -391,7 +391,7 @@ Result<Launch> Kernel::launch(std::array<std::uint32_t, 3> groups, std::vector<c
 
 std::optional<Language> language_of(std::string_view name) noexcept {
   for (const Language language :
-       {Language::glsl, Language::vulkan, Language::opencl, Language::cuda, Language::hip})
+       {Language::glsl, Language::vulkan_glsl, Language::opencl, Language::cuda, Language::hip})
     if (to_string(language) == name) return language;
   return std::nullopt;
 }

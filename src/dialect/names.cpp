@@ -57,7 +57,7 @@ KERNEL GROUP_X GROUP_Y GROUP_Z kiln ceil clamp cos dot exp floor fma log max min
 constexpr std::string_view declaration_words = R"(
 binding local_size_x local_size_y local_size_z push_constant reqd_work_group_size set std140 std430)";
 
-constexpr std::array all_languages = {Language::glsl, Language::vulkan, Language::opencl, Language::cuda,
+constexpr std::array all_languages = {Language::glsl, Language::vulkan_glsl, Language::opencl, Language::cuda,
                                       Language::hip};
 
 /// Every part of every prelude, some more than once.

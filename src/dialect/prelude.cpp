@@ -194,7 +194,7 @@ std::vector<std::string_view> prelude(Language language, bool reads_what_it_writ
   const std::string_view in_glsl = reads_what_it_writes ? glsl_barrier_of_buffers : glsl_barrier;
   switch (language) {
     case Language::glsl: return {opengl, glsl, in_glsl};
-    case Language::vulkan: return {vulkan, glsl, in_glsl};
+    case Language::vulkan_glsl: return {vulkan, glsl, in_glsl};
     case Language::opencl: return {opencl, reads_what_it_writes ? opencl_barrier_of_buffers : opencl_barrier};
     case Language::cuda: return {cuda, cuda_like, cuda_vectors};
     case Language::hip: return {hip, cuda_like, hip_half};

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/environment.hpp"
-#include "exec/core.hpp"
+#include "exec/scheduler.hpp"
 
 namespace kiln {
 namespace {
@@ -34,20 +34,20 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<Device> devic
       options.log.warning("there is no trace: " + opened.error().message());
     }
   }
-  auto core = std::make_shared<exec::Core>(std::move(device), cache, std::move(options), std::move(trace));
-  if (auto started = core->start(); !started) {
-    core->stop();
+  auto scheduler = std::make_shared<exec::Scheduler>(std::move(device), cache, std::move(options), std::move(trace));
+  if (auto started = scheduler->start(); !started) {
+    scheduler->stop();
     return std::move(started).error();
   }
-  return std::unique_ptr<Executor>(new Executor(std::move(core)));
+  return std::unique_ptr<Executor>(new Executor(std::move(scheduler)));
 }
 
-Executor::~Executor() { core_->stop(); }
+Executor::~Executor() { scheduler_->stop(); }
 
-Future<JobReport> Executor::submit(Job job) { return core_->submit(std::move(job)); }
-void Executor::drain() { core_->drain(); }
-ExecutorStats Executor::stats() const { return core_->stats(); }
-Device& Executor::device() const noexcept { return core_->device(); }
-Cache& Executor::cache() const noexcept { return core_->cache(); }
+Future<JobReport> Executor::submit(Job job) { return scheduler_->submit(std::move(job)); }
+void Executor::drain() { scheduler_->drain(); }
+ExecutorStats Executor::stats() const { return scheduler_->stats(); }
+Device& Executor::device() const noexcept { return scheduler_->device(); }
+Cache& Executor::cache() const noexcept { return scheduler_->cache(); }
 
 }  // namespace kiln

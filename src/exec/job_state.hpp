@@ -24,7 +24,7 @@ class JobState {
   const Promise<JobReport> promise;
   /// One a step, each written once before the last arrive().
   std::vector<Program> programs;
-  /// When its time is over, once a lane has taken it; guarded by the core's mutex.
+  /// When its time is over, once a lane has taken it; guarded by the scheduler's mutex.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 
   /// Lets go of the caller's buffers and of the programs, before anyone is told of the end; by the lane that began

@@ -15,12 +15,12 @@ constexpr auto looks_seldom = std::chrono::milliseconds(1);
 
 }  // namespace
 
-Lane::Lane(std::shared_ptr<Core> core, std::shared_ptr<LaneState> state)
-    : core_(std::move(core)), state_(std::move(state)), last_progress_(Clock::now()) {
+Lane::Lane(std::shared_ptr<Scheduler> scheduler, std::shared_ptr<LaneState> state)
+    : scheduler_(std::move(scheduler)), state_(std::move(state)), last_progress_(Clock::now()) {
   for (unsigned i = 0; i < slots_of_a_lane; ++i) {
     const unsigned track = state_->number * slots_of_a_lane + i + 1;
-    slots_.push_back(std::make_unique<LaneSlot>(*core_, *state_, track));
-    if (Trace* trace = core_->trace(); trace != nullptr)
+    slots_.push_back(std::make_unique<LaneSlot>(*scheduler_, *state_, track));
+    if (Trace* trace = scheduler_->trace(); trace != nullptr)
       trace->track(track, fmt::format("lane {} slot {}", state_->number, i));
   }
 }
@@ -30,10 +30,10 @@ void Lane::run(const std::function<bool(Result<void>)>& opened) {
   for (bool ends = false; !ends || busy();) {
     finish_ended();
     const auto until = busy() ? next_look() : Clock::time_point::max();
-    const Core::Turn turn = core_->next(state_, idle_slot() != nullptr, until);
+    const Scheduler::Turn turn = scheduler_->next(state_, idle_slot() != nullptr, until);
     if (turn.reclaim) {
       reclaim();
-      core_->heeded(*state_, *turn.reclaim);
+      scheduler_->heeded(*state_, *turn.reclaim);
     }
     if (turn.job != nullptr) start(turn.job);
     ends = turn.end;
@@ -49,20 +49,20 @@ void Lane::start(const std::shared_ptr<JobState>& job) {
   };
   if (lacks_memory()) {
     reclaim();
-    if (core_->reclaim(*state_)) begun = slot.begin(job);
+    if (scheduler_->reclaim(*state_)) begun = slot.begin(job);
   }
-  if (lacks_memory() && core_->put_back(*state_, job)) return;
+  if (lacks_memory() && scheduler_->put_back(*state_, job)) return;
   last_progress_ = Clock::now();
   if (!begun) {
     const bool in_time = job->end_begun();
     job->let_go();
-    core_->finish(*state_, *job,
+    scheduler_->finish(*state_, *job,
                   in_time ? std::optional(Result<JobReport>(std::move(begun).error())) : std::nullopt);
     return;
   }
-  core_->counters.launches += job->programs.size();
+  scheduler_->counters.launches += job->programs.size();
   for (const Program& program : job->programs)
-    if (std::exchange(last_launched_, &program.module()) != &program.module()) ++core_->counters.program_switches;
+    if (std::exchange(last_launched_, &program.module()) != &program.module()) ++scheduler_->counters.program_switches;
 }
 
 void Lane::finish_ended() {
@@ -71,7 +71,7 @@ void Lane::finish_ended() {
     switch (slot->look()) {
       case LaneSlot::Look::under_way: break;
       case LaneSlot::Look::ended: last_progress_ = Clock::now(); break;
-      case LaneSlot::Look::abandoned: core_->abandoned(state_); break;
+      case LaneSlot::Look::abandoned: scheduler_->abandoned(state_); break;
     }
   }
 }

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "exec/core.hpp"
+#include "exec/scheduler.hpp"
 #include "exec/lane_slot.hpp"
 
 namespace kiln::exec {
@@ -13,7 +13,7 @@ namespace kiln::exec {
 /// thread's alone.
 class Lane {
  public:
-  Lane(std::shared_ptr<Core> core, std::shared_ptr<LaneState> state);
+  Lane(std::shared_ptr<Scheduler> scheduler, std::shared_ptr<LaneState> state);
 
   /// Opens the first slot, asks `opened` whether to go on with that, and works until there is no more to do.
   void run(const std::function<bool(Result<void>)>& opened);
@@ -29,7 +29,7 @@ class Lane {
   LaneSlot* idle_slot();
   bool busy() const;
 
-  const std::shared_ptr<Core> core_;
+  const std::shared_ptr<Scheduler> scheduler_;
   const std::shared_ptr<LaneState> state_;
   std::vector<std::unique_ptr<LaneSlot>> slots_;
   /// The program launched last, only to be compared.

@@ -38,7 +38,7 @@ Result<void> guarded(const char* what, F f) {
 
 Result<void> LaneSlot::open() {
   if (slot_ != nullptr) return {};
-  auto opened = core_.device().open_slot();
+  auto opened = scheduler_.device().open_slot();
   if (!opened) return std::move(opened).error();
   slot_ = std::move(*opened);
   return {};
@@ -135,10 +135,10 @@ LaneSlot::Look LaneSlot::look() {
     if (!job_->ended()) return Look::under_way;
     if (!overdue()) {
       slot_->give_up();
-      left_at_ = Clock::now() + core_.grace_of(job_->job);
+      left_at_ = Clock::now() + scheduler_.grace_of(job_->job);
     }
     if (Clock::now() < *left_at_) return Look::under_way;
-    core_.finish(lane_, *job_, std::nullopt);
+    scheduler_.finish(lane_, *job_, std::nullopt);
     abandon();
     return Look::abandoned;
   }
@@ -155,9 +155,9 @@ LaneSlot::Look LaneSlot::look() {
     static_cast<void>(guarded("is told what a job took", [&] { job->job.report(**result); }));
   if (!finished) close();
   give_back();
-  if (core_.is_short_of_memory()) reclaim();
+  if (scheduler_.is_short_of_memory()) reclaim();
   job->let_go();
-  core_.finish(lane_, *job, std::move(result));
+  scheduler_.finish(lane_, *job, std::move(result));
   return Look::ended;
 }
 
@@ -199,7 +199,7 @@ JobReport LaneSlot::report(const JobState& state) {
 }
 
 void LaneSlot::trace(const JobState& state, const std::vector<Ran>& times) const {
-  Trace* trace = core_.trace();
+  Trace* trace = scheduler_.trace();
   if (trace == nullptr) return;
   const std::string job = as_json(state.job.name);
   for (std::size_t i = 0; i < times.size(); ++i) {

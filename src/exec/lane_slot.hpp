@@ -6,7 +6,7 @@
 
 #include <kiln/slot.hpp>
 
-#include "exec/core.hpp"
+#include "exec/scheduler.hpp"
 #include "exec/slot_memory.hpp"
 
 namespace kiln::exec {
@@ -15,8 +15,8 @@ namespace kiln::exec {
 class LaneSlot {
  public:
   /// `track` is its number in a trace.
-  LaneSlot(Core& core, LaneState& lane, unsigned track)
-      : core_(core), lane_(lane), track_(track), memory_(core.device()) {}
+  LaneSlot(Scheduler& scheduler, LaneState& lane, unsigned track)
+      : scheduler_(scheduler), lane_(lane), track_(track), memory_(scheduler.device()) {}
 
   ~LaneSlot() { close(); }
   LaneSlot(const LaneSlot&) = delete;
@@ -60,7 +60,7 @@ class LaneSlot {
   /// Leaves the slot and all it uses as they are for ever: the device may be at work on it.
   void abandon();
 
-  Core& core_;
+  Scheduler& scheduler_;
   LaneState& lane_;
   const unsigned track_;
   SlotMemory memory_;

@@ -3,17 +3,17 @@
 
 #include <algorithm>
 
-#include "exec/core.hpp"
+#include "exec/scheduler.hpp"
 
 namespace kiln::exec {
 
-void Core::heeded(LaneState& lane, std::uint64_t reclaim) {
+void Scheduler::heeded(LaneState& lane, std::uint64_t reclaim) {
   const base::MutexLock lock(mutex_);
   lane.reclaims = reclaim;
   reclaimed_.notify_all();
 }
 
-bool Core::reclaim(LaneState& lane) {
+bool Scheduler::reclaim(LaneState& lane) {
   {
     const base::MutexLock lock(mutex_);
     if (lane.replaced || stopping_) return false;
@@ -40,7 +40,7 @@ bool Core::reclaim(LaneState& lane) {
   return true;
 }
 
-bool Core::put_back(LaneState& lane, const std::shared_ptr<JobState>& job) {
+bool Scheduler::put_back(LaneState& lane, const std::shared_ptr<JobState>& job) {
   const base::MutexLock lock(mutex_);
   const bool alone = under_way_ == (lane.replaced ? 0 : 1) && ends_ == lane.ends;
   if (alone || !job->put_back()) return false;

@@ -8,21 +8,21 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include "exec/core.hpp"
+#include "exec/scheduler.hpp"
 
 namespace kiln::exec {
 
-Clock::duration Core::time_limit_of(const Job& job) const noexcept {
+Clock::duration Scheduler::time_limit_of(const Job& job) const noexcept {
   return job.time_limit.count() > 0 ? job.time_limit : options_.time_limit;
 }
 
-Clock::duration Core::grace_of(const Job& job) const noexcept {
+Clock::duration Scheduler::grace_of(const Job& job) const noexcept {
   constexpr Clock::duration shortest = std::chrono::milliseconds(10);
   const Clock::duration limit = time_limit_of(job);
   return limit.count() > 0 ? std::clamp(limit, shortest, longest_grace) : longest_grace;
 }
 
-void Core::watch(const std::shared_ptr<LaneState>& lane, const std::shared_ptr<JobState>& job,
+void Scheduler::watch(const std::shared_ptr<LaneState>& lane, const std::shared_ptr<JobState>& job,
                  Clock::duration limit) {
   if (limit.count() <= 0) return;
   job->deadline = detail::after(limit);
@@ -31,13 +31,13 @@ void Core::watch(const std::shared_ptr<LaneState>& lane, const std::shared_ptr<J
   watch_changed_.notify_one();
 }
 
-void Core::watch(Watched lane, Clock::duration time) {
+void Scheduler::watch(Watched lane, Clock::duration time) {
   const void* const key = lane.lane.get();
   watched_.insert_or_assign({detail::after(time), key}, std::move(lane));
   watch_changed_.notify_one();
 }
 
-void Core::keep_watch() {
+void Scheduler::keep_watch() {
   pthread_setname_np(pthread_self(), "kiln-watch");
   for (;;) {
     Watched over;
@@ -72,7 +72,7 @@ void Core::keep_watch() {
   }
 }
 
-void Core::tell_timed_out(const JobState& job) {
+void Scheduler::tell_timed_out(const JobState& job) {
   ++counters.timed_out;
   job.promise.set(Error(
       ErrorCode::timed_out,
@@ -83,7 +83,7 @@ void Core::tell_timed_out(const JobState& job) {
   one_less(unfinished_);
 }
 
-void Core::abandoned(const std::shared_ptr<LaneState>& lane) {
+void Scheduler::abandoned(const std::shared_ptr<LaneState>& lane) {
   {
     const base::MutexLock lock(mutex_);
     replace(lane, true);
@@ -91,7 +91,7 @@ void Core::abandoned(const std::shared_ptr<LaneState>& lane) {
   end_without_lanes();
 }
 
-void Core::replace(const std::shared_ptr<LaneState>& lane, bool by_another) {
+void Scheduler::replace(const std::shared_ptr<LaneState>& lane, bool by_another) {
   const auto own =
       std::find_if(lanes_.begin(), lanes_.end(), [&](const LaneThread& each) { return each.state == lane; });
   // One that is to end is no longer to be replaced: stop() sees to it.

@@ -125,7 +125,7 @@ void move_options(Request::Fields& fields) {
 std::string_view to_string(Language language) noexcept {
   switch (language) {
     case Language::glsl: return "glsl";
-    case Language::vulkan: return "vulkan";
+    case Language::vulkan_glsl: return "vulkan";
     case Language::opencl: return "opencl";
     case Language::cuda: return "cuda";
     case Language::hip: return "hip";

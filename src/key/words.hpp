@@ -9,7 +9,7 @@
 namespace kiln::key {
 
 constexpr bool is_glsl(Language language) noexcept {
-  return language == Language::glsl || language == Language::vulkan;
+  return language == Language::glsl || language == Language::vulkan_glsl;
 }
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }

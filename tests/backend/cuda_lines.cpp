@@ -41,7 +41,7 @@ void list_traits() {
 }
 
 void list_without_compiler() {
-  cuda::Dialect dialect = cuda::dialect();
+  cuda::Platform dialect = cuda::dialect();
   dialect.open_rtc = [](const cuda::Driver&) -> Result<std::shared_ptr<const cuda::Rtc>> {
     return Error(ErrorCode::unsupported, "NVRTC is missing: install it");
   };

@@ -23,7 +23,7 @@ TEST(CompileMessage, AProgramMayBeCalledAnError) {
                     "error_diffusion:3:5: warning: unused variable 'x'\n"
                     "error_diffusion:7:9: error: use of undeclared identifier 'y'\n"),
             "error_diffusion does not compile, line 7: error: use of undeclared identifier 'y'");
-  EXPECT_EQ(message(request("error_diffusion", Language::vulkan),
+  EXPECT_EQ(message(request("error_diffusion", Language::vulkan_glsl),
                     "error_diffusion:3: warning: odd\nerror_diffusion:7: error: 'y' : undeclared identifier\n"),
             "error_diffusion does not compile, line 7: error: 'y' : undeclared identifier");
 }

@@ -24,7 +24,7 @@ layout(std430, binding = 0) buffer Data { float data[]; };
 layout(push_constant) uniform Parameters { float offset; };
 void main() { data[gl_GlobalInvocationID.x] = data[gl_GlobalInvocationID.x] * FACTOR + offset; }
 )",
-                  .language = Language::vulkan,
+                  .language = Language::vulkan_glsl,
                   .defines = {{"FACTOR", std::to_string(factor) + ".0"}}});
 }
 
@@ -33,7 +33,7 @@ inline Request vulkan_program(std::string name, const std::string& declarations,
   return Request(
       {.name = std::move(name),
        .source = "#version 450\nlayout(local_size_x = 1) in;\n" + declarations + "\nvoid main() { " + body + " }\n",
-       .language = Language::vulkan});
+       .language = Language::vulkan_glsl});
 }
 
 /// The real driver of this machine: lavapipe where there is no GPU.

@@ -46,7 +46,7 @@ void main() {
   a[i] = tile[n % 16][0] + row[n % 10].y + items[n % 2].weight[1] + f[1] + float(last);
 }
 )",
-                           .language = Language::vulkan}));
+                           .language = Language::vulkan_glsl}));
 }
 
 TEST(Compiler, ThatIsMissingIsNamedWithWhatMakesIt) {
@@ -101,7 +101,7 @@ TEST(Spirv, ASpecialisedGroupSizeIsThatOfItsConstants) {
   const Shape shape = read_spirv(compiled(Request({.name = "special",
                                                    .source = "#version 450\nlayout(local_size_x = 32) in;\n"
                                                              "layout(local_size_x_id = 7) in;\nvoid main() {}\n",
-                                                   .language = Language::vulkan})))
+                                                   .language = Language::vulkan_glsl})))
                           .value();
   EXPECT_EQ(shape.group_size, (std::array<std::uint32_t, 3>{32, 1, 1}));
 }

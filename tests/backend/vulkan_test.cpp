@@ -25,7 +25,7 @@ class VulkanDevice : public fakes::VulkanTest {
     return result ? Error(ErrorCode::io, "compiled") : std::move(result).error();
   }
   Error compile_error(std::string source) {
-    return compile_error(Request({.name = "conv", .source = std::move(source), .language = Language::vulkan}));
+    return compile_error(Request({.name = "conv", .source = std::move(source), .language = Language::vulkan_glsl}));
   }
 };
 
@@ -44,7 +44,7 @@ TEST_F(VulkanDevice, KnowsWhatItIs) {
   EXPECT_NE(identity.compiler.find("spirv 1."), std::string::npos) << identity.compiler;
   EXPECT_EQ(identity.formats, std::vector<std::uint32_t>{2});
   EXPECT_EQ(open_device("vulkan").value()->identity(), identity);
-  EXPECT_EQ(device_->info().language, Language::vulkan);
+  EXPECT_EQ(device_->info().language, Language::vulkan_glsl);
   EXPECT_GE(device_->info().limits.shared_bytes, 16384U);
 }
 
@@ -126,7 +126,7 @@ TEST_F(VulkanDevice, DefinesDoNotShiftTheLinesOfErrors) {
   const Error error =
       compile_error(Request({.name = "conv",
                              .source = "#version 450\nlayout(local_size_x = 1) in;\nvoid main() { nonsense; }\n",
-                             .language = Language::vulkan,
+                             .language = Language::vulkan_glsl,
                              .defines = {{"A", "1"}, {"B", "2"}}}));
   EXPECT_NE(error.message().find("conv does not compile, line 3:"), std::string::npos) << error.message();
 }
@@ -135,13 +135,13 @@ TEST_F(VulkanDevice, ErrorsInAnIncludedFileNameThatFile) {
   const Error error = compile_error(
       Request({.name = "conv",
                .source = "#version 450\n#include \"tile.glsl\"\nlayout(local_size_x = 1) in;\nvoid main() {}\n",
-               .language = Language::vulkan,
+               .language = Language::vulkan_glsl,
                .headers = {{"tile.glsl", "float a;\n\nfloat tile() { return vec4(1); }\n"}}}));
   EXPECT_NE(error.message().find("tile.glsl line 3"), std::string::npos) << error.message();
   const Error after = compile_error(Request(
       {.name = "conv",
        .source = "#version 450\n#include \"tile.glsl\"\nlayout(local_size_x = 1) in;\nvoid main() { nonsense; }\n",
-       .language = Language::vulkan,
+       .language = Language::vulkan_glsl,
        .headers = {{"tile.glsl", "float a;\n\n"}}}));
   EXPECT_NE(after.message().find("conv does not compile, line 4:"), std::string::npos) << after.message();
 }
@@ -159,7 +159,7 @@ TEST_F(VulkanDevice, SourcesThatAreNoComputeShadersAreClearErrors) {
   EXPECT_EQ(compile_error(Request({.name = "conv", .source = "#version 450\n", .language = Language::glsl})).code(),
             ErrorCode::invalid_request);
   const Error named = compile_error(Request(
-      {.name = "conv", .source = vulkan_scale(1).source(), .entry = "conv_main", .language = Language::vulkan}));
+      {.name = "conv", .source = vulkan_scale(1).source(), .entry = "conv_main", .language = Language::vulkan_glsl}));
   EXPECT_NE(named.message().find("conv_main"), std::string::npos);
 }
 
@@ -167,14 +167,14 @@ TEST_F(VulkanDevice, TakesTheCompilersOptionsAndNoOthers) {
   for (const char* option : {"-O0", "-O", "-Os", "-g"}) {
     const auto compiled = device_->compile(Request({.name = "scale",
                                                     .source = vulkan_scale(2).source(),
-                                                    .language = Language::vulkan,
+                                                    .language = Language::vulkan_glsl,
                                                     .options = {option},
                                                     .defines = {{"FACTOR", "2.0"}}}));
     ASSERT_TRUE(compiled) << compiled.error().describe();
     EXPECT_TRUE(scales(*device_, *compiled->module, 2, 1)) << option;
   }
   const Error error = compile_error(Request(
-      {.name = "scale", .source = vulkan_scale(2).source(), .language = Language::vulkan, .options = {"--fast"}}));
+      {.name = "scale", .source = vulkan_scale(2).source(), .language = Language::vulkan_glsl, .options = {"--fast"}}));
   EXPECT_EQ(error.code(), ErrorCode::invalid_request);
   EXPECT_NE(error.message().find("scale asks for the option --fast"), std::string::npos) << error.message();
 }
@@ -239,7 +239,7 @@ TEST_F(VulkanDevice, ProgramsBeyondTheDevicesLimitsAreNamedWithBothNumbers) {
   const Error large = compile_error(
       Request({.name = "wide",
                .source = "#version 450\nlayout(local_size_x = 1024, local_size_y = 1024) in;\nvoid main() {}\n",
-               .language = Language::vulkan}));
+               .language = Language::vulkan_glsl}));
   EXPECT_EQ(large.code(), ErrorCode::unsupported);
   EXPECT_NE(large.message().find("wide has work groups of 1024x1024x1 items"), std::string::npos)
       << large.message();

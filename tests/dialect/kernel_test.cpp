@@ -14,7 +14,7 @@ namespace {
 using contract::gemm;
 using contract::scale;
 
-constexpr std::array languages = {Language::glsl, Language::vulkan, Language::opencl, Language::cuda,
+constexpr std::array languages = {Language::glsl, Language::vulkan_glsl, Language::opencl, Language::cuda,
                                   Language::hip};
 
 std::string problem(const Kernel& kernel) {
@@ -67,11 +67,11 @@ TEST(Kernel, ASourceThatEndsInABackslashDoesNotSwallowWhatIsWrittenBehindIt) {
 TEST(Kernel, ABarrierIsForBuffersWhereAKernelReadsWhatItWrites) {
   Kernel kernel{.name = "k", .buffers = {{"a", Type::f32, Access::write}}, .source = "KERNEL { group_barrier(); }"};
   EXPECT_FALSE(has(kernel.emit(Language::glsl).value(), "groupMemoryBarrier()"));
-  EXPECT_FALSE(has(kernel.emit(Language::vulkan).value(), "groupMemoryBarrier()"));
+  EXPECT_FALSE(has(kernel.emit(Language::vulkan_glsl).value(), "groupMemoryBarrier()"));
   EXPECT_FALSE(has(kernel.emit(Language::opencl).value(), "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"));
   kernel.buffers.front().access = Access::read_write;
   EXPECT_TRUE(has(kernel.emit(Language::glsl).value(), "groupMemoryBarrier()"));
-  EXPECT_TRUE(has(kernel.emit(Language::vulkan).value(), "groupMemoryBarrier()"));
+  EXPECT_TRUE(has(kernel.emit(Language::vulkan_glsl).value(), "groupMemoryBarrier()"));
   EXPECT_TRUE(has(kernel.emit(Language::opencl).value(), "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"));
 }
 

@@ -48,7 +48,7 @@ void expect_lines_of_source(const Kernel& kernel, const std::string& text) {
 }
 
 void check(const Kernel& kernel, Language language, const std::string& text, bool has_own_numbers) {
-  const bool glsl = language == Language::glsl || language == Language::vulkan;
+  const bool glsl = language == Language::glsl || language == Language::vulkan_glsl;
   expect(text.starts_with("#version") == glsl, "#version comes first in GLSL, and only there");
   expect(text.ends_with(glsl ? "\n" : "\n}\n"), "a text ends what it has begun");
   expect(glsl || !text.ends_with("\\\n}\n"), "the brace that ends a function is on a line of its own");

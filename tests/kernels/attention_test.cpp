@@ -227,7 +227,7 @@ TEST_P(FlashAttention, KeysAreDividedWhereThatHelps) {
   device.software = true;
   EXPECT_EQ(parts(1, 65536), 1);
   EXPECT_EQ(parts(1, 300000), 5);
-  for (const Language language : {Language::glsl, Language::vulkan}) {
+  for (const Language language : {Language::glsl, Language::vulkan_glsl}) {
     device.language = language;
     variant = kernels::flash_attention_variant(device, 256, 3);
     EXPECT_EQ(parts(1, 1000), 1);

@@ -216,8 +216,8 @@ TEST_P(Conv2d, IsTurnedWhereGpusAreSlowToScatter) {
     return initial(tunable, "turned");
   };
   EXPECT_EQ(turned(Language::glsl, false), 1);
-  EXPECT_EQ(turned(Language::vulkan, false), 1);
-  EXPECT_EQ(turned(Language::vulkan, true), 0);
+  EXPECT_EQ(turned(Language::vulkan_glsl, false), 1);
+  EXPECT_EQ(turned(Language::vulkan_glsl, true), 0);
   EXPECT_EQ(turned(Language::cuda, false), 0);
 }
 

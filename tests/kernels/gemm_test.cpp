@@ -15,7 +15,7 @@ TEST(TileFor, LeavesOutWhatACompilerHasNoRegistersFor) {
   DeviceInfo gpu;
   gpu.limits = {.max_group_size = {1024, 1024, 64}, .max_group_items = 1024, .shared_bytes = 48 * 1024};
   for (const auto& [language, rows] : {std::pair(Language::cuda, 128), std::pair(Language::opencl, 128),
-                                       std::pair(Language::vulkan, 128), std::pair(Language::glsl, 64)}) {
+                                       std::pair(Language::vulkan_glsl, 128), std::pair(Language::glsl, 64)}) {
     gpu.language = language;
     const kernels::Tile tile = kernels::tile_for(gpu, 4096, 4096, 1);
     EXPECT_EQ(tile.rows, rows) << tile.name();
@@ -33,7 +33,7 @@ TEST(GemmVariant, DividesTheDepthWhereTilesAreFew) {
     const auto variant = kernels::gemm_variant(gpu, size);
     return std::pair(variant.tile.rows, variant.split);
   };
-  for (const Language language : {Language::cuda, Language::opencl, Language::vulkan, Language::glsl}) {
+  for (const Language language : {Language::cuda, Language::opencl, Language::vulkan_glsl, Language::glsl}) {
     gpu.language = language;
     EXPECT_EQ(chosen({.m = 1024, .n = 1024, .k = 1024}), std::pair(64, 1)) << "256 tiles are enough";
     EXPECT_EQ(chosen({.m = 128, .n = 1024, .k = 4096}), std::pair(64, 16));
@@ -217,7 +217,7 @@ TEST_P(Gemm, IsTurnedWhereGpusAreSlowToScatter) {
     return initial(tunable, "turned");
   };
   EXPECT_EQ(turned(Language::glsl, false), 1);
-  EXPECT_EQ(turned(Language::vulkan, false), 0);
+  EXPECT_EQ(turned(Language::vulkan_glsl, false), 0);
   EXPECT_EQ(turned(Language::glsl, true), 0);
   EXPECT_EQ(turned(Language::cuda, false), 0);
   EXPECT_EQ(turned(Language::opencl, false), 0);
@@ -236,7 +236,7 @@ TEST_P(Gemm, IsUnrolledOnGpus) {
   EXPECT_EQ(unrolled(Language::opencl), 1);
   EXPECT_EQ(unrolled(Language::opencl, true), 0);
   EXPECT_EQ(unrolled(Language::glsl), 1);
-  EXPECT_EQ(unrolled(Language::vulkan), 1);
+  EXPECT_EQ(unrolled(Language::vulkan_glsl), 1);
   EXPECT_EQ(unrolled(Language::glsl, true), 0);
 }
 

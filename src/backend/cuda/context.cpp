@@ -4,10 +4,10 @@
 
 namespace kiln::cuda {
 
-Context::Scope::Scope(const Context& context) noexcept
+Context::ScopedCurrent::ScopedCurrent(const Context& context) noexcept
     : driver_(*context.driver_), status_(driver_->context_push(context.native_)) {}
 
-Context::Scope::~Scope() {
+Context::ScopedCurrent::~ScopedCurrent() {
   Handle popped = nullptr;
   if (status_ == status::success) driver_->context_pop(&popped);
 }
@@ -35,20 +35,20 @@ Result<std::shared_ptr<Context>> Context::adopt(std::shared_ptr<const Driver> dr
 
 Context::~Context() {
   {
-    const Scope scope(*this);
-    lanes_.clear();
+    const ScopedCurrent scope(*this);
+    idle_streams_.clear();
   }
   if (owned_) (*driver_)->context_release(device_);
 }
 
-Result<backend::Pool<Context::Lane>::Loan> Context::lane() {
-  return lanes_.borrow([this]() -> Result<std::unique_ptr<Lane>> {
+Result<backend::Pool<Context::Stream>::Loan> Context::borrow_stream() {
+  return idle_streams_.borrow([this]() -> Result<std::unique_ptr<Stream>> {
     // CU_STREAM_NON_BLOCKING and hipStreamNonBlocking: the caller's default stream is none of its business.
     constexpr unsigned non_blocking = 1;
     Handle stream = nullptr;
     if (const Status status = (*driver_)->stream_create(&stream, non_blocking); status != status::success)
       return driver_->error(status, "making a stream");
-    return std::make_unique<Lane>(*driver_, stream);
+    return std::make_unique<Stream>(*driver_, stream);
   });
 }
 

@@ -13,14 +13,14 @@ namespace kiln::cuda {
 class Context {
  public:
   /// A stream, used by one thread at a time. Destroyed with the context current.
-  class Lane {
+  class Stream {
    public:
-    Lane(const Driver& driver, Handle stream) noexcept : driver_(driver), stream_(stream) {}
-    ~Lane() { driver_->stream_destroy(stream_); }
-    Lane(const Lane&) = delete;
-    Lane& operator=(const Lane&) = delete;
+    Stream(const Driver& driver, Handle stream) noexcept : driver_(driver), stream_(stream) {}
+    ~Stream() { driver_->stream_destroy(stream_); }
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
 
-    Handle stream() const noexcept { return stream_; }
+    Handle handle() const noexcept { return stream_; }
 
    private:
     const Driver& driver_;
@@ -28,12 +28,12 @@ class Context {
   };
 
   /// Makes the context current on this thread, and on destruction what was current before.
-  class Scope {
+  class ScopedCurrent {
    public:
-    explicit Scope(const Context& context) noexcept;
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
+    explicit ScopedCurrent(const Context& context) noexcept;
+    ~ScopedCurrent();
+    ScopedCurrent(const ScopedCurrent&) = delete;
+    ScopedCurrent& operator=(const ScopedCurrent&) = delete;
 
     Status status() const noexcept { return status_; }
 
@@ -57,15 +57,15 @@ class Context {
 
   const Driver& driver() const noexcept { return *driver_; }
   int device() const noexcept { return device_; }
-  /// A stream for this thread; only within a Scope.
-  Result<backend::Pool<Lane>::Loan> lane();
+  /// A stream for this thread; only within a ScopedCurrent.
+  Result<backend::Pool<Stream>::Loan> borrow_stream();
 
  private:
   const std::shared_ptr<const Driver> driver_;
   const Handle native_;
   const int device_;
   const bool owned_;
-  backend::Pool<Lane> lanes_;
+  backend::Pool<Stream> idle_streams_;
 };
 
 }  // namespace kiln::cuda

@@ -92,29 +92,29 @@ Result<Target> target_of(const Driver& driver, int device, const Rtc* rtc) {
 
 class LoadedModule final : public Module {
  public:
-  explicit LoadedModule(std::unique_ptr<Kernel> kernel) noexcept : kernel_(std::move(kernel)) {}
+  explicit LoadedModule(std::unique_ptr<LoadedImage> image) noexcept : image_(std::move(image)) {}
 
-  CUmodule native() const noexcept override { return static_cast<CUmodule>(kernel_->module()); }
-  CUfunction function() const noexcept override { return static_cast<CUfunction>(kernel_->native_function()); }
-  std::size_t bytes() const noexcept override { return kernel_->bytes(); }
-  Kernel& kernel() const noexcept { return *kernel_; }
+  CUmodule native() const noexcept override { return static_cast<CUmodule>(image_->module()); }
+  CUfunction function() const noexcept override { return static_cast<CUfunction>(image_->native_function()); }
+  std::size_t bytes() const noexcept override { return image_->bytes(); }
+  LoadedImage& image() const noexcept { return *image_; }
 
  private:
-  std::unique_ptr<Kernel> kernel_;
+  std::unique_ptr<LoadedImage> image_;
 };
 
-std::unique_ptr<kiln::Module> wrap(std::unique_ptr<Kernel> kernel) {
-  return std::make_unique<LoadedModule>(std::move(kernel));
+std::unique_ptr<kiln::Module> wrap(std::unique_ptr<LoadedImage> image) {
+  return std::make_unique<LoadedModule>(std::move(image));
 }
 
-Kernel* unwrap(kiln::Module& module) {
+LoadedImage* unwrap(kiln::Module& module) {
   const auto* own = dynamic_cast<const LoadedModule*>(&module);
-  return own != nullptr ? &own->kernel() : nullptr;
+  return own != nullptr ? &own->image() : nullptr;
 }
 
 constexpr std::array<std::string_view, 2> architecture_options = {"-arch", "--gpu-architecture"};
 
-constexpr Dialect cuda_dialect{
+constexpr Platform cuda_platform{
     .api = "cuda",
     .vendor = "NVIDIA",
     .language = Language::cuda,
@@ -167,16 +167,16 @@ Result<Target> target_for(int capability, int version, const std::vector<int>& k
                 fmt::format("{}.{}", driver, version % 1000 / 10)};
 }
 
-const Dialect& dialect() noexcept { return cuda_dialect; }
+const Platform& platform() noexcept { return cuda_platform; }
 
 std::uintptr_t memory(const Buffer& buffer) noexcept { return CudaBuffer::address_of(buffer, driver_names); }
 
-std::vector<DeviceInfo> list_cuda_devices(const Log& /*log*/) { return list(dialect()); }
+std::vector<DeviceInfo> list_cuda_devices(const Log& /*log*/) { return list(platform()); }
 
 Result<std::shared_ptr<Device>> open_cuda_device(std::size_t number, const Log& /*log*/) {
-  return open(dialect(), number);
+  return open(platform(), number);
 }
 
-Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& /*log*/) { return adopt(dialect(), context); }
+Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& /*log*/) { return adopt(platform(), context); }
 
 }  // namespace kiln::cuda

@@ -9,7 +9,7 @@
 namespace kiln::cuda {
 
 /// What makes the shared implementation CUDA.
-const Dialect& dialect() noexcept;
+const Platform& platform() noexcept;
 
 /// NVRTC, which works without a device: the newest whose major version is not above the driver's.
 Result<std::shared_ptr<const Rtc>> open_nvrtc(int driver_version);

@@ -32,9 +32,9 @@ DeviceLimits read_limits(const Driver& driver, int device) {
 }
 
 /// `architecture` is empty where unknown.
-DeviceTraits read_traits(const Dialect& dialect, const Driver& driver, int device, std::string architecture) {
+DeviceTraits read_traits(const Platform& platform, const Driver& driver, int device, std::string architecture) {
   const Attributes& attributes = driver.names().attributes;
-  DeviceTraits traits{.vendor = std::string(dialect.vendor),
+  DeviceTraits traits{.vendor = std::string(platform.vendor),
                       .architecture = std::move(architecture),
                       .subgroup_width = number(driver, device, attributes.subgroup_width),
                       .compute_units = number(driver, device, attributes.compute_units)};
@@ -49,9 +49,9 @@ std::string read_name(const Driver& driver, int device) {
   return name.data();
 }
 
-Identity identity_of(const Dialect& dialect, const Target& target, const Rtc* rtc) {
-  Identity identity{.api = std::string(dialect.api),
-                    .vendor = std::string(dialect.vendor),
+Identity identity_of(const Platform& platform, const Target& target, const Rtc* rtc) {
+  Identity identity{.api = std::string(platform.api),
+                    .vendor = std::string(platform.vendor),
                     .device = target.architecture,
                     .driver = target.driver};
   if (rtc == nullptr) return identity;
@@ -62,16 +62,16 @@ Identity identity_of(const Dialect& dialect, const Target& target, const Rtc* rt
 
 /// Has `enqueue` put work on a stream, and waits for its end; `doing` says what it was, for an error.
 template <class Enqueue, class Doing>
-Result<void> run_on_lane(Context& context, Enqueue enqueue, Doing doing) {
+Result<void> run_on_stream(Context& context, Enqueue enqueue, Doing doing) {
   const Driver& driver = context.driver();
-  const Context::Scope scope(context);
+  const Context::ScopedCurrent scope(context);
   if (scope.status() != status::success) return driver.error(scope.status(), doing());
-  auto lane = context.lane();
-  if (!lane) return std::move(lane).error();
-  Status status = enqueue((*lane)->stream());
-  if (status == status::success) status = driver->stream_wait((*lane)->stream());
+  auto stream = context.borrow_stream();
+  if (!stream) return std::move(stream).error();
+  Status status = enqueue((*stream)->handle());
+  if (status == status::success) status = driver->stream_wait((*stream)->handle());
   if (status == status::success) return {};
-  lane->discard();
+  stream->discard();
   return driver.error(status, doing());
 }
 
@@ -87,11 +87,11 @@ Error no_entry(const Request& request) {
 
 }  // namespace
 
-Result<std::vector<std::byte>> compile_image(const Dialect& dialect, const Rtc& rtc, const Target& target,
+Result<std::vector<std::byte>> compile_image(const Platform& platform, const Rtc& rtc, const Target& target,
                                              const Request& request) {
-  if (auto ok = backend::check_language(request, dialect.language); !ok) return std::move(ok).error();
+  if (auto ok = backend::check_language(request, platform.language); !ok) return std::move(ok).error();
   const auto chooses = [&](const std::string& option) {
-    return std::any_of(dialect.architecture_options.begin(), dialect.architecture_options.end(),
+    return std::any_of(platform.architecture_options.begin(), platform.architecture_options.end(),
                        [&](std::string_view start) { return option.starts_with(start); });
   };
   std::vector<std::string> options;
@@ -99,50 +99,50 @@ Result<std::vector<std::byte>> compile_image(const Dialect& dialect, const Rtc& 
   return rtc.compile(request, options, target.kind == ImageKind::ptx ? Rtc::Output::text : Rtc::Output::code);
 }
 
-DeviceInfo describe(const Dialect& dialect, const Driver& driver, int device, std::string name) {
+DeviceInfo describe(const Platform& platform, const Driver& driver, int device, std::string name) {
   DeviceInfo info{.name = std::move(name),
-                  .identity = {.api = std::string(dialect.api), .vendor = std::string(dialect.vendor)},
+                  .identity = {.api = std::string(platform.api), .vendor = std::string(platform.vendor)},
                   .label = read_name(driver, device),
-                  .language = dialect.language,
+                  .language = platform.language,
                   .limits = read_limits(driver, device)};
-  const auto rtc = dialect.open_rtc(driver);
+  const auto rtc = platform.open_rtc(driver);
   const Rtc* compiler = rtc ? rtc->get() : nullptr;
-  const auto target = dialect.target(driver, device, compiler);
-  if (target) info.identity = identity_of(dialect, *target, compiler);
-  info.traits = read_traits(dialect, driver, device, target ? target->architecture : "");
+  const auto target = platform.target(driver, device, compiler);
+  if (target) info.identity = identity_of(platform, *target, compiler);
+  info.traits = read_traits(platform, driver, device, target ? target->architecture : "");
   if (!target) info.problem = target.error().message();
   if (!rtc) info.problem = rtc.error().message();
   return info;
 }
 
-Result<std::shared_ptr<Device>> CudaDevice::open(const Dialect& dialect, std::shared_ptr<Context> context,
+Result<std::shared_ptr<Device>> CudaDevice::open(const Platform& platform, std::shared_ptr<Context> context,
                                                  std::string name) {
   const Driver& driver = context->driver();
-  const auto rtc = dialect.open_rtc(driver);
+  const auto rtc = platform.open_rtc(driver);
   if (!rtc) return Error(rtc.error().code(), fmt::format("{}: {}", name, rtc.error().message()));
-  auto target = dialect.target(driver, context->device(), rtc->get());
+  auto target = platform.target(driver, context->device(), rtc->get());
   if (!target) return Error(target.error().code(), fmt::format("{}: {}", name, target.error().message()));
-  DeviceInfo info = describe(dialect, driver, context->device(), std::move(name));
+  DeviceInfo info = describe(platform, driver, context->device(), std::move(name));
   return std::shared_ptr<Device>(
-      std::make_shared<CudaDevice>(dialect, std::move(context), *rtc, std::move(*target), std::move(info)));
+      std::make_shared<CudaDevice>(platform, std::move(context), *rtc, std::move(*target), std::move(info)));
 }
 
 Result<Compiled> CudaDevice::compile(const Request& request) {
-  auto image = compile_image(dialect_, *rtc_, target_, request);
+  auto image = compile_image(platform_, *rtc_, target_, request);
   if (!image) return std::move(image).error();
-  auto kernel = Kernel::load(context_, {request.name(), request.entry(), target_.kind, *image});
-  if (!kernel) return std::move(kernel).error();
+  auto loaded = LoadedImage::load(context_, {request.name(), request.entry(), target_.kind, *image});
+  if (!loaded) return std::move(loaded).error();
   if (const auto function = (*kernel)->function(); !function)
     return function.error().code() == ErrorCode::load_failed ? no_entry(request) : function.error();
-  return Compiled{dialect_.wrap(std::move(*kernel)), to_binary(target_.kind, *image, request)};
+  return Compiled{platform_.wrap(std::move(*loaded)), to_binary(target_.kind, *image, request)};
 }
 
 Result<std::unique_ptr<kiln::Module>> CudaDevice::load(const Binary& binary) {
   const auto parts = parts_of(binary, target_.kind);
   if (!parts) return parts.error();
-  auto kernel = Kernel::load(context_, *parts);
-  if (!kernel) return std::move(kernel).error();
-  return dialect_.wrap(std::move(*kernel));
+  auto loaded = LoadedImage::load(context_, *parts);
+  if (!loaded) return std::move(loaded).error();
+  return platform_.wrap(std::move(*loaded));
 }
 
 Result<std::unique_ptr<Buffer>> CudaDevice::allocate(std::size_t bytes) {
@@ -153,7 +153,7 @@ Result<void> CudaDevice::write(Buffer& buffer, std::span<const std::byte> bytes,
   const auto own = backend::own_buffer<CudaBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
   if (!own) return own.error();
   if (bytes.empty()) return {};
-  return run_on_lane(
+  return run_on_stream(
       *context_,
       [&](Handle stream) {
         return context_->driver()->copy_to_device((*own)->address() + offset, bytes.data(), bytes.size(), stream);
@@ -165,7 +165,7 @@ Result<void> CudaDevice::read(const Buffer& buffer, std::span<std::byte> bytes, 
   const auto own = backend::own_buffer<CudaBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
   if (!own) return own.error();
   if (bytes.empty()) return {};
-  return run_on_lane(
+  return run_on_stream(
       *context_,
       [&](Handle stream) {
         return context_->driver()->copy_to_host(bytes.data(), (*own)->address() + offset, bytes.size(), stream);
@@ -174,14 +174,14 @@ Result<void> CudaDevice::read(const Buffer& buffer, std::span<std::byte> bytes, 
 }
 
 Result<void> CudaDevice::launch(kiln::Module& module, const Launch& launch) {
-  const auto prepared = PreparedLaunch::make(dialect_.unwrap(module), launch, *context_, info_);
+  const auto prepared = PreparedLaunch::make(platform_.unwrap(module), launch, *context_, info_);
   if (!prepared) return prepared.error();
   if (!prepared->is_work()) return {};
-  return run_on_lane(
+  return run_on_stream(
       *context_, [&](Handle stream) { return prepared->enqueue(stream); },
       [&] { return fmt::format("running {}", prepared->kernel().name()); });
 }
 
-Result<std::unique_ptr<Slot>> CudaDevice::open_slot() { return CudaSlot::open(dialect_, context_, info_); }
+Result<std::unique_ptr<Slot>> CudaDevice::open_slot() { return CudaSlot::open(platform_, context_, info_); }
 
 }  // namespace kiln::cuda

@@ -10,7 +10,7 @@
 
 #include "backend/cuda/context.hpp"
 #include "backend/cuda/image.hpp"
-#include "backend/cuda/kernel.hpp"
+#include "backend/cuda/loaded_image.hpp"
 #include "backend/cuda/rtc.hpp"
 
 namespace kiln::cuda {
@@ -27,7 +27,7 @@ struct Target {
 };
 
 /// Where CUDA and HIP differ beyond the names of functions.
-struct Dialect {
+struct Platform {
   std::string_view api;
   std::string_view vendor;
   Language language;
@@ -37,21 +37,21 @@ struct Dialect {
   Result<std::shared_ptr<const Rtc>> (*open_rtc)(const Driver& driver);
   /// `rtc` is null where there is no compiler.
   Result<Target> (*target)(const Driver& driver, int device, const Rtc* rtc);
-  std::unique_ptr<kiln::Module> (*wrap)(std::unique_ptr<Kernel> kernel);
-  /// The kernel of a module of this dialect; null for others.
-  Kernel* (*unwrap)(kiln::Module& module);
+  std::unique_ptr<kiln::Module> (*wrap)(std::unique_ptr<LoadedImage> image);
+  /// The image of a module of this platform; null for others.
+  LoadedImage* (*unwrap)(kiln::Module& module);
 };
 
 /// A device of CUDA or HIP. Every call makes the context current for its duration.
 class CudaDevice final : public Device {
  public:
   /// `name` is what open_device() calls it.
-  static Result<std::shared_ptr<Device>> open(const Dialect& dialect, std::shared_ptr<Context> context,
+  static Result<std::shared_ptr<Device>> open(const Platform& platform, std::shared_ptr<Context> context,
                                               std::string name);
 
-  CudaDevice(const Dialect& dialect, std::shared_ptr<Context> context, std::shared_ptr<const Rtc> rtc,
+  CudaDevice(const Platform& platform, std::shared_ptr<Context> context, std::shared_ptr<const Rtc> rtc,
              Target target, DeviceInfo info)
-      : dialect_(dialect),
+      : platform_(platform),
         context_(std::move(context)),
         rtc_(std::move(rtc)),
         target_(std::move(target)),
@@ -69,7 +69,7 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<Slot>> open_slot() override;
 
  private:
-  const Dialect& dialect_;
+  const Platform& platform_;
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<const Rtc> rtc_;
   const Target target_;
@@ -77,15 +77,15 @@ class CudaDevice final : public Device {
 };
 
 /// Compiles to an image, which needs no device.
-Result<std::vector<std::byte>> compile_image(const Dialect& dialect, const Rtc& rtc, const Target& target,
+Result<std::vector<std::byte>> compile_image(const Platform& platform, const Rtc& rtc, const Target& target,
                                              const Request& request);
 
 /// What can be said of a device without making a context on it; its problem where it has one.
-DeviceInfo describe(const Dialect& dialect, const Driver& driver, int device, std::string name);
+DeviceInfo describe(const Platform& platform, const Driver& driver, int device, std::string name);
 
-/// The devices of a dialect, and the one with a number.
-std::vector<DeviceInfo> list(const Dialect& dialect);
-Result<std::shared_ptr<Device>> open(const Dialect& dialect, std::size_t number);
-Result<std::shared_ptr<Device>> adopt(const Dialect& dialect, Handle context);
+/// The devices of a platform, and the one with a number.
+std::vector<DeviceInfo> list(const Platform& platform);
+Result<std::shared_ptr<Device>> open(const Platform& platform, std::size_t number);
+Result<std::shared_ptr<Device>> adopt(const Platform& platform, Handle context);
 
 }  // namespace kiln::cuda

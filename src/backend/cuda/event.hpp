@@ -15,19 +15,19 @@ template <Status (*Functions::*Free)(void*)>
 struct FreedInContext {
   const Context* context = nullptr;
   void operator()(void* thing) const noexcept {
-    const Context::Scope scope(*context);
+    const Context::ScopedCurrent scope(*context);
     if (scope.status() == status::success) (context->driver().operator->()->*Free)(thing);
   }
 };
 
 /// A point in the work of a stream, with the time when it was reached.
 using Event = std::unique_ptr<void, FreedInContext<&Functions::event_destroy>>;
-/// Only within a Scope.
+/// Only within a ScopedCurrent.
 Result<Event> make_event(const Context& context);
 
 /// The device's time by events of one stream. Drivers tell the time between two events alone, and as a float of
 /// milliseconds, which after an hour is good for a quarter of one; so what events are measured from is moved along.
-/// All functions are called within a Scope.
+/// All functions are called within a ScopedCurrent.
 class EventClock {
  public:
   /// Its zero is a point that the stream has passed on return.

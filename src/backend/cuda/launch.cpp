@@ -10,11 +10,11 @@
 namespace kiln::cuda {
 namespace {
 
-Error invalid(const Kernel& kernel, std::string what) {
+Error invalid(const LoadedImage& kernel, std::string what) {
   return Error(ErrorCode::invalid_request, fmt::format("{}: {}", kernel.name(), what));
 }
 
-Result<void> check_sizes(const Kernel& kernel, const Kernel::Function& function, const DeviceLimits& limits,
+Result<void> check_sizes(const LoadedImage& kernel, const LoadedImage::Function& function, const DeviceLimits& limits,
                          const Launch& launch) {
   std::uint64_t items = 1;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -36,7 +36,7 @@ Result<void> check_sizes(const Kernel& kernel, const Kernel::Function& function,
   return {};
 }
 
-Result<void> check_arguments(const Kernel& kernel, const std::vector<std::size_t>& taken, const Launch& launch) {
+Result<void> check_arguments(const LoadedImage& kernel, const std::vector<std::size_t>& taken, const Launch& launch) {
   const std::size_t given = launch.buffers.size() + (launch.parameters.empty() ? 0 : 1);
   for (std::size_t i = 0; i < std::min(given, taken.size()); ++i) {
     const std::size_t bytes = i < launch.buffers.size() ? sizeof(Address) : launch.parameters.size();
@@ -53,7 +53,7 @@ Result<void> check_arguments(const Kernel& kernel, const std::vector<std::size_t
 }
 
 /// Whether `launch` is one that the device and the kernel take.
-Result<void> check_launch(const Kernel& kernel, const Kernel::Function& function, const DeviceInfo& info,
+Result<void> check_launch(const LoadedImage& kernel, const LoadedImage::Function& function, const DeviceInfo& info,
                           const Launch& launch) {
   if (launch.group_size == std::array<std::uint32_t, 3>{0, 0, 0})
     return invalid(kernel, fmt::format("{} programs do not say their group's size; set Launch::group_size",
@@ -68,7 +68,7 @@ Result<void> check_launch(const Kernel& kernel, const Kernel::Function& function
 
 }  // namespace
 
-Result<PreparedLaunch> PreparedLaunch::make(Kernel* kernel, const Launch& launch, const Context& context,
+Result<PreparedLaunch> PreparedLaunch::make(LoadedImage* kernel, const Launch& launch, const Context& context,
                                             const DeviceInfo& info) {
   if (kernel == nullptr || &kernel->context() != &context)
     return backend::foreign_program(kernel != nullptr ? kernel->name() : "the program", info.name);

@@ -8,7 +8,7 @@ namespace kiln::cuda {
 
 Result<std::unique_ptr<Buffer>> CudaBuffer::allocate(std::shared_ptr<Context> context, std::size_t bytes) {
   const Driver& driver = context->driver();
-  const Context::Scope scope(*context);
+  const Context::ScopedCurrent scope(*context);
   Address address = 0;
   Status status = scope.status();
   if (status == status::success) status = driver->memory_allocate(&address, backend::allocated_bytes(bytes));
@@ -27,7 +27,7 @@ Address CudaBuffer::address_of(const Buffer& buffer, const DriverNames& driver) 
 }
 
 CudaBuffer::~CudaBuffer() {
-  const Context::Scope scope(*context_);
+  const Context::ScopedCurrent scope(*context_);
   if (scope.status() == status::success) context_->driver()->memory_free(address_);
 }
 

@@ -40,7 +40,7 @@ const char* find_functions(const base::DynamicLibrary& library, const RtcSymbols
 }  // namespace
 
 /// A program of the compiler's.
-class Rtc::Program {
+class Rtc::Compilation {
  public:
   Program(const RtcFunctions& functions, const std::string& source, const std::string& name)
       : functions_(functions) {

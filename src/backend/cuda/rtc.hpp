@@ -92,7 +92,7 @@ class Rtc {
                                          Output output) const;
 
  private:
-  class Program;
+  class Compilation;
 
   base::DynamicLibrary library_;
   RtcFunctions functions_;

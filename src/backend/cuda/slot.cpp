@@ -10,18 +10,18 @@
 
 namespace kiln::cuda {
 
-Result<std::unique_ptr<Slot>> CudaSlot::open(const Dialect& dialect, std::shared_ptr<Context> context,
+Result<std::unique_ptr<Slot>> CudaSlot::open(const Platform& platform, std::shared_ptr<Context> context,
                                              DeviceInfo info) {
-  const Context::Scope scope(*context);
+  const Context::ScopedCurrent scope(*context);
   if (scope.status() != status::success) return context->driver().error(scope.status(), "opening a slot");
-  auto lane = context->lane();
-  if (!lane) return std::move(lane).error();
-  auto events = EventClock::start(*context, (*lane)->stream());
+  auto stream = context->borrow_stream();
+  if (!stream) return std::move(stream).error();
+  auto events = EventClock::start(*context, (*stream)->handle());
   if (!events) {
-    lane->discard();
+    stream->discard();
     return std::move(events).error();
   }
-  auto slot = std::make_unique<CudaSlot>(dialect, std::move(context), std::move(info), std::move(*lane),
+  auto slot = std::make_unique<CudaSlot>(platform, std::move(context), std::move(info), std::move(*stream),
                                          std::move(*events));
   if (auto set = slot->set_clock(); !set) return std::move(set).error();
   return std::unique_ptr<Slot>(std::move(slot));
@@ -29,11 +29,11 @@ Result<std::unique_ptr<Slot>> CudaSlot::open(const Dialect& dialect, std::shared
 
 CudaSlot::~CudaSlot() {
   const Driver& driver = context_->driver();
-  const Context::Scope scope(*context_);
+  const Context::ScopedCurrent scope(*context_);
   Status status = scope.status();
   // Also for what was queued and never submitted, which the device has begun with.
-  if (status == status::success) status = driver->stream_wait(lane_->stream());
-  if (status != status::success) lane_.discard();
+  if (status == status::success) status = driver->stream_wait(stream_->handle());
+  if (status != status::success) stream_.discard();
 }
 
 Result<void> CudaSlot::set_clock() {
@@ -41,8 +41,8 @@ Result<void> CudaSlot::set_clock() {
   // Drivers take their time with what is done first, which tells little of the clocks.
   for (int round = 0; round < 3; ++round) {
     const auto before = std::chrono::steady_clock::now();
-    Status status = events_.mark(lane_->stream());
-    if (status == status::success) status = driver->stream_wait(lane_->stream());
+    Status status = events_.mark(stream_->handle());
+    if (status == status::success) status = driver->stream_wait(stream_->handle());
     if (status != status::success) return driver.error(status, "opening a slot");
     const auto after = std::chrono::steady_clock::now();
     events_.move_to_mark();
@@ -58,7 +58,7 @@ Result<std::span<std::byte>> CudaSlot::staging(std::size_t bytes) {
   staging_ = {};
   pinned_.reset();
   const Driver& driver = context_->driver();
-  const Context::Scope scope(*context_);
+  const Context::ScopedCurrent scope(*context_);
   void* memory = nullptr;
   Status status = scope.status();
   // CU_MEMHOSTALLOC_* and hipHostMallocDefault: nothing but pinned.
@@ -76,7 +76,7 @@ Result<std::span<std::byte>> CudaSlot::staging(std::size_t bytes) {
 
 Result<void> CudaSlot::prepare_events() {
   if (events_.is_due())
-    if (const Status status = events_.mark(lane_->stream()); status != status::success)
+    if (const Status status = events_.mark(stream_->handle()); status != status::success)
       return context_->driver().error(status, "recording an event");
   while (queued_.events.size() < 2 * (queued_.work + 1)) {
     auto event = make_event(*context_);
@@ -89,8 +89,8 @@ Result<void> CudaSlot::prepare_events() {
 template <class Enqueue, class Doing>
 Result<void> CudaSlot::add(Enqueue enqueue, Doing doing) {
   const Driver& driver = context_->driver();
-  const Handle stream = lane_->stream();
-  const Context::Scope scope(*context_);
+  const Handle stream = stream_->handle();
+  const Context::ScopedCurrent scope(*context_);
   if (scope.status() != status::success) return driver.error(scope.status(), doing());
   if (auto prepared = prepare_events(); !prepared) return prepared;
   if (queued_.pieces.empty()) queued_.queued = std::chrono::steady_clock::now();
@@ -140,7 +140,7 @@ Result<void> CudaSlot::download(const Buffer& from, std::size_t offset, std::siz
 }
 
 Result<void> CudaSlot::launch(kiln::Module& module, const Launch& launch) {
-  const auto prepared = PreparedLaunch::make(dialect_.unwrap(module), launch, *context_, info_);
+  const auto prepared = PreparedLaunch::make(platform_.unwrap(module), launch, *context_, info_);
   if (!prepared) return prepared.error();
   if (!prepared->is_work()) return add_nothing();
   return add([&](Handle stream) { return prepared->enqueue(stream); },
@@ -158,9 +158,9 @@ Result<void> CudaSlot::submit() {
 
 Result<bool> CudaSlot::finished() {
   if (!under_way_) return true;
-  const Context::Scope scope(*context_);
+  const Context::ScopedCurrent scope(*context_);
   Status status = scope.status();
-  if (status == status::success) status = context_->driver()->stream_query(lane_->stream());
+  if (status == status::success) status = context_->driver()->stream_query(stream_->handle());
   if (status == status::not_ready) return false;
   if (auto ended = end(status); !ended) return std::move(ended).error();
   return true;
@@ -168,9 +168,9 @@ Result<bool> CudaSlot::finished() {
 
 Result<void> CudaSlot::wait() {
   if (!under_way_) return {};
-  const Context::Scope scope(*context_);
+  const Context::ScopedCurrent scope(*context_);
   Status status = scope.status();
-  if (status == status::success) status = context_->driver()->stream_wait(lane_->stream());
+  if (status == status::success) status = context_->driver()->stream_wait(stream_->handle());
   return end(status);
 }
 
@@ -183,7 +183,7 @@ Result<void> CudaSlot::end(Status status) {
 }
 
 std::vector<Ran> CudaSlot::times() {
-  const Context::Scope scope(*context_);
+  const Context::ScopedCurrent scope(*context_);
   std::vector<std::optional<backend::Ticks>> ticks;
   auto event = submitted_.events.begin();
   for (const bool work : submitted_.pieces) {

@@ -19,17 +19,17 @@ namespace kiln::cuda {
 /// itself, and events around every piece of work.
 class CudaSlot final : public Slot {
  public:
-  static Result<std::unique_ptr<Slot>> open(const Dialect& dialect, std::shared_ptr<Context> context,
+  static Result<std::unique_ptr<Slot>> open(const Platform& platform, std::shared_ptr<Context> context,
                                             DeviceInfo info);
 
-  using Lane = backend::Pool<Context::Lane>::Loan;
+  using Stream = backend::Pool<Context::Stream>::Loan;
   /// For open(), which makes it ready.
-  CudaSlot(const Dialect& dialect, std::shared_ptr<Context> context, DeviceInfo info, Lane lane,
+  CudaSlot(const Platform& platform, std::shared_ptr<Context> context, DeviceInfo info, Stream stream,
            EventClock events) noexcept
-      : dialect_(dialect),
+      : platform_(platform),
         context_(std::move(context)),
         info_(std::move(info)),
-        lane_(std::move(lane)),
+        stream_(std::move(stream)),
         events_(std::move(events)) {}
   ~CudaSlot() override;
 
@@ -72,10 +72,10 @@ class CudaSlot final : public Slot {
   /// What follows from the stream's status when it has done all.
   Result<void> end(Status status);
 
-  const Dialect& dialect_;
+  const Platform& platform_;
   const std::shared_ptr<Context> context_;
   const DeviceInfo info_;
-  Lane lane_;
+  Stream stream_;
   Pinned pinned_;
   /// All of `pinned_`.
   std::span<std::byte> staging_;

@@ -11,7 +11,7 @@ namespace kiln::hip {
 namespace {
 
 using cuda::Driver;
-using cuda::Kernel;
+using cuda::LoadedImage;
 using cuda::Rtc;
 using cuda::Target;
 
@@ -112,31 +112,31 @@ Result<Target> target_of(const Driver& driver, int device, const Rtc* /*rtc*/) {
 
 class LoadedModule final : public Module {
  public:
-  explicit LoadedModule(std::unique_ptr<Kernel> kernel) noexcept : kernel_(std::move(kernel)) {}
+  explicit LoadedModule(std::unique_ptr<LoadedImage> image) noexcept : image_(std::move(image)) {}
 
-  hipModule_t native() const noexcept override { return static_cast<hipModule_t>(kernel_->module()); }
+  hipModule_t native() const noexcept override { return static_cast<hipModule_t>(image_->module()); }
   hipFunction_t function() const noexcept override {
-    return static_cast<hipFunction_t>(kernel_->native_function());
+    return static_cast<hipFunction_t>(image_->native_function());
   }
-  std::size_t bytes() const noexcept override { return kernel_->bytes(); }
-  Kernel& kernel() const noexcept { return *kernel_; }
+  std::size_t bytes() const noexcept override { return image_->bytes(); }
+  LoadedImage& image() const noexcept { return *image_; }
 
  private:
-  std::unique_ptr<Kernel> kernel_;
+  std::unique_ptr<LoadedImage> image_;
 };
 
-std::unique_ptr<kiln::Module> wrap(std::unique_ptr<Kernel> kernel) {
-  return std::make_unique<LoadedModule>(std::move(kernel));
+std::unique_ptr<kiln::Module> wrap(std::unique_ptr<LoadedImage> image) {
+  return std::make_unique<LoadedModule>(std::move(image));
 }
 
-Kernel* unwrap(kiln::Module& module) {
+LoadedImage* unwrap(kiln::Module& module) {
   const auto* own = dynamic_cast<const LoadedModule*>(&module);
-  return own != nullptr ? &own->kernel() : nullptr;
+  return own != nullptr ? &own->image() : nullptr;
 }
 
 constexpr std::array<std::string_view, 2> architecture_options = {"--offload-arch", "--gpu-architecture"};
 
-constexpr cuda::Dialect hip_dialect{
+constexpr cuda::Platform hip_platform{
     .api = "hip",
     .vendor = "AMD",
     .language = Language::hip,
@@ -150,20 +150,20 @@ constexpr cuda::Dialect hip_dialect{
 
 }  // namespace
 
-const cuda::Dialect& dialect() noexcept { return hip_dialect; }
+const cuda::Platform& platform() noexcept { return hip_platform; }
 
 void* memory(const Buffer& buffer) noexcept {
   return reinterpret_cast<void*>(cuda::CudaBuffer::address_of(buffer, driver_names));
 }
 
-std::vector<DeviceInfo> list_hip_devices(const Log& /*log*/) { return cuda::list(dialect()); }
+std::vector<DeviceInfo> list_hip_devices(const Log& /*log*/) { return cuda::list(platform()); }
 
 Result<std::shared_ptr<Device>> open_hip_device(std::size_t number, const Log& /*log*/) {
-  return cuda::open(dialect(), number);
+  return cuda::open(platform(), number);
 }
 
 Result<std::shared_ptr<Device>> adopt(hipCtx_t context, const Log& /*log*/) {
-  return cuda::adopt(dialect(), context);
+  return cuda::adopt(platform(), context);
 }
 
 }  // namespace kiln::hip

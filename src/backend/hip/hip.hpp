@@ -9,7 +9,7 @@
 namespace kiln::hip {
 
 /// What makes the shared implementation HIP.
-const cuda::Dialect& dialect() noexcept;
+const cuda::Platform& platform() noexcept;
 
 /// The HIP devices of this machine, and the one with a number.
 std::vector<DeviceInfo> list_hip_devices(const Log& log);

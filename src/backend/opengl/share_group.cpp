@@ -8,7 +8,7 @@
 
 #include "backend/opengl/display.hpp"
 #include "backend/opengl/errors.hpp"
-#include "backend/opengl/lease.hpp"
+#include "backend/opengl/lent_context.hpp"
 #include "base/dynamic_library.hpp"
 #include "base/process_end.hpp"
 
@@ -63,7 +63,7 @@ std::vector<EGLint> context_attributes(bool debug, bool tell_resets) {
 
 }  // namespace
 
-Current::Current(std::unique_ptr<Lease> lease) noexcept : lease_(std::move(lease)) {}
+Current::Current(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
 Current::Current(Current&& other) noexcept = default;
 Current::~Current() = default;
 
@@ -113,14 +113,14 @@ ShareGroup::~ShareGroup() {
   for (EGLContext context : members_) eglDestroyContext(display_, context);
 }
 
-Result<std::shared_ptr<Loan>> ShareGroup::borrow(std::shared_ptr<const ApiBinding> api) {
+Result<std::shared_ptr<LentContext>> ShareGroup::borrow(std::shared_ptr<const ApiBinding> api) {
   if (!pooled())
     return Error(ErrorCode::device_failed,
                  "the adopted OpenGL context is not current on this thread, and cannot be shared with it");
   auto context = take_idle();
   if (!context) return std::move(context).error();
-  auto loan = std::make_shared<Loan>(shared_from_this(), std::move(api), display_, *context);
-  if (!loan->made()) {
+  auto lent = std::make_shared<LentContext>(shared_from_this(), std::move(api), display_, *context);
+  if (!lent->made()) {
     const EGLint error = eglGetError();
     if (error == EGL_CONTEXT_LOST) return Error(ErrorCode::device_failed, "the device was lost; open it anew");
     return Error(
@@ -131,54 +131,54 @@ Result<std::shared_ptr<Loan>> ShareGroup::borrow(std::shared_ptr<const ApiBindin
   }
   watch_debug_output();
   const base::MutexLock lock(pool_mutex_);
-  loans_[*context] = loan;
-  return loan;
+  lent_[*context] = lent;
+  return lent;
 }
 
-std::shared_ptr<Loan> ShareGroup::loan_of(void* context) {
+std::shared_ptr<LentContext> ShareGroup::lent_as(void* context) {
   const base::MutexLock lock(pool_mutex_);
-  return loans_[context].lock();
+  return lent_[context].lock();
 }
 
 Result<Current> ShareGroup::acquire() {
   if (base::process_ends()) return process_ending();
   const auto api = std::make_shared<const ApiBinding>();
-  auto lease = std::make_unique<Current::Lease>(shared_from_this());
+  auto state = std::make_unique<Current::State>(shared_from_this());
   void* present = current();
   if (present != nullptr && present == adopted_) {
-    lease->api = api;
+    state->api = api;
   } else if (present != nullptr && is_member(present)) {
-    lease->loan = loan_of(present);
+    state->lent = lent_as(present);
   } else {
-    auto loan = borrow(api);
-    if (!loan) return std::move(loan).error();
-    lease->loan = std::move(*loan);
+    auto lent = borrow(api);
+    if (!lent) return std::move(lent).error();
+    state->lent = std::move(*lent);
   }
   delete_doomed();
   if (present = current(); present == nullptr || !is_member(present))
     return Error(ErrorCode::device_failed, "the OpenGL context that was current on this thread is gone");
-  return Current(std::move(lease));
+  return Current(std::move(state));
 }
 
 Result<Current> ShareGroup::show() {
   auto current = acquire();
-  if (!current || current->lease_->loan == nullptr) return current;
+  if (!current || current->state_->lent == nullptr) return current;
   const LaunchGate::Launching launching(gate_);
   const base::MutexLock lock(pool_mutex_);
   recover();
-  current->lease_->shown = shown_.insert(current->lease_->loan->context()).second;
+  current->state_->shown = shown_.insert(current->state_->lent->context()).second;
   return current;
 }
 
-Result<std::unique_ptr<Kept>> ShareGroup::keep() {
+Result<std::unique_ptr<SlotContext>> ShareGroup::keep() {
   void* const before = current();
-  auto lent = acquire();
-  if (!lent) return std::move(lent).error();
-  std::shared_ptr<Loan> loan = lent->lease_->loan;
-  auto kept = std::make_unique<Kept>(shared_from_this(), loan, current());
+  auto acquired = acquire();
+  if (!acquired) return std::move(acquired).error();
+  std::shared_ptr<LentContext> lent = acquired->state_->lent;
+  auto context = std::make_unique<SlotContext>(shared_from_this(), lent, current());
   // What was lent before stays current for those it was lent to.
-  if (loan != nullptr && loan->context() != before) loan->step_aside();
-  return kept;
+  if (lent != nullptr && lent->context() != before) lent->step_aside();
+  return context;
 }
 
 void ShareGroup::take_back(EGLContext context) {
@@ -345,7 +345,7 @@ void ShareGroup::delete_doomed() {
     return;
   }
   for (EGLContext context : holding) {
-    Switch there(display_, context);
+    ScopedCurrent there(display_, context);
     if (there.made()) {
       const base::MutexLock lock(pool_mutex_);
       let_go(context);
@@ -366,7 +366,7 @@ void ShareGroup::delete_doomed() {
 }
 
 void ShareGroup::delete_all() {
-  std::optional<Switch> there;
+  std::optional<ScopedCurrent> there;
   if (current() != adopted_) {
     if (members_.empty()) return;
     there.emplace(display_, *members_.begin());
@@ -379,7 +379,7 @@ void ShareGroup::delete_all() {
 }
 
 void ShareGroup::watch_debug_output() {
-  // The same for every loan: cheaper than to remember which contexts have it already.
+  // The same for every lent context: cheaper than to remember which contexts have it already.
   glEnable(GL_DEBUG_OUTPUT);
   glDebugMessageCallback(on_debug_message, &log_);
 }

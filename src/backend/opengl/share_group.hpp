@@ -20,8 +20,8 @@
 namespace kiln::opengl {
 
 class ApiBinding;
-class Kept;
-class Loan;
+class SlotContext;
+class LentContext;
 
 /// A group of contexts that share their objects, and the pool of them that is lent to threads. A context is
 /// current on at most one thread; objects made in one are seen in all.
@@ -37,13 +37,13 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   ShareGroup(Private, EGLDisplay display, Log log) : display_(display), log_(std::move(log)) {}
   ~ShareGroup();
 
-  /// Makes a context of the group current on this thread until the lease ends. Where one is current already,
+  /// Makes a context of the group current on this thread until the Current is destroyed. Where one is current already,
   /// that one is used.
   Result<Current> acquire();
-  /// The same for an application, which may launch programs of its own accord until the lease ends.
+  /// The same for an application, which may launch programs of its own accord until the Current is destroyed.
   Result<Current> show();
   /// A context for this thread to use over many calls: that which is current, if it is the group's.
-  Result<std::unique_ptr<Kept>> keep();
+  Result<std::unique_ptr<SlotContext>> keep();
 
   /// Deletes a program or a buffer; at a later acquire() where that cannot be done now.
   void delete_program(GLuint id) noexcept;
@@ -72,8 +72,8 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
 
  private:
   friend class Current;
-  friend struct Current::Lease;
-  friend class Loan;
+  friend struct Current::State;
+  friend class LentContext;
 
   struct Doomed {
     std::vector<GLuint> programs;
@@ -84,9 +84,9 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   Result<EGLContext> take_idle();
   void give_back(EGLContext context);
   void take_back(EGLContext shown);
-  Result<std::shared_ptr<Loan>> borrow(std::shared_ptr<const ApiBinding> api);
-  /// The loan by which a context is current on this thread.
-  std::shared_ptr<Loan> loan_of(void* context);
+  Result<std::shared_ptr<LentContext>> borrow(std::shared_ptr<const ApiBinding> api);
+  /// The lent context that is current on this thread.
+  std::shared_ptr<LentContext> lent_as(void* context);
   bool is_member(void* context) const;
   /// Deletes what is doomed, as far as that can be done from here.
   void delete_doomed();
@@ -118,7 +118,7 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   mutable base::Mutex pool_mutex_;
   std::set<EGLContext> members_ KILN_GUARDED_BY(pool_mutex_);
   std::vector<EGLContext> idle_ KILN_GUARDED_BY(pool_mutex_);
-  std::map<void*, std::weak_ptr<Loan>> loans_ KILN_GUARDED_BY(pool_mutex_);
+  std::map<void*, std::weak_ptr<LentContext>> lent_ KILN_GUARDED_BY(pool_mutex_);
   // Those lent to applications.
   std::set<void*> shown_ KILN_GUARDED_BY(pool_mutex_);
   Doomed doomed_ KILN_GUARDED_BY(pool_mutex_);

@@ -31,13 +31,13 @@ Result<std::unique_ptr<Slot>> GlSlot::open(const std::shared_ptr<ShareGroup>& gr
                                            bool tells_resets) {
   auto context = group->keep();
   if (!context) return std::move(context).error();
-  const auto visit = (*context)->enter();
-  if (!visit) return Error(visit.error());
+  const auto entered = (*context)->enter();
+  if (!entered) return Error(entered.error());
   return std::unique_ptr<Slot>(
       std::make_unique<GlSlot>(group, std::move(*context), device, tells_resets, Staging::best()));
 }
 
-GlSlot::GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const Kept> context, const DeviceInfo& device,
+GlSlot::GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const SlotContext> context, const DeviceInfo& device,
                bool tells_resets, Staging::Kind staging)
     : group_(std::move(group)),
       context_(std::move(context)),
@@ -49,9 +49,9 @@ GlSlot::GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const Kept> co
 }
 
 GlSlot::~GlSlot() {
-  const auto visit = context_->enter();
+  const auto entered = context_->enter();
   // Where the caller's context is not current, its objects are out of reach: they go with it.
-  if (!visit) return;
+  if (!entered) return;
   if (queued_ || fence_ != nullptr) glFinish();
   glDeleteSync(fence_);
   stamps_.clear();
@@ -72,8 +72,8 @@ void GlSlot::set_clock() {
 Result<std::span<std::byte>> GlSlot::staging(std::size_t bytes) {
   if (staging_.bytes().size() < bytes) {
     if (queued_ || fence_ != nullptr) return backend::staging_in_use();
-    const auto visit = context_->enter();
-    if (!visit) return Error(visit.error());
+    const auto entered = context_->enter();
+    if (!entered) return Error(entered.error());
     if (auto ok = staging_.allocate(bytes); !ok) return std::move(ok).error();
   }
   return staging_.bytes();
@@ -106,14 +106,14 @@ Result<void> GlSlot::queue(bool is_work, std::string_view doing, Work work) {
 Result<void> GlSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
   const auto buffer = fitting(to, offset, staged, bytes);
   if (!buffer) return Error(buffer.error());
-  const auto visit = context_->enter();
-  if (!visit) return Error(visit.error());
+  const auto entered = context_->enter();
+  if (!entered) return Error(entered.error());
   return queue(bytes > 0, running, [&] { staging_.upload((*buffer)->id(), offset, staged, bytes); });
 }
 
 Result<void> GlSlot::launch(kiln::Module& module, const Launch& launch) {
-  const auto visit = context_->enter();
-  if (!visit) return Error(visit.error());
+  const auto entered = context_->enter();
+  if (!entered) return Error(entered.error());
   const auto fitted = fit(*group_, device_, module, launch);
   if (!fitted) return Error(fitted.error());
   const bool is_work = std::find(launch.groups.begin(), launch.groups.end(), 0U) == launch.groups.end();
@@ -126,8 +126,8 @@ Result<void> GlSlot::launch(kiln::Module& module, const Launch& launch) {
 Result<void> GlSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
   const auto buffer = fitting(from, offset, staged, bytes);
   if (!buffer) return Error(buffer.error());
-  const auto visit = context_->enter();
-  if (!visit) return Error(visit.error());
+  const auto entered = context_->enter();
+  if (!entered) return Error(entered.error());
   return queue(bytes > 0, running, [&] { staging_.download((*buffer)->id(), offset, staged, bytes); });
 }
 
@@ -135,8 +135,8 @@ Result<void> GlSlot::submit() {
   if (fence_ != nullptr) return {};
   ran_.clear();
   if (!queued_) return {};
-  const auto visit = context_->enter();
-  if (!visit) return Error(visit.error());
+  const auto entered = context_->enter();
+  if (!entered) return Error(entered.error());
   // For what is mapped, fences alone do not do.
   glMemoryBarrier(GL_CLIENT_MAPPED_BUFFER_BARRIER_BIT);
   fence_ = glFenceSync(GL_SYNC_GPU_COMMANDS_COMPLETE, 0);
@@ -168,15 +168,15 @@ Result<bool> GlSlot::ended_within(GLuint64 nanoseconds) {
 
 Result<bool> GlSlot::finished() {
   if (fence_ == nullptr) return true;
-  const auto visit = context_->enter();
-  if (!visit) return Error(visit.error());
+  const auto entered = context_->enter();
+  if (!entered) return Error(entered.error());
   return ended_within(0);
 }
 
 Result<void> GlSlot::wait() {
   if (fence_ == nullptr) return {};
-  const auto visit = context_->enter();
-  if (!visit) return Error(visit.error());
+  const auto entered = context_->enter();
+  if (!entered) return Error(entered.error());
   // Drivers bound how long a wait may be.
   constexpr GLuint64 a_second = 1'000'000'000;
   while (true) {

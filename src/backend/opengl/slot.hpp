@@ -11,7 +11,7 @@
 
 #include "backend/clock.hpp"
 #include "backend/opengl/launch.hpp"
-#include "backend/opengl/lease.hpp"
+#include "backend/opengl/lent_context.hpp"
 #include "backend/opengl/staging.hpp"
 #include "backend/opengl/stamps.hpp"
 
@@ -24,7 +24,7 @@ class GlSlot final : public Slot {
   static Result<std::unique_ptr<Slot>> open(const std::shared_ptr<ShareGroup>& group, const DeviceInfo& device,
                                             bool tells_resets);
   /// With the context current. `tells_resets`: whether it can be asked whether the GPU was reset under it.
-  GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const Kept> context, const DeviceInfo& device,
+  GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const SlotContext> context, const DeviceInfo& device,
          bool tells_resets, Staging::Kind staging);
   ~GlSlot() override;
 
@@ -51,7 +51,7 @@ class GlSlot final : public Slot {
   Result<bool> ended_within(GLuint64 nanoseconds);
 
   const std::shared_ptr<ShareGroup> group_;
-  const std::unique_ptr<const Kept> context_;
+  const std::unique_ptr<const SlotContext> context_;
   const DeviceInfo device_;
   const bool tells_resets_;
   Staging staging_;

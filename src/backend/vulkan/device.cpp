@@ -17,7 +17,7 @@ namespace {
 DeviceInfo describe(const Physical& physical, std::string name, const std::string& compiler) {
   return {.name = std::move(name),
           .identity = physical.identity(compiler),
-          .language = Language::vulkan,
+          .language = Language::vulkan_glsl,
           .limits = physical.limits(),
           .traits = physical.traits,
           .software = physical.software(),
@@ -27,11 +27,11 @@ DeviceInfo describe(const Physical& physical, std::string name, const std::strin
 }  // namespace
 
 template <class Work>
-Result<void> VulkanDevice::on_lane(Work work) {
-  auto lane = lanes_.borrow([&] { return Lane::create(context_); });
-  if (!lane) return std::move(lane).error();
-  Result<void> done = work(**lane);
-  if (!done) lane->discard();
+Result<void> VulkanDevice::with_commands(Work work) {
+  auto commands = idle_commands_.borrow([&] { return SyncCommands::create(context_); });
+  if (!commands) return std::move(commands).error();
+  Result<void> done = work(**commands);
+  if (!done) commands->discard();
   return done;
 }
 
@@ -57,7 +57,7 @@ Result<void> VulkanDevice::write(Buffer& buffer, std::span<const std::byte> byte
     std::memcpy(mapped + offset, bytes.data(), bytes.size());
     return {};
   }
-  return on_lane([&](Lane& lane) { return lane.write(**own, bytes, offset); });
+  return with_commands([&](SyncCommands& commands) { return commands.write(**own, bytes, offset); });
 }
 
 Result<void> VulkanDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
@@ -68,13 +68,13 @@ Result<void> VulkanDevice::read(const Buffer& buffer, std::span<std::byte> bytes
     std::memcpy(bytes.data(), mapped + offset, bytes.size());
     return {};
   }
-  return on_lane([&](Lane& lane) { return lane.read(**own, bytes, offset); });
+  return with_commands([&](SyncCommands& commands) { return commands.read(**own, bytes, offset); });
 }
 
 Result<void> VulkanDevice::launch(kiln::Module& module, const Launch& launch) {
   const auto fitted = fit(*context_, info_, module, launch);
   if (!fitted) return Error(fitted.error());
-  return on_lane([&](Lane& lane) { return lane.launch(fitted->program, fitted->buffers, launch); });
+  return with_commands([&](SyncCommands& commands) { return commands.launch(fitted->program, fitted->buffers, launch); });
 }
 
 Result<std::unique_ptr<Slot>> VulkanDevice::open_slot() { return VulkanSlot::open(context_, info_); }
@@ -82,7 +82,7 @@ Result<std::unique_ptr<Slot>> VulkanDevice::open_slot() { return VulkanSlot::ope
 std::vector<DeviceInfo> list_vulkan_devices(const Log&) {
   const auto nothing = [](const Error& why) {
     return std::vector<DeviceInfo>{
-        {.name = "vulkan", .identity = {.api = "vulkan"}, .language = Language::vulkan, .problem = why.message()}};
+        {.name = "vulkan", .identity = {.api = "vulkan"}, .language = Language::vulkan_glsl, .problem = why.message()}};
   };
   const auto instance = Instance::create();
   if (!instance) return nothing(instance.error());

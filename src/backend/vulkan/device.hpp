@@ -9,12 +9,12 @@
 
 #include "backend/pool.hpp"
 #include "backend/vulkan/context.hpp"
-#include "backend/vulkan/lane.hpp"
+#include "backend/vulkan/sync_commands.hpp"
 #include "backend/vulkan/shaderc.hpp"
 
 namespace kiln::vulkan {
 
-/// A device on Vulkan compute pipelines. Every launch borrows a lane for its duration.
+/// A device on Vulkan compute pipelines. Every launch borrows commands for its duration.
 class VulkanDevice final : public Device {
  public:
   VulkanDevice(std::shared_ptr<Context> context, std::shared_ptr<const Shaderc> shaderc, DeviceInfo info)
@@ -32,14 +32,14 @@ class VulkanDevice final : public Device {
   Result<std::unique_ptr<Slot>> open_slot() override;
 
  private:
-  /// Has a lane do `work`; one that failed is not used again.
+  /// Runs `work` on borrowed commands. If it fails, they are discarded.
   template <class Work>
-  Result<void> on_lane(Work work);
+  Result<void> with_commands(Work work);
 
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<const Shaderc> shaderc_;
   const DeviceInfo info_;
-  backend::Pool<Lane> lanes_;
+  backend::Pool<SyncCommands> idle_commands_;
 };
 
 /// The Vulkan devices of this machine, and the one with a number.

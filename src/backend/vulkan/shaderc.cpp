@@ -127,7 +127,7 @@ Shaderc::~Shaderc() {
 }
 
 Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) const {
-  if (auto ok = backend::check_language(request, Language::vulkan); !ok) return std::move(ok).error();
+  if (auto ok = backend::check_language(request, Language::vulkan_glsl); !ok) return std::move(ok).error();
   Options options;
   for (const std::string& option : request.options()) {
     if (option == "-O0") {

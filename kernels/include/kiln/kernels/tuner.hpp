@@ -18,7 +18,7 @@
 namespace kiln {
 
 namespace tune {
-class Core;
+class AutoTuner;
 }
 
 /// A number that a kernel is compiled with, and the values worth trying, smallest first.
@@ -186,8 +186,8 @@ class Tuner {
   const TuneOptions& options() const noexcept;
 
  private:
-  explicit Tuner(std::shared_ptr<tune::Core> core) noexcept : core_(std::move(core)) {}
-  std::shared_ptr<tune::Core> core_;
+  explicit Tuner(std::shared_ptr<tune::AutoTuner> tuner) noexcept : tuner_(std::move(tuner)) {}
+  std::shared_ptr<tune::AutoTuner> tuner_;
 };
 
 }  // namespace kiln

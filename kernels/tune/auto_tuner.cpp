@@ -1,4 +1,4 @@
-#include "kernels/tune/core.hpp"
+#include "kernels/tune/auto_tuner.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -29,12 +29,12 @@ std::uint64_t bytes_of_inputs(const Tunable& tunable) {
 
 }  // namespace
 
-Core::Core(std::shared_ptr<Device> device, Cache& cache, TuneOptions options)
+AutoTuner::AutoTuner(std::shared_ptr<Device> device, Cache& cache, TuneOptions options)
     : device_(std::move(device)), cache_(cache), options_(std::move(options)) {}
 
-Core::~Core() = default;
+AutoTuner::~AutoTuner() = default;
 
-Result<void> Core::start() {
+Result<void> AutoTuner::start() {
   if (options_.policy == TunePolicy::off) return {};
   const std::filesystem::path path = cache_.folder();
   if (!path.empty()) {
@@ -53,7 +53,7 @@ Result<void> Core::start() {
   return {};
 }
 
-void Core::end() {
+void AutoTuner::end() {
   {
     const base::MutexLock lock(mutex_);
     ends_ = true;
@@ -73,12 +73,12 @@ void Core::end() {
   if (!called.empty()) write(called);
 }
 
-std::uint64_t Core::calls_of(const Use& use) const {
+std::uint64_t AutoTuner::calls_of(const Use& use) const {
   const TuneRecord* record = records_.find(use.like);
   return use.calls + (record != nullptr ? record->calls : 0);
 }
 
-bool Core::is_known(const Use& use, const Tunable& tunable) const {
+bool AutoTuner::is_known(const Use& use, const Tunable& tunable) const {
   const TuneRecord* record = records_.find(use.like);
   if (record == nullptr || !record->complete || record->hint || record->parameters != use.like.parameters)
     return false;
@@ -88,15 +88,15 @@ bool Core::is_known(const Use& use, const Tunable& tunable) const {
          });
 }
 
-Use::Looked Core::looks_of(const Use& use) const {
+Use::Looked AutoTuner::looks_of(const Use& use) const {
   return calls_of(use) >= options_.frequent ? Use::Looked::as_frequent : Use::Looked::once;
 }
 
-bool Core::is_to_be_searched(const Use& use, const Tunable& tunable) const {
+bool AutoTuner::is_to_be_searched(const Use& use, const Tunable& tunable) const {
   return use.looked < looks_of(use) && !is_known(use, tunable);
 }
 
-Variant Core::choose_anew(Use& use, const Tunable& tunable) {
+Variant AutoTuner::choose_anew(Use& use, const Tunable& tunable) {
   use.best = best_known(tunable, records_, relatives_).value_or(tunable.initial);
   use.took.clear();
   use.rivals.clear();
@@ -122,7 +122,7 @@ Variant Core::choose_anew(Use& use, const Tunable& tunable) {
   return use.next(options_.rivals);
 }
 
-Variant Core::choose(std::string_view kernel, std::string_view types, std::span<const std::int64_t> sizes,
+Variant AutoTuner::choose(std::string_view kernel, std::string_view types, std::span<const std::int64_t> sizes,
                      const std::function<Tunable()>& describe) {
   if (options_.policy == TunePolicy::off) return describe().initial;
   const Call call{std::string(kernel), std::string(types), std::vector(sizes.begin(), sizes.end())};
@@ -154,7 +154,7 @@ Variant Core::choose(std::string_view kernel, std::string_view types, std::span<
   return choose_anew(use, tunable);
 }
 
-void Core::forget_uses() {
+void AutoTuner::forget_uses() {
   // Whoever calls with ever other sizes has no use for what they were, but for the profile.
   for (auto& [call, use] : uses_) {
     if (use.calls == 0 || use.like.kernel.empty() || unwritten_.size() >= most_uses) continue;
@@ -164,18 +164,18 @@ void Core::forget_uses() {
   uses_.clear();
 }
 
-std::function<void(const JobReport&)> Core::watch(std::string_view kernel, std::string_view types,
+std::function<void(const JobReport&)> AutoTuner::watch(std::string_view kernel, std::string_view types,
                                                   std::span<const std::int64_t> sizes, const Variant& variant) {
   if (options_.policy == TunePolicy::off || (options_.policy != TunePolicy::background && options_.rivals <= 0))
     return {};
   Call call{std::string(kernel), std::string(types), std::vector(sizes.begin(), sizes.end())};
   return [tuner = weak_from_this(), call = std::move(call), variant](const JobReport& report) {
-    if (const auto core = tuner.lock(); core != nullptr && report.compute.count() > 0)
-      core->observe(call, variant, report.compute);
+    if (const auto tuner = tuner.lock(); core != nullptr && report.compute.count() > 0)
+      tuner->observe(call, variant, report.compute);
   };
 }
 
-void Core::observe(const Call& call, const Variant& variant, std::chrono::nanoseconds took) {
+void AutoTuner::observe(const Call& call, const Variant& variant, std::chrono::nanoseconds took) {
   std::string news;
   {
     const base::MutexLock lock(mutex_);
@@ -184,7 +184,7 @@ void Core::observe(const Call& call, const Variant& variant, std::chrono::nanose
   if (!news.empty()) options_.log.info(news);
 }
 
-std::string Core::learn(const Call& call, const Variant& variant, std::chrono::nanoseconds took) {
+std::string AutoTuner::learn(const Call& call, const Variant& variant, std::chrono::nanoseconds took) {
   const auto found = uses_.find(call);
   if (found == uses_.end() || !found->second.best) return {};
   Use& use = found->second;
@@ -223,7 +223,7 @@ std::string Core::learn(const Call& call, const Variant& variant, std::chrono::n
   return {};
 }
 
-void Core::keep(TuneRecord record) {
+void AutoTuner::keep(TuneRecord record) {
   {
     const base::MutexLock lock(mutex_);
     record.calls = 0;
@@ -237,7 +237,7 @@ void Core::keep(TuneRecord record) {
   write({record});
 }
 
-void Core::write(const std::vector<TuneRecord>& records) {
+void AutoTuner::write(const std::vector<TuneRecord>& records) {
   if (cache_.folder().empty()) return;
   const auto written = write_records(cache_.folder(), device_->identity(), records);
   if (written) return;
@@ -246,23 +246,23 @@ void Core::write(const std::vector<TuneRecord>& records) {
   if (!unsaved_) unsaved_ = written.error();
 }
 
-Result<void> Core::saved() const {
+Result<void> AutoTuner::saved() const {
   if (cache_.folder().empty()) return Error(ErrorCode::io, "the cache keeps nothing on disk");
   const base::MutexLock lock(mutex_);
   if (unsaved_) return *unsaved_;
   return {};
 }
 
-std::vector<TuneRecord> Core::records() const {
+std::vector<TuneRecord> AutoTuner::records() const {
   const base::MutexLock lock(mutex_);
   return records_.all();
 }
 
-Result<void> Core::export_to(const std::filesystem::path& file) const {
+Result<void> AutoTuner::export_to(const std::filesystem::path& file) const {
   return base::write_file(file, to_json(device_->identity(), records()));
 }
 
-Result<std::size_t> Core::import_from(const std::filesystem::path& file) {
+Result<std::size_t> AutoTuner::import_from(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   if (!in) return Error(ErrorCode::io, fmt::format("cannot read {}", file.string()));
@@ -283,7 +283,7 @@ Result<std::size_t> Core::import_from(const std::filesystem::path& file) {
   return (*parsed)->records.size();
 }
 
-void Core::drain() {
+void AutoTuner::drain() {
   const base::MutexLock lock(mutex_);
   while (!ends_ && (searching_ || !waiting_.empty())) changed_.wait(mutex_);
 }

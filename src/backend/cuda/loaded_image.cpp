@@ -1,4 +1,4 @@
-#include "backend/cuda/kernel.hpp"
+#include "backend/cuda/loaded_image.hpp"
 
 #include <algorithm>
 #include <array>
@@ -23,23 +23,23 @@ bool blames_the_image(Status status) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<Kernel>> Kernel::load(std::shared_ptr<Context> context, const Parts& parts) {
+Result<std::unique_ptr<LoadedImage>> LoadedImage::load(std::shared_ptr<Context> context, const Parts& parts) {
   const Driver& driver = context->driver();
   const auto doing = [&parts] { return fmt::format("loading {}", parts.name); };
-  const Context::Scope scope(*context);
+  const Context::ScopedCurrent scope(*context);
   if (scope.status() != status::success) return driver.error(scope.status(), doing());
   std::optional<std::vector<std::size_t>> arguments;
   if (driver->parameter_info == nullptr) arguments = argument_sizes(parts.image, parts.kind, parts.entry);
-  auto kernel = std::make_unique<Kernel>(std::move(context), parts, std::move(arguments));
-  const Status status = driver->module_load(&kernel->module_, parts.image.data());
-  if (status == status::success) return kernel;
+  auto loaded = std::make_unique<LoadedImage>(std::move(context), parts, std::move(arguments));
+  const Status status = driver->module_load(&loaded->module_, parts.image.data());
+  if (status == status::success) return loaded;
   // Caches remove what fails to load, so only an image that is at fault may be called that.
   if (!blames_the_image(status)) return driver.error(status, doing());
   return Error(ErrorCode::load_failed,
                fmt::format("the driver refuses the binary of {}: {}", parts.name, driver.error_name(status)));
 }
 
-Kernel::Kernel(std::shared_ptr<Context> context, const Parts& parts,
+LoadedImage::LoadedImage(std::shared_ptr<Context> context, const Parts& parts,
                std::optional<std::vector<std::size_t>> arguments)
     : context_(std::move(context)),
       name_(parts.name),
@@ -47,13 +47,13 @@ Kernel::Kernel(std::shared_ptr<Context> context, const Parts& parts,
       bytes_(parts.image.size()),
       arguments_(std::move(arguments)) {}
 
-Kernel::~Kernel() {
+LoadedImage::~LoadedImage() {
   if (module_ == nullptr) return;
-  const Context::Scope scope(*context_);
+  const Context::ScopedCurrent scope(*context_);
   if (scope.status() == status::success) context_->driver()->module_unload(module_);
 }
 
-Result<const Kernel::Function*> Kernel::function() {
+Result<const LoadedImage::Function*> LoadedImage::function() {
   if (const Function* found = found_.load(std::memory_order_acquire)) return found;
   const base::MutexLock lock(lookup_);
   if (const Function* found = found_.load(std::memory_order_relaxed)) return found;
@@ -64,9 +64,9 @@ Result<const Kernel::Function*> Kernel::function() {
   return &function_;
 }
 
-Handle Kernel::native_function() noexcept {
+Handle LoadedImage::native_function() noexcept {
   try {
-    const Context::Scope scope(*context_);
+    const Context::ScopedCurrent scope(*context_);
     const auto found = find_native(scope);
     return found ? *found : nullptr;
   } catch (const std::exception&) {
@@ -74,7 +74,7 @@ Handle Kernel::native_function() noexcept {
   }
 }
 
-Result<Handle> Kernel::find_native(const Context::Scope& scope) {
+Result<Handle> LoadedImage::find_native(const Context::ScopedCurrent& scope) {
   if (Handle found = native_.load(std::memory_order_acquire)) return found;
   const Driver& driver = context_->driver();
   Handle native = nullptr;
@@ -88,9 +88,9 @@ Result<Handle> Kernel::find_native(const Context::Scope& scope) {
   return native;
 }
 
-Result<Kernel::Function> Kernel::find_function() {
+Result<LoadedImage::Function> LoadedImage::find_function() {
   const Driver& driver = context_->driver();
-  const Context::Scope scope(*context_);
+  const Context::ScopedCurrent scope(*context_);
   auto native = find_native(scope);
   if (!native) return std::move(native).error();
   Function function;

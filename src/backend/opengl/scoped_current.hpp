@@ -23,18 +23,18 @@ class ApiBinding {
 };
 
 /// Makes a context current on this thread, and then what was current before.
-class Switch {
+class ScopedCurrent {
  public:
-  Switch(EGLDisplay display, EGLContext context)
+  ScopedCurrent(EGLDisplay display, EGLContext context)
       : display_(display),
         display_before_(eglGetCurrentDisplay()),
         draw_before_(eglGetCurrentSurface(EGL_DRAW)),
         read_before_(eglGetCurrentSurface(EGL_READ)),
         context_before_(eglGetCurrentContext()),
         made_(eglMakeCurrent(display, EGL_NO_SURFACE, EGL_NO_SURFACE, context) == EGL_TRUE) {}
-  ~Switch() { static_cast<void>(back()); }
-  Switch(const Switch&) = delete;
-  Switch& operator=(const Switch&) = delete;
+  ~ScopedCurrent() { static_cast<void>(back()); }
+  ScopedCurrent(const ScopedCurrent&) = delete;
+  ScopedCurrent& operator=(const ScopedCurrent&) = delete;
 
   bool made() const noexcept { return made_; }
   /// Whether another context was current before.

@@ -15,7 +15,7 @@
 namespace kiln::cuda {
 
 /// An image loaded into a context, and the one kernel of it that is the program.
-class Kernel {
+class LoadedImage {
  public:
   /// What is known of the function from its first use on.
   struct Function {
@@ -26,13 +26,13 @@ class Kernel {
   };
 
   /// Hands the image to the driver. The function is not looked up, for most of a load's time would go to that.
-  static Result<std::unique_ptr<Kernel>> load(std::shared_ptr<Context> context, const Parts& parts);
+  static Result<std::unique_ptr<LoadedImage>> load(std::shared_ptr<Context> context, const Parts& parts);
 
   /// For load(), which fills it.
-  Kernel(std::shared_ptr<Context> context, const Parts& parts, std::optional<std::vector<std::size_t>> arguments);
-  ~Kernel();
-  Kernel(const Kernel&) = delete;
-  Kernel& operator=(const Kernel&) = delete;
+  LoadedImage(std::shared_ptr<Context> context, const Parts& parts, std::optional<std::vector<std::size_t>> arguments);
+  ~LoadedImage();
+  LoadedImage(const LoadedImage&) = delete;
+  LoadedImage& operator=(const LoadedImage&) = delete;
 
   const Context& context() const noexcept { return *context_; }
   const std::string& name() const noexcept { return name_; }
@@ -45,7 +45,7 @@ class Kernel {
   Handle native_function() noexcept;
 
  private:
-  Result<Handle> find_native(const Context::Scope& scope);
+  Result<Handle> find_native(const Context::ScopedCurrent& scope);
   Result<Function> find_function();
 
   const std::shared_ptr<Context> context_;

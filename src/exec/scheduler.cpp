@@ -1,4 +1,4 @@
-#include "exec/core.hpp"
+#include "exec/scheduler.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -12,17 +12,17 @@ namespace kiln::exec {
 namespace {
 
 /// The executor whose thread this is: it does not wait for room in its own queue, which might need this thread.
-thread_local const Core* own_core = nullptr;
+thread_local const Scheduler* own_scheduler = nullptr;
 
 class OwnThread {
  public:
-  explicit OwnThread(const Core& core) noexcept : before_(std::exchange(own_core, &core)) {}
-  ~OwnThread() { own_core = before_; }
+  explicit OwnThread(const Scheduler& scheduler) noexcept : before_(std::exchange(own_scheduler, &scheduler)) {}
+  ~OwnThread() { own_scheduler = before_; }
   OwnThread(const OwnThread&) = delete;
   OwnThread& operator=(const OwnThread&) = delete;
 
  private:
-  const Core* before_;
+  const Scheduler* before_;
 };
 
 /// What is wrong with a job; nothing where all is well.
@@ -54,17 +54,17 @@ Result<void> check(const Job& job) {
 
 std::string title(const Job& job) { return job.name.empty() ? "a job" : job.name; }
 
-Core::Core(std::shared_ptr<Device> device, Cache& cache, ExecutorOptions options, std::unique_ptr<Trace> trace)
+Scheduler::Scheduler(std::shared_ptr<Device> device, Cache& cache, ExecutorOptions options, std::unique_ptr<Trace> trace)
     : device_(std::move(device)),
       cache_(cache),
       options_(std::move(options)),
       trace_(std::move(trace)),
       continuations_(std::max(options_.continuation_threads, 1U)) {}
 
-Result<void> Core::start() {
+Result<void> Scheduler::start() {
   continue_ = std::make_shared<const detail::Continue>([weak = weak_from_this()](std::function<void()> work) {
-    if (const auto core = weak.lock()) {
-      core->run_later(std::move(work));
+    if (const auto scheduler = weak.lock()) {
+      scheduler->run_later(std::move(work));
     } else {
       work();
     }
@@ -73,7 +73,7 @@ Result<void> Core::start() {
   std::vector<Future<void>> opened;
   try {
     const base::MutexLock lock(mutex_);
-    watch_ = std::thread([core = shared_from_this()] { core->keep_watch(); });
+    watch_ = std::thread([scheduler = shared_from_this()] { scheduler->keep_watch(); });
     for (unsigned i = 0; i < count; ++i) {
       const Promise<void> promise;
       start_lane(i, [promise](Result<void> result) {
@@ -98,22 +98,22 @@ Result<void> Core::start() {
                            std::chrono::duration<double>(options_.open_limit).count()));
 }
 
-std::shared_ptr<LaneState> Core::start_lane(unsigned number, const std::function<bool(Result<void>)>& opened) {
+std::shared_ptr<LaneState> Scheduler::start_lane(unsigned number, const std::function<bool(Result<void>)>& opened) {
   auto state = std::make_shared<LaneState>(number);
   state->reclaims = reclaims_;
-  auto body = [core = shared_from_this(), state, opened] {
+  auto body = [scheduler = shared_from_this(), state, opened] {
     pthread_setname_np(pthread_self(), fmt::format("kiln-lane-{}", state->number % 10000).c_str());
-    const OwnThread own(*core);
-    Lane(core, state).run(opened);
-    const base::MutexLock lock(core->mutex_);
+    const OwnThread own(*scheduler);
+    Lane(scheduler, state).run(opened);
+    const base::MutexLock lock(scheduler->mutex_);
     state->ended = true;
-    core->idle_.notify_all();
+    scheduler->idle_.notify_all();
   };
   lanes_.push_back({state, std::thread(std::move(body))});
   return state;
 }
 
-Future<JobReport> Core::submit(Job job) {
+Future<JobReport> Scheduler::submit(Job job) {
   auto state = std::make_shared<JobState>(std::move(job), continue_);
   ++counters.submitted;
   if (auto ok = check(state->job); !ok) {
@@ -123,13 +123,13 @@ Future<JobReport> Core::submit(Job job) {
   }
   {
     const base::MutexLock lock(mutex_);
-    while (queued_ >= std::max<std::size_t>(options_.queue, 1) && own_core != this) room_.wait(mutex_);
+    while (queued_ >= std::max<std::size_t>(options_.queue, 1) && own_scheduler != this) room_.wait(mutex_);
     ++queued_;
     ++unfinished_;
   }
-  state->promise.on_cancel([core = weak_from_this(), weak = std::weak_ptr(state)] {
+  state->promise.on_cancel([scheduler = weak_from_this(), weak = std::weak_ptr(state)] {
     const auto held = weak.lock();
-    const auto alive = core.lock();
+    const auto alive = scheduler.lock();
     return held != nullptr && alive != nullptr &&
            alive->end_queued(*held, Error(ErrorCode::cancelled, fmt::format("{} was cancelled", title(held->job))),
                              alive->counters.cancelled);
@@ -139,28 +139,28 @@ Future<JobReport> Core::submit(Job job) {
   return future;
 }
 
-void Core::await(const std::shared_ptr<JobState>& job) {
+void Scheduler::await(const std::shared_ptr<JobState>& job) {
   for (const Pending& before : job->job.after)
-    before.when_ready([core = shared_from_this(), job, before] {
+    before.when_ready([scheduler = shared_from_this(), job, before] {
       if (const Error* error = before.error(); error != nullptr) {
-        core->end_dependent(job, *error);
+        scheduler->end_dependent(job, *error);
       } else {
-        core->arrived(job);
+        scheduler->arrived(job);
       }
     });
   for (std::size_t i = 0; i < job->job.steps.size(); ++i)
-    cache_.get_async(job->job.steps[i].request, [core = shared_from_this(), job, i](Result<Program> program) {
+    cache_.get_async(job->job.steps[i].request, [scheduler = shared_from_this(), job, i](Result<Program> program) {
       if (program) {
         job->programs[i] = std::move(*program);
       } else {
-        core->end_queued(*job, std::move(program).error(), core->counters.failed);
+        scheduler->end_queued(*job, std::move(program).error(), scheduler->counters.failed);
       }
-      core->arrived(job);
+      scheduler->arrived(job);
     });
   arrived(job);
 }
 
-void Core::end_dependent(const std::shared_ptr<JobState>& job, const Error& error) {
+void Scheduler::end_dependent(const std::shared_ptr<JobState>& job, const Error& error) {
   {
     const base::MutexLock lock(mutex_);
     dependents_.emplace_back(job, error);
@@ -186,7 +186,7 @@ void Core::end_dependent(const std::shared_ptr<JobState>& job, const Error& erro
   }
 }
 
-void Core::arrived(const std::shared_ptr<JobState>& job) {
+void Scheduler::arrived(const std::shared_ptr<JobState>& job) {
   if (!job->arrive() || job->ended()) return;
   {
     const base::MutexLock lock(mutex_);
@@ -197,7 +197,7 @@ void Core::arrived(const std::shared_ptr<JobState>& job) {
   end_without_lanes();
 }
 
-void Core::end_without_lanes() {
+void Scheduler::end_without_lanes() {
   std::deque<std::shared_ptr<JobState>> left;
   {
     const base::MutexLock lock(mutex_);
@@ -209,7 +209,7 @@ void Core::end_without_lanes() {
                counters.failed);
 }
 
-bool Core::end_queued(JobState& job, Error error, std::atomic<std::uint64_t>& counter) {
+bool Scheduler::end_queued(JobState& job, Error error, std::atomic<std::uint64_t>& counter) {
   if (!job.end_queued()) return false;
   ++counter;
   // The caller's buffers; what else it has, those who still give it programs may use.
@@ -225,7 +225,7 @@ bool Core::end_queued(JobState& job, Error error, std::atomic<std::uint64_t>& co
   return true;
 }
 
-void Core::finish(LaneState& lane, JobState& job, std::optional<Result<JobReport>> result) {
+void Scheduler::finish(LaneState& lane, JobState& job, std::optional<Result<JobReport>> result) {
   {
     const base::MutexLock lock(mutex_);
     forget(lane, job);
@@ -252,7 +252,7 @@ void Core::finish(LaneState& lane, JobState& job, std::optional<Result<JobReport
   one_less(unfinished_);
 }
 
-void Core::forget(LaneState& lane, const JobState& job) {
+void Scheduler::forget(LaneState& lane, const JobState& job) {
   std::erase_if(lane.jobs, [&job](const auto& each) { return each.get() == &job; });
   watched_.erase({job.deadline, &job});
   if (!lane.replaced) --under_way_;
@@ -260,11 +260,11 @@ void Core::forget(LaneState& lane, const JobState& job) {
   if (!ready_.empty()) work_.notify_one();
 }
 
-void Core::one_less(std::uint64_t& count) {
+void Scheduler::one_less(std::uint64_t& count) {
   if (--count == 0) idle_.notify_all();
 }
 
-Core::Turn Core::next(const std::shared_ptr<LaneState>& lane, bool has_room, Clock::time_point until) {
+Scheduler::Turn Scheduler::next(const std::shared_ptr<LaneState>& lane, bool has_room, Clock::time_point until) {
   const base::MutexLock lock(mutex_);
   ++lane->rounds;
   for (;;) {
@@ -297,7 +297,7 @@ Core::Turn Core::next(const std::shared_ptr<LaneState>& lane, bool has_room, Clo
   }
 }
 
-void Core::run_later(std::function<void()> work) {
+void Scheduler::run_later(std::function<void()> work) {
   const bool running = [this] {
     const base::MutexLock lock(mutex_);
     if (!stopping_) ++busy_elsewhere_;
@@ -305,20 +305,20 @@ void Core::run_later(std::function<void()> work) {
   }();
   if (!running) return work();
   // Not under the mutex: where no thread can be had, the pool does the work here and now.
-  continuations_.submit([core = shared_from_this(), work = std::move(work)] {
-    const OwnThread own(*core);
+  continuations_.submit([scheduler = shared_from_this(), work = std::move(work)] {
+    const OwnThread own(*scheduler);
     work();
-    const base::MutexLock lock(core->mutex_);
-    core->one_less(core->busy_elsewhere_);
+    const base::MutexLock lock(scheduler->mutex_);
+    scheduler->one_less(scheduler->busy_elsewhere_);
   });
 }
 
-void Core::drain() {
+void Scheduler::drain() {
   const base::MutexLock lock(mutex_);
   while (unfinished_ > 0) idle_.wait(mutex_);
 }
 
-void Core::stop() {
+void Scheduler::stop() {
   std::vector<LaneThread> lanes;
   std::thread watch;
   {
@@ -355,7 +355,7 @@ void Core::stop() {
   if (trace_ != nullptr) trace_->finish();
 }
 
-ExecutorStats Core::stats() const {
+ExecutorStats Scheduler::stats() const {
   const base::MutexLock lock(mutex_);
   return {counters.submitted,        counters.succeeded,      counters.failed,
           counters.cancelled,        counters.timed_out,      counters.launches,

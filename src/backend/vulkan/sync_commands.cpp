@@ -1,4 +1,4 @@
-#include "backend/vulkan/lane.hpp"
+#include "backend/vulkan/sync_commands.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -14,25 +14,25 @@ constexpr std::size_t smallest_staging = std::size_t{64} << 10;
 
 }  // namespace
 
-Result<std::unique_ptr<Lane>> Lane::create(std::shared_ptr<Context> context) {
+Result<std::unique_ptr<SyncCommands>> SyncCommands::create(std::shared_ptr<Context> context) {
   auto commands = Commands::create(context, context->first_queue());
   if (!commands) return std::move(commands).error();
-  return std::make_unique<Lane>(std::move(context), std::move(*commands));
+  return std::make_unique<SyncCommands>(std::move(context), std::move(*commands));
 }
 
-Result<void> Lane::run(std::string_view doing) {
+Result<void> SyncCommands::run(std::string_view doing) {
   if (auto ok = commands_->submit(doing); !ok) return ok;
   return commands_->wait(doing);
 }
 
-Result<void> Lane::launch(const Module& module, std::span<const DeviceBuffer* const> buffers,
+Result<void> SyncCommands::launch(const Module& module, std::span<const DeviceBuffer* const> buffers,
                           const Launch& launch) {
   const std::string doing = fmt::format("launching {}", module.name());
   if (auto ok = commands_->launch(module, buffers, launch, doing); !ok) return ok;
   return run(doing);
 }
 
-Result<void> Lane::stage(std::size_t bytes) {
+Result<void> SyncCommands::stage(std::size_t bytes) {
   bytes = std::clamp(bytes, smallest_staging, largest_staging);
   if (staging_ != nullptr && staging_->size() >= bytes) return {};
   auto made = DeviceBuffer::allocate(context_, bytes, DeviceBuffer::Use::staging);
@@ -41,7 +41,7 @@ Result<void> Lane::stage(std::size_t bytes) {
   return {};
 }
 
-Result<void> Lane::write(const DeviceBuffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
+Result<void> SyncCommands::write(const DeviceBuffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
   const std::string doing = fmt::format("writing {} bytes", bytes.size());
   if (auto ok = stage(bytes.size()); !ok) return ok;
   for (std::size_t done = 0; done < bytes.size();) {
@@ -54,7 +54,7 @@ Result<void> Lane::write(const DeviceBuffer& buffer, std::span<const std::byte> 
   return {};
 }
 
-Result<void> Lane::read(const DeviceBuffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
+Result<void> SyncCommands::read(const DeviceBuffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
   const std::string doing = fmt::format("reading {} bytes", bytes.size());
   if (auto ok = stage(bytes.size()); !ok) return ok;
   for (std::size_t done = 0; done < bytes.size();) {

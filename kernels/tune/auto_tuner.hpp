@@ -25,12 +25,12 @@ inline constexpr double close_to_best = 1.1;
 inline constexpr std::size_t most_compared = 4;
 
 /// What a Tuner is: the records, the choices made from them, and the thread that makes them better.
-class Core : public std::enable_shared_from_this<Core> {
+class AutoTuner : public std::enable_shared_from_this<AutoTuner> {
  public:
-  Core(std::shared_ptr<Device> device, Cache& cache, TuneOptions options);
-  ~Core();
-  Core(const Core&) = delete;
-  Core& operator=(const Core&) = delete;
+  AutoTuner(std::shared_ptr<Device> device, Cache& cache, TuneOptions options);
+  ~AutoTuner();
+  AutoTuner(const AutoTuner&) = delete;
+  AutoTuner& operator=(const AutoTuner&) = delete;
 
   /// Reads what is known, and begins to work in the background where that is asked for.
   Result<void> start();

@@ -5,10 +5,10 @@
 
 #include "kernels/tune/bench.hpp"
 #include "kernels/tune/choice.hpp"
-#include "kernels/tune/core.hpp"
+#include "kernels/tune/auto_tuner.hpp"
 #include "kernels/tune/search.hpp"
 
-// How a Core finds out what it does not know.
+// How an AutoTuner finds out what it does not know.
 namespace kiln::tune {
 namespace {
 
@@ -21,12 +21,12 @@ constexpr auto kept_every = std::chrono::milliseconds(500);
 
 }  // namespace
 
-Result<TuneRecord> Core::tune(const Tunable& tunable, std::chrono::nanoseconds budget,
+Result<TuneRecord> AutoTuner::tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                               const std::function<bool(const TuneProgress&)>& progress) {
   // Counted out however the search ends: the caller's functions may throw.
   class Asking {
    public:
-    explicit Asking(Core& core) : core_(core) { add(1); }
+    explicit Asking(AutoTuner& tuner) : tuner_(tuner) { add(1); }
     ~Asking() { add(-1); }
     Asking(const Asking&) = delete;
     Asking& operator=(const Asking&) = delete;
@@ -34,20 +34,20 @@ Result<TuneRecord> Core::tune(const Tunable& tunable, std::chrono::nanoseconds b
    private:
     void add(int more) {
       {
-        const base::MutexLock lock(core_.mutex_);
-        core_.asked_ += more;
+        const base::MutexLock lock(tuner_.mutex_);
+        tuner_.asked_ += more;
       }
-      core_.changed_.notify_all();
+      tuner_.changed_.notify_all();
     }
 
-    Core& core_;
+    AutoTuner& tuner_;
   };
   const Asking asking(*this);
   // Who asks for it wants the best there is.
   return search(tunable, budget, {.frequent = true, .alone = true}, progress);
 }
 
-Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds budget, How how,
+Result<TuneRecord> AutoTuner::search(const Tunable& tunable, std::chrono::nanoseconds budget, How how,
                                 const std::function<bool(const TuneProgress&)>& progress) {
   const base::MutexLock measuring(measuring_);
   if (!stuck_.empty())
@@ -144,7 +144,7 @@ Result<TuneRecord> Core::search(const Tunable& tunable, std::chrono::nanoseconds
   return record;
 }
 
-Result<void> Core::compare_close(Bench& bench, const Variant& initial, TuneRecord& record) {
+Result<void> AutoTuner::compare_close(Bench& bench, const Variant& initial, TuneRecord& record) {
   std::vector<TuneTrial*> close;
   const auto best = record.trials.empty() ? std::chrono::nanoseconds() : record.trials.front().time;
   for (TuneTrial& trial : record.trials)
@@ -167,7 +167,7 @@ Result<void> Core::compare_close(Bench& bench, const Variant& initial, TuneRecor
   return {};
 }
 
-bool Core::rest(std::chrono::nanoseconds busy) {
+bool AutoTuner::rest(std::chrono::nanoseconds busy) {
   const double duty = std::clamp(options_.duty, 0.001, 1.0);
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(busy * (1 / duty - 1));
   const base::MutexLock lock(mutex_);
@@ -175,7 +175,7 @@ bool Core::rest(std::chrono::nanoseconds busy) {
   return !ends_ && asked_ == 0;
 }
 
-void Core::work_in_background() {
+void AutoTuner::work_in_background() {
   while (true) {
     Tunable tunable;
     How how;

@@ -11,10 +11,10 @@ namespace kiln::vulkan {
 
 /// What one thread needs to have work done and wait for it, and no other may use meanwhile: commands, and memory
 /// that data passes through.
-class Lane {
+class SyncCommands {
  public:
-  static Result<std::unique_ptr<Lane>> create(std::shared_ptr<Context> context);
-  Lane(std::shared_ptr<Context> context, std::unique_ptr<Commands> commands) noexcept
+  static Result<std::unique_ptr<SyncCommands>> create(std::shared_ptr<Context> context);
+  SyncCommands(std::shared_ptr<Context> context, std::unique_ptr<Commands> commands) noexcept
       : context_(std::move(context)), commands_(std::move(commands)) {}
 
   /// Runs a program on buffers that it was checked to fit, and waits for its end.

@@ -27,7 +27,7 @@ constexpr unsigned slots_of_a_lane = 3;
 /// What errors call a job.
 std::string title(const Job& job);
 
-/// A lane as the others see it. All but its number is guarded by the core's mutex.
+/// A lane as the others see it. All but its number is guarded by the scheduler's mutex.
 struct LaneState {
   explicit LaneState(unsigned lane) noexcept : number(lane) {}
   const unsigned number;
@@ -40,7 +40,7 @@ struct LaneState {
   bool replaced = false;
   /// Whether its thread is at its end.
   bool ended = false;
-  /// The last Core::reclaim() it has heeded, and whether it asks for one itself; and how many jobs had ended then.
+  /// The last Scheduler::reclaim() it has heeded, and whether it asks for one itself; and how many jobs had ended then.
   std::uint64_t reclaims = 0;
   bool reclaiming = false;
   std::uint64_t ends = 0;
@@ -49,11 +49,11 @@ struct LaneState {
 /// What the lanes of an executor, its callers and its watch share: the queue of jobs and the counts.
 ///
 /// Lanes and callbacks hold it, so that it outlives a lane that never comes back from its driver.
-class Core : public std::enable_shared_from_this<Core> {
+class Scheduler : public std::enable_shared_from_this<Scheduler> {
  public:
-  Core(std::shared_ptr<Device> device, Cache& cache, ExecutorOptions options, std::unique_ptr<Trace> trace);
-  Core(const Core&) = delete;
-  Core& operator=(const Core&) = delete;
+  Scheduler(std::shared_ptr<Device> device, Cache& cache, ExecutorOptions options, std::unique_ptr<Trace> trace);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
 
   /// Starts the lanes; the error of the first that could not open a slot, or not in time.
   Result<void> start() KILN_EXCLUDES(mutex_);

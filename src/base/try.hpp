@@ -1,0 +1,27 @@
+#pragma once
+
+#include <utility>
+
+#include <kiln/result.hpp>
+
+namespace kiln::base {
+
+template <class T>
+T take_value(Result<T>&& result) {
+  return *std::move(result);
+}
+inline void take_value(Result<void>&& /*result*/) {}
+
+}  // namespace kiln::base
+
+/// The value of a Result. If it holds an error, returns that error from the enclosing function or lambda.
+///
+///     const auto bytes = KILN_TRY(read_file(path));
+///
+/// A statement expression: GCC and clang have it, and standard C++ has no expression that returns.
+#define KILN_TRY(expression)                                                 \
+  __extension__({                                                            \
+    auto kiln_result = (expression);                                         \
+    if (!kiln_result.ok()) return std::move(kiln_result).error();            \
+    ::kiln::base::take_value(std::move(kiln_result));                        \
+  })
