@@ -25,8 +25,8 @@
 
 #include <kiln/cache.hpp>
 #include <kiln/kernels/kernels.hpp>
-#include <kiln/slot.hpp>
 #include <kiln/kernels/tuner.hpp>
+#include <kiln/slot.hpp>
 
 #include "fixtures.hpp"
 #include "report.hpp"

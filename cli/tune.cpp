@@ -12,8 +12,8 @@
 
 #include "base/file.hpp"
 #include "commands.hpp"
-#include "quantity.hpp"
 #include "kernels/tune/records.hpp"
+#include "quantity.hpp"
 #include "tune_report.hpp"
 
 namespace kiln::cli {

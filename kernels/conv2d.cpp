@@ -1,5 +1,6 @@
 #include "kernels/conv2d.hpp"
 
+#include "base/try.hpp"
 #include "kernels/plan.hpp"
 #include "kernels/tuned.hpp"
 #include "kernels/winograd.hpp"
@@ -137,51 +138,48 @@ Conv2dVariant choose(Plan& plan, const Tensor& x, const Tensor& w, const Conv2dS
 
 Result<Tunable> conv2d_tunable(const DeviceInfo& device, const Shape& x, const Shape& w,
                                const Conv2dOptions& options) {
-  const auto size = conv2d_size(x, w, options);
-  if (!size) return size.error();
-  return tunable_of(device, x, w, *size, options);
+  const auto size = KILN_TRY(conv2d_size(x, w, options));
+  return tunable_of(device, x, w, size, options);
 }
 
 Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dOptions& options,
                       const Conv2dVariant* given) {
   std::vector<std::pair<const char*, const Tensor*>> tensors = {{"x", &x}, {"w", &w}};
   if (options.bias) tensors.emplace_back("bias", &*options.bias);
-  auto plan = Plan::of("conv2d", on, tensors);
-  if (!plan) return std::move(plan).error();
-  const auto size = conv2d_size(x.shape(), w.shape(), options);
-  if (!size) return size.error();
-  if (size->pixels() > Tensor::max_count)
+  auto plan = KILN_TRY(Plan::of("conv2d", on, tensors));
+  const auto size = KILN_TRY(conv2d_size(x.shape(), w.shape(), options));
+  if (size.pixels() > Tensor::max_count)
     return Error(ErrorCode::unsupported,
-                 fmt::format("conv2d: the output has {} pixels, more than {}", size->pixels(), Tensor::max_count));
-  const Conv2dVariant variant = given != nullptr ? *given : choose(*plan, x, w, *size, options);
-  if (variant.winograd && !takes_winograd(*size, options))
+                 fmt::format("conv2d: the output has {} pixels, more than {}", size.pixels(), Tensor::max_count));
+  const Conv2dVariant variant = given != nullptr ? *given : choose(plan, x, w, size, options);
+  if (variant.winograd && !takes_winograd(size, options))
     return Error(
         ErrorCode::unsupported,
         "conv2d: Winograd's algorithm is for filters of 3 x 3 with stride 1, dilation 1 and one group, where "
         "the options allow it");
-  const auto x_place = plan->read(x);
-  const auto w_place = plan->read(w);
-  const auto bias = options.bias ? plan->read(*options.bias) : w_place;
-  const auto result = plan->write({size->images, size->filters, size->out_height, size->out_width}, options.output);
+  const auto x_place = plan.read(x);
+  const auto w_place = plan.read(w);
+  const auto bias = options.bias ? plan.read(*options.bias) : w_place;
+  const auto result = plan.write({size.images, size.filters, size.out_height, size.out_width}, options.output);
   if (variant.winograd) {
-    add_winograd(*plan, {.tile = variant.tile, .vectors = variant.vectors, .turned = variant.turned}, *size,
-                 options, {.x = x_place, .w = w_place, .bias = bias, .result = result});
-    return std::move(*plan).finish();
+    add_winograd(plan, {.tile = variant.tile, .vectors = variant.vectors, .turned = variant.turned}, size, options,
+                 {.x = x_place, .w = w_place, .bias = bias, .result = result});
+    return std::move(plan).finish();
   }
-  const std::int64_t m = size->filters / options.groups;
-  const double outputs = static_cast<double>(size->pixels()) * static_cast<double>(size->filters);
-  plan->step(conv2d_kernel(variant), groups_for(tiles_of(*size, options.groups, variant.tile)),
-             {x_place, w_place, bias, result},
-             {number(m), number(size->taps()), number(size->pixels()), number(size->out_height * size->out_width),
-              number(size->out_width), number(size->channels), number(size->height), number(size->width),
-              number(size->filter_height), number(size->filter_width), number(options.stride[0]),
-              number(options.stride[1]), number(options.padding[0]), number(options.padding[1]),
-              number(options.dilation[0]), number(options.dilation[1]), number(options.groups),
-              number(options.bias ? 1 : 0)},
-             {.flops = 2 * outputs * static_cast<double>(size->taps()),
-              .bytes = 4 * (outputs + static_cast<double>(x.count() + w.count())),
-              .loop_steps = loop_steps(*size, options.groups, variant.tile)});
-  return std::move(*plan).finish();
+  const std::int64_t m = size.filters / options.groups;
+  const double outputs = static_cast<double>(size.pixels()) * static_cast<double>(size.filters);
+  plan.step(
+      conv2d_kernel(variant), groups_for(tiles_of(size, options.groups, variant.tile)),
+      {x_place, w_place, bias, result},
+      {number(m), number(size.taps()), number(size.pixels()), number(size.out_height * size.out_width),
+       number(size.out_width), number(size.channels), number(size.height), number(size.width),
+       number(size.filter_height), number(size.filter_width), number(options.stride[0]), number(options.stride[1]),
+       number(options.padding[0]), number(options.padding[1]), number(options.dilation[0]),
+       number(options.dilation[1]), number(options.groups), number(options.bias ? 1 : 0)},
+      {.flops = 2 * outputs * static_cast<double>(size.taps()),
+       .bytes = 4 * (outputs + static_cast<double>(x.count() + w.count())),
+       .loop_steps = loop_steps(size, options.groups, variant.tile)});
+  return std::move(plan).finish();
 }
 
 }  // namespace kiln::kernels

@@ -1,3 +1,4 @@
+#include "base/try.hpp"
 #include "kernels/conv2d.hpp"
 #include "kernels/plan.hpp"
 
@@ -42,10 +43,8 @@ Result<Conv2dSize> conv2d_size(const Shape& x, const Shape& w, const Conv2dOptio
   if (options.bias && options.bias->shape() != Shape{w[0]})
     return unfit("conv2d: bias has shape {}; w has {} filters (dimension 0), so it must be [{}]",
                  to_string(options.bias->shape()), w[0], w[0]);
-  const auto height = out_extent("rows", 2, x[2], w[2], options);
-  if (!height) return height.error();
-  const auto width = out_extent("columns", 3, x[3], w[3], options);
-  if (!width) return width.error();
+  const auto height = KILN_TRY(out_extent("rows", 2, x[2], w[2], options));
+  const auto width = KILN_TRY(out_extent("columns", 3, x[3], w[3], options));
   return Conv2dSize{.images = x[0],
                     .channels = w[1],
                     .height = x[2],
@@ -53,8 +52,8 @@ Result<Conv2dSize> conv2d_size(const Shape& x, const Shape& w, const Conv2dOptio
                     .filters = w[0],
                     .filter_height = w[2],
                     .filter_width = w[3],
-                    .out_height = *height,
-                    .out_width = *width};
+                    .out_height = height,
+                    .out_width = width};
 }
 
 }  // namespace kiln::kernels

@@ -1,5 +1,7 @@
 #include "kernels/copy.hpp"
 
+#include "base/try.hpp"
+
 namespace kiln::kernels {
 namespace {
 
@@ -52,12 +54,11 @@ void add_conversion(Plan& plan, Typed from, Typed to, std::int64_t count) {
 namespace kiln {
 
 Result<Tensor> copy(Runner on, const Tensor& x, Type output) {
-  auto plan = kernels::Plan::of("copy", on, {{"x", &x}});
-  if (!plan) return std::move(plan).error();
-  const auto from = plan->read_as_it_is(x);
-  const auto to = plan->write_as_it_is(x.shape(), output);
-  kernels::add_conversion(*plan, {from, x.type()}, {to, output}, x.count());
-  return std::move(*plan).finish();
+  auto plan = KILN_TRY(kernels::Plan::of("copy", on, {{"x", &x}}));
+  const auto from = plan.read_as_it_is(x);
+  const auto to = plan.write_as_it_is(x.shape(), output);
+  kernels::add_conversion(plan, {from, x.type()}, {to, output}, x.count());
+  return std::move(plan).finish();
 }
 
 }  // namespace kiln

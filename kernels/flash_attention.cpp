@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/try.hpp"
 #include "kernels/plan.hpp"
 #include "kernels/tuned.hpp"
 
@@ -192,37 +193,36 @@ FlashAttentionVariant choose(Plan& plan, const Shape& q, const Shape& k, const F
 Result<Tensor> flash_attention(Runner on, const Tensor& q, const Tensor& k, const Tensor& v,
                                const FlashAttentionOptions& options, const FlashAttentionVariant* given,
                                std::int64_t least_parts) {
-  auto plan = Plan::of("flash_attention", on, {{"q", &q}, {"k", &k}, {"v", &v}});
-  if (!plan) return std::move(plan).error();
-  if (auto ok = check(q, k, v); !ok) return std::move(ok).error();
+  auto plan = KILN_TRY(Plan::of("flash_attention", on, {{"q", &q}, {"k", &k}, {"v", &v}}));
+  KILN_TRY(check(q, k, v));
   const std::int64_t heads = q.shape()[0] * q.shape()[1];
   const std::int64_t queries = q.shape()[2];
   const std::int64_t keys = k.shape()[2];
   const std::int64_t dimension = q.shape()[3];
-  const FlashAttentionVariant variant = given != nullptr ? *given : choose(*plan, q.shape(), k.shape(), options);
+  const FlashAttentionVariant variant = given != nullptr ? *given : choose(plan, q.shape(), k.shape(), options);
   const float scale = options.scale.value_or(1.0F / std::sqrt(static_cast<float>(dimension)));
-  const auto q_place = plan->read(q);
-  const auto k_place = plan->read(k);
-  const auto v_place = plan->read(v);
-  const auto result = plan->write(q.shape(), options.output);
-  if (q.count() == 0) return std::move(*plan).finish();
+  const auto q_place = plan.read(q);
+  const auto k_place = plan.read(k);
+  const auto v_place = plan.read(v);
+  const auto result = plan.write(q.shape(), options.output);
+  if (q.count() == 0) return std::move(plan).finish();
   const std::int64_t tiles = quotient_up(queries, variant.queries) * heads;
-  const FlashAttentionParts parts = flash_attention_parts(plan->device(), variant, tiles, keys, least_parts);
+  const FlashAttentionParts parts = flash_attention_parts(plan.device(), variant, tiles, keys, least_parts);
   const bool divided = parts.count > 1;
   const std::int64_t rows = heads * queries;
   std::vector<Plan::Place> memory = {q_place, k_place, v_place, result};
   std::vector<Scalar> scalars = {
       number(heads), number(queries), number(keys), number(dimension), number(options.causal ? 1 : 0), scale};
   if (divided) {
-    memory.back() = plan->scratch(parts.count * rows * dimension);
-    memory.push_back(plan->scratch(parts.count * rows * 2));
+    memory.back() = plan.scratch(parts.count * rows * dimension);
+    memory.push_back(plan.scratch(parts.count * rows * 2));
     scalars.insert(scalars.end(), {number(parts.count), number(parts.keys)});
   }
   // As others count: half of it where it is causal.
   const double scores = static_cast<double>(rows) * static_cast<double>(keys) * (options.causal ? 0.5 : 1);
   const auto of_result = static_cast<double>(q.count());
   const auto written = of_result * static_cast<double>(parts.count);
-  plan->step(
+  plan.step(
       flash_attention_kernel(variant, divided), groups_for(tiles * parts.count), memory, scalars,
       {.flops = 4 * scores * static_cast<double>(dimension),
        .bytes = 4 * (of_result + written + 2 * static_cast<double>(k.count())),
@@ -231,13 +231,13 @@ Result<Tensor> flash_attention(Runner on, const Tensor& q, const Tensor& k, cons
     const Kernel sum = flash_attention_sum_kernel(variant.vectors);
     const std::int64_t width = dimension / (variant.vectors ? 4 : 1);
     const std::int64_t pieces = quotient_up(rows * width, sum.group_size[0]);
-    plan->step(sum, groups_for(pieces), {memory[3], memory[4], result},
-               {number(rows), number(width), number(parts.count)},
-               {.flops = 2 * written,
-                .bytes = 4 * (of_result + written),
-                .loop_steps = pieces_each(pieces) * (2 * parts.count + 3)});
+    plan.step(sum, groups_for(pieces), {memory[3], memory[4], result},
+              {number(rows), number(width), number(parts.count)},
+              {.flops = 2 * written,
+               .bytes = 4 * (of_result + written),
+               .loop_steps = pieces_each(pieces) * (2 * parts.count + 3)});
   }
-  return std::move(*plan).finish();
+  return std::move(plan).finish();
 }
 
 }  // namespace kiln::kernels

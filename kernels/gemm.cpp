@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/try.hpp"
 #include "kernels/tuned.hpp"
 
 namespace kiln::kernels {
@@ -159,21 +160,18 @@ Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptio
   } else if (options.beta != 0) {
     return unfit("gemm: beta is {} and there is no c", options.beta);
   }
-  auto plan = Plan::of("gemm", on, tensors);
-  if (!plan) return std::move(plan).error();
-  auto size = gemm_size(a, b, options);
-  if (!size) return size.error();
-  size->precision = precision_on(plan->device(), options.precision);
+  auto plan = KILN_TRY(Plan::of("gemm", on, tensors));
+  auto size = KILN_TRY(gemm_size(a, b, options));
+  size.precision = precision_on(plan.device(), options.precision);
   const bool batched =
       a.shape().size() == 3 || b.shape().size() == 3 || (options.c && options.c->shape().size() == 3);
-  GemmMemory memory{.a = plan->read(a), .b = plan->read(b)};
-  memory.c = options.c && options.beta != 0 ? plan->read(*options.c) : memory.a;
-  if (options.beta != 0) plan->do_not_tell();
-  memory.result =
-      plan->write(batched ? Shape{size->batch, size->m, size->n} : Shape{size->m, size->n}, options.output);
-  add_gemm(*plan, call, variant != nullptr ? *variant : gemm_variant(*plan, call, *size), *size, memory,
-           options.alpha, options.beta);
-  return std::move(*plan).finish();
+  GemmMemory memory{.a = plan.read(a), .b = plan.read(b)};
+  memory.c = options.c && options.beta != 0 ? plan.read(*options.c) : memory.a;
+  if (options.beta != 0) plan.do_not_tell();
+  memory.result = plan.write(batched ? Shape{size.batch, size.m, size.n} : Shape{size.m, size.n}, options.output);
+  add_gemm(plan, call, variant != nullptr ? *variant : gemm_variant(plan, call, size), size, memory, options.alpha,
+           options.beta);
+  return std::move(plan).finish();
 }
 
 }  // namespace kiln::kernels

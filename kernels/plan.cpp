@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/try.hpp"
 #include "kernels/copy.hpp"
 #include "kernels/known_requests.hpp"
 #include "kernels/tuned.hpp"
@@ -139,9 +140,8 @@ Result<Tensor> Plan::finish() && {
   }
   if (error_) return std::move(*error_);
   if (!tells_) job_.report = {};
-  auto pending = on_.run(std::move(job_));
-  if (!pending) return std::move(pending).error();
-  return result_->with(std::move(*pending));
+  auto pending = KILN_TRY(on_.run(std::move(job_)));
+  return result_->with(std::move(pending));
 }
 
 }  // namespace kiln::kernels

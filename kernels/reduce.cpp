@@ -1,5 +1,6 @@
 #include "kernels/reduce.hpp"
 
+#include "base/try.hpp"
 #include "kernels/native.hpp"
 
 namespace kiln::kernels {
@@ -97,25 +98,24 @@ namespace kiln {
 
 Result<Tensor> reduce(Runner on, const Tensor& x, Reduction reduction, const ReduceOptions& options) {
   using namespace kernels;
-  auto plan = Plan::of("reduce", on, {{"x", &x}});
-  if (!plan) return std::move(plan).error();
+  auto plan = KILN_TRY(Plan::of("reduce", on, {{"x", &x}}));
   if (x.shape().empty()) return unfit("reduce: x has no dimensions; it must have 1 or more");
   const Rows rows = rows_of(x.shape());
   const Chunks chunks = chunks_for(rows);
   const float scale = reduction == Reduction::mean ? 1.0F / static_cast<float>(rows.width) : 1.0F;
-  const auto from = plan->read(x);
-  const auto to = plan->write(Shape(x.shape().begin(), x.shape().end() - 1), options.output);
-  const ReduceVariant variant = reduce_variant(plan->device(), rows.width, reduction);
+  const auto from = plan.read(x);
+  const auto to = plan.write(Shape(x.shape().begin(), x.shape().end() - 1), options.output);
+  const ReduceVariant variant = reduce_variant(plan.device(), rows.width, reduction);
   if (chunks.count == 1) {
-    add_reduce(*plan, variant, rows, chunks, from, to, scale);
+    add_reduce(plan, variant, rows, chunks, from, to, scale);
   } else {
-    const auto partial = plan->scratch(rows.count * chunks.count);
-    add_reduce(*plan, variant, rows, chunks, from, partial, 1);
+    const auto partial = plan.scratch(rows.count * chunks.count);
+    add_reduce(plan, variant, rows, chunks, from, partial, 1);
     const Rows rest{.count = rows.count, .width = chunks.count};
-    add_reduce(*plan, reduce_variant(plan->device(), rest.width, reduction), rest, {.width = rest.width}, partial,
-               to, scale);
+    add_reduce(plan, reduce_variant(plan.device(), rest.width, reduction), rest, {.width = rest.width}, partial, to,
+               scale);
   }
-  return std::move(*plan).finish();
+  return std::move(plan).finish();
 }
 
 }  // namespace kiln

@@ -2,6 +2,8 @@
 
 #include <kiln/kernels/kernels.hpp>
 
+#include "base/try.hpp"
+
 namespace kiln {
 namespace {
 
@@ -13,9 +15,8 @@ Result<std::vector<std::shared_ptr<Buffer>>> memory_of(Device& device, const Job
       buffers.push_back(memory.buffer);
       continue;
     }
-    auto own = device.allocate(memory.bytes);
-    if (!own) return std::move(own).error();
-    buffers.push_back(std::move(*own));
+    auto own = KILN_TRY(device.allocate(memory.bytes));
+    buffers.push_back(std::move(own));
   }
   return buffers;
 }
@@ -25,14 +26,12 @@ Result<Pending> run_steps(Cache& cache, const Job& job) {
   auto& device = dynamic_cast<Device&>(cache.backend());
   for (const Pending& before : job.after)
     if (const Error* error = before.error()) return *error;
-  auto buffers = memory_of(device, job);
-  if (!buffers) return std::move(buffers).error();
+  auto buffers = KILN_TRY(memory_of(device, job));
   for (const Step& step : job.steps) {
-    auto program = cache.get(step.request);
-    if (!program) return std::move(program).error();
+    auto program = KILN_TRY(cache.get(step.request));
     Launch launch{.groups = step.groups, .group_size = step.group_size, .parameters = step.parameters};
-    for (const std::size_t place : step.memory) launch.buffers.push_back((*buffers)[place].get());
-    if (auto done = device.launch(program->module(), launch); !done) return std::move(done).error();
+    for (const std::size_t place : step.memory) launch.buffers.push_back(buffers[place].get());
+    KILN_TRY(device.launch(program.module(), launch));
   }
   return Pending();
 }

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "base/try.hpp"
 #include "kernels/reduce.hpp"
 
 namespace kiln::kernels {
@@ -104,24 +105,23 @@ namespace kiln {
 
 Result<Tensor> scan(Runner on, const Tensor& x, const ScanOptions& options) {
   using namespace kernels;
-  auto plan = Plan::of("scan", on, {{"x", &x}});
-  if (!plan) return std::move(plan).error();
+  auto plan = KILN_TRY(Plan::of("scan", on, {{"x", &x}}));
   if (x.shape().empty()) return unfit("scan: x has no dimensions; it must have 1 or more");
   const Rows rows = rows_of(x.shape());
   const Chunks chunks = chunks_for(rows);
-  const auto from = plan->read(x);
-  const auto to = plan->write(x.shape(), options.output);
+  const auto from = plan.read(x);
+  const auto to = plan.write(x.shape(), options.output);
   std::optional<Plan::Place> before;
   if (chunks.count > 1) {
     // The sum of each chunk, and then of all before each.
-    const auto sums = plan->scratch(rows.count * chunks.count);
-    before = plan->scratch(rows.count * chunks.count);
-    add_reduce(*plan, reduce_variant(plan->device(), rows.width, Reduction::sum), rows, chunks, from, sums, 1);
+    const auto sums = plan.scratch(rows.count * chunks.count);
+    before = plan.scratch(rows.count * chunks.count);
+    add_reduce(plan, reduce_variant(plan.device(), rows.width, Reduction::sum), rows, chunks, from, sums, 1);
     const Rows of_sums{.count = rows.count, .width = chunks.count};
-    add_scan(*plan, of_sums, {.width = of_sums.width}, sums, {}, *before, true);
+    add_scan(plan, of_sums, {.width = of_sums.width}, sums, {}, *before, true);
   }
-  add_scan(*plan, rows, chunks, from, before, to, options.exclusive);
-  return std::move(*plan).finish();
+  add_scan(plan, rows, chunks, from, before, to, options.exclusive);
+  return std::move(plan).finish();
 }
 
 }  // namespace kiln

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "base/try.hpp"
 #include "kernels/native.hpp"
 #include "kernels/plan.hpp"
 #include "kernels/tuned.hpp"
@@ -209,29 +210,27 @@ Kernel softmax_kernel(const SoftmaxVariant& variant) {
 Result<Tensor> softmax(Runner on, const Tensor& x, const SoftmaxOptions& options, const SoftmaxVariant* given) {
   std::vector<std::pair<const char*, const Tensor*>> tensors = {{"x", &x}};
   if (options.mask) tensors.emplace_back("mask", &*options.mask);
-  auto plan = Plan::of("softmax", on, tensors);
-  if (!plan) return std::move(plan).error();
+  auto plan = KILN_TRY(Plan::of("softmax", on, tensors));
   if (x.shape().empty()) return unfit("softmax: x has no dimensions; it must have 1 or more");
   std::int64_t masked = 0;
   if (options.mask) {
-    auto repeated = mask_rows(x.shape(), options.mask->shape());
-    if (!repeated) return std::move(repeated).error();
-    masked = *repeated;
+    auto repeated = KILN_TRY(mask_rows(x.shape(), options.mask->shape()));
+    masked = repeated;
   }
   const Rows rows = rows_of(x.shape());
-  const SoftmaxVariant variant = given != nullptr ? *given : choose(*plan, x.shape());
-  const auto values = plan->read(x);
-  const auto mask = options.mask ? plan->read(*options.mask) : values;
-  if (options.mask) plan->do_not_tell();
-  const auto result = plan->write(x.shape(), options.output);
+  const SoftmaxVariant variant = given != nullptr ? *given : choose(plan, x.shape());
+  const auto values = plan.read(x);
+  const auto mask = options.mask ? plan.read(*options.mask) : values;
+  if (options.mask) plan.do_not_tell();
+  const auto result = plan.write(x.shape(), options.output);
   const auto count = static_cast<double>(x.count());
   const std::int64_t pieces = quotient_up(rows.count, variant.group.rows);
-  plan->step(softmax_kernel(variant), groups_for(pieces), {values, mask, result},
-             {number(rows.count), number(rows.width), number(masked)},
-             {.flops = 5 * count,
-              .bytes = 4 * count * (variant.hold == 0 ? 3 : 2),
-              .loop_steps = loop_steps(variant, rows)});
-  return std::move(*plan).finish();
+  plan.step(softmax_kernel(variant), groups_for(pieces), {values, mask, result},
+            {number(rows.count), number(rows.width), number(masked)},
+            {.flops = 5 * count,
+             .bytes = 4 * count * (variant.hold == 0 ? 3 : 2),
+             .loop_steps = loop_steps(variant, rows)});
+  return std::move(plan).finish();
 }
 
 }  // namespace kiln::kernels

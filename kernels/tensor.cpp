@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/try.hpp"
 #include "kernels/half.hpp"
 
 namespace kiln {
@@ -52,15 +53,14 @@ Tensor::Tensor(std::shared_ptr<Device> device, Shape shape, Type type, std::shar
       buffer_(std::move(buffer)) {}
 
 Result<Tensor> Tensor::empty(std::shared_ptr<Device> device, Shape shape, Type type) {
-  if (auto ok = check(shape, type); !ok) return std::move(ok).error();
+  KILN_TRY(check(shape, type));
   const auto bytes = static_cast<std::size_t>(count_of(shape)) * element_bytes(type);
-  auto buffer = device->allocate(padded(bytes));
-  if (!buffer) return std::move(buffer).error();
-  return Tensor(std::move(device), std::move(shape), type, std::move(*buffer));
+  auto buffer = KILN_TRY(device->allocate(padded(bytes)));
+  return Tensor(std::move(device), std::move(shape), type, std::move(buffer));
 }
 
 Result<Tensor> Tensor::from(std::shared_ptr<Device> device, Shape shape, std::span<const float> values, Type type) {
-  if (auto ok = check(shape, type); !ok) return std::move(ok).error();
+  KILN_TRY(check(shape, type));
   if (std::cmp_not_equal(values.size(), count_of(shape)))
     return Error(ErrorCode::invalid_request, fmt::format("a tensor of shape {} has {} elements; {} were given",
                                                          to_string(shape), count_of(shape), values.size()));
@@ -69,7 +69,7 @@ Result<Tensor> Tensor::from(std::shared_ptr<Device> device, Shape shape, std::sp
   std::vector<std::uint16_t> halves;
   if (type == Type::f16) std::ranges::transform(values, std::back_inserter(halves), kernels::to_half);
   const auto bytes = type == Type::f16 ? std::as_bytes(std::span(halves)) : std::as_bytes(values);
-  if (auto written = tensor->device_->write(*tensor->buffer_, bytes); !written) return std::move(written).error();
+  KILN_TRY(tensor->device_->write(*tensor->buffer_, bytes));
   return tensor;
 }
 
@@ -82,7 +82,7 @@ Tensor Tensor::with(Pending pending) const {
 }
 
 Result<Tensor> Tensor::reshaped(Shape shape) const {
-  if (auto ok = check(shape, type_); !ok) return std::move(ok).error();
+  KILN_TRY(check(shape, type_));
   if (count_of(shape) != count_)
     return Error(ErrorCode::invalid_request,
                  fmt::format("a tensor of shape {} has {} elements; {} would have {}", to_string(shape_), count_,
@@ -97,13 +97,11 @@ Result<std::vector<float>> Tensor::read() const {
   std::vector<float> values(static_cast<std::size_t>(count_));
   if (values.empty()) return values;
   if (type_ == Type::f32) {
-    if (auto done = device_->read(*buffer_, std::as_writable_bytes(std::span(values))); !done)
-      return std::move(done).error();
+    KILN_TRY(device_->read(*buffer_, std::as_writable_bytes(std::span(values))));
     return values;
   }
   std::vector<std::uint16_t> halves(values.size());
-  if (auto done = device_->read(*buffer_, std::as_writable_bytes(std::span(halves))); !done)
-    return std::move(done).error();
+  KILN_TRY(device_->read(*buffer_, std::as_writable_bytes(std::span(halves))));
   std::ranges::transform(halves, values.begin(), kernels::from_half);
   return values;
 }

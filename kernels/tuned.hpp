@@ -9,6 +9,8 @@
 #include <kiln/kernels/kernels.hpp>
 #include <kiln/kernels/tuner.hpp>
 
+#include "base/try.hpp"
+
 namespace kiln::kernels {
 
 /// The last parameter of every kernel of the library's: whether its program is for the sizes of the call alone.
@@ -27,9 +29,8 @@ Result<Tunable::Call> call_of(const std::vector<Tensor>& inputs, const Variant& 
     job = std::move(given);
     return Pending();
   });
-  auto result = call(takes_constants(variant) ? keeps.with_constants() : keeps);
-  if (!result) return std::move(result).error();
-  return Tunable::Call{std::move(job), std::move(*result)};
+  auto result = KILN_TRY(call(takes_constants(variant) ? keeps.with_constants() : keeps));
+  return Tunable::Call{std::move(job), std::move(result)};
 }
 
 }  // namespace kiln::kernels

@@ -123,7 +123,7 @@ Variant AutoTuner::choose_anew(Use& use, const Tunable& tunable) {
 }
 
 Variant AutoTuner::choose(std::string_view kernel, std::string_view types, std::span<const std::int64_t> sizes,
-                     const std::function<Tunable()>& describe) {
+                          const std::function<Tunable()>& describe) {
   if (options_.policy == TunePolicy::off) return describe().initial;
   const Call call{std::string(kernel), std::string(types), std::vector(sizes.begin(), sizes.end())};
   {
@@ -165,12 +165,13 @@ void AutoTuner::forget_uses() {
 }
 
 std::function<void(const JobReport&)> AutoTuner::watch(std::string_view kernel, std::string_view types,
-                                                  std::span<const std::int64_t> sizes, const Variant& variant) {
+                                                       std::span<const std::int64_t> sizes,
+                                                       const Variant& variant) {
   if (options_.policy == TunePolicy::off || (options_.policy != TunePolicy::background && options_.rivals <= 0))
     return {};
   Call call{std::string(kernel), std::string(types), std::vector(sizes.begin(), sizes.end())};
-  return [tuner = weak_from_this(), call = std::move(call), variant](const JobReport& report) {
-    if (const auto tuner = tuner.lock(); core != nullptr && report.compute.count() > 0)
+  return [self = weak_from_this(), call = std::move(call), variant](const JobReport& report) {
+    if (const auto tuner = self.lock(); tuner != nullptr && report.compute.count() > 0)
       tuner->observe(call, variant, report.compute);
   };
 }

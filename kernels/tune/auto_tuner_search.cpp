@@ -3,9 +3,10 @@
 
 #include <fmt/format.h>
 
+#include "base/try.hpp"
+#include "kernels/tune/auto_tuner.hpp"
 #include "kernels/tune/bench.hpp"
 #include "kernels/tune/choice.hpp"
-#include "kernels/tune/auto_tuner.hpp"
 #include "kernels/tune/search.hpp"
 
 // How an AutoTuner finds out what it does not know.
@@ -22,7 +23,7 @@ constexpr auto kept_every = std::chrono::milliseconds(500);
 }  // namespace
 
 Result<TuneRecord> AutoTuner::tune(const Tunable& tunable, std::chrono::nanoseconds budget,
-                              const std::function<bool(const TuneProgress&)>& progress) {
+                                   const std::function<bool(const TuneProgress&)>& progress) {
   // Counted out however the search ends: the caller's functions may throw.
   class Asking {
    public:
@@ -48,7 +49,7 @@ Result<TuneRecord> AutoTuner::tune(const Tunable& tunable, std::chrono::nanoseco
 }
 
 Result<TuneRecord> AutoTuner::search(const Tunable& tunable, std::chrono::nanoseconds budget, How how,
-                                const std::function<bool(const TuneProgress&)>& progress) {
+                                     const std::function<bool(const TuneProgress&)>& progress) {
   const base::MutexLock measuring(measuring_);
   if (!stuck_.empty())
     return Error(
@@ -56,9 +57,8 @@ Result<TuneRecord> AutoTuner::search(const Tunable& tunable, std::chrono::nanose
         fmt::format("a variant of {} did not end, and nothing is measured beside it; the next process goes on",
                     stuck_));
   if (executor_ == nullptr) {
-    auto executor = Executor::create(device_, cache_, {.lanes = 1, .log = options_.log});
-    if (!executor) return std::move(executor).error();
-    executor_ = std::move(*executor);
+    auto executor = KILN_TRY(Executor::create(device_, cache_, {.lanes = 1, .log = options_.log}));
+    executor_ = std::move(executor);
   }
   auto bench = Bench::create(*executor_, device_, tunable, options_, options_.seed);
   if (!bench) {
@@ -157,7 +157,7 @@ Result<void> AutoTuner::compare_close(Bench& bench, const Variant& initial, Tune
     if (trial.problem.empty() && trial.variant == initial && std::ranges::find(close, &trial) == close.end())
       close.push_back(&trial);
   if (close.size() < 2) return {};
-  if (auto compared = bench.compare(close); !compared) return compared;
+  KILN_TRY(bench.compare(close));
   // Those that were not compared were measured by another clock, perhaps: they come after those that were.
   std::chrono::nanoseconds last = {};
   for (std::size_t i = 0; i < near; ++i) last = std::max(last, close[i]->time);

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "base/try.hpp"
+
 namespace kiln::tune {
 namespace {
 
@@ -53,17 +55,14 @@ Result<std::unique_ptr<Bench>> Bench::create(Executor& executor, std::shared_ptr
                                                        to_string(shape), Tensor::max_count));
     std::vector<float> values(static_cast<std::size_t>(count_of(shape)));
     for (float& value : values) value = static_cast<float>(random() >> 40) * 0x1p-23F - 1;
-    auto tensor = Tensor::from(device, shape, values);
-    if (!tensor) return std::move(tensor).error();
-    inputs.push_back(std::move(*tensor));
+    auto tensor = KILN_TRY(Tensor::from(device, shape, values));
+    inputs.push_back(std::move(tensor));
   }
   auto bench = std::make_unique<Bench>(executor, tunable, options, std::move(inputs));
-  const auto call = bench->call(tunable.initial);
-  if (!call) return call.error();
-  if (auto ran = bench->run(*call, 1); !ran) return std::move(ran).error();
-  auto expected = call->result.read();
-  if (!expected) return std::move(expected).error();
-  bench->expected_ = std::move(*expected);
+  const auto call = KILN_TRY(bench->call(tunable.initial));
+  KILN_TRY(bench->run(call, 1));
+  auto expected = KILN_TRY(call.result.read());
+  bench->expected_ = std::move(expected);
   double squares = 0;
   for (const float value : bench->expected_) squares += std::isfinite(value) ? double{value} * double{value} : 0;
   bench->size_ = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(bench->expected_.size(), 1)));
@@ -145,13 +144,12 @@ Result<TuneTrial> Bench::measure(const Variant& variant, std::optional<std::chro
   const auto made = call(variant);
   if (!made) return failed(made.error());
   Tunable::Call spoilt = *made;
-  if (auto ok = spoil(spoilt); !ok) return std::move(ok).error();
+  KILN_TRY(spoil(spoilt));
   const auto first = run(spoilt, 1);
   if (!first) return failed(first.error());
   const auto check = [&]() -> Result<bool> {
-    const auto result = made->result.read();
-    if (!result) return result.error();
-    trial.problem = problem_of(*result);
+    const auto result = KILN_TRY(made->result.read());
+    trial.problem = problem_of(result);
     return trial.problem.empty();
   };
   if (const auto right = check(); !right || !*right) return right ? Result<TuneTrial>(trial) : right.error();
@@ -164,7 +162,7 @@ Result<TuneTrial> Bench::measure(const Variant& variant, std::optional<std::chro
   if (!more) return failed(more.error());
   trial.time = median(*more);
   // What is right once may be so by chance.
-  if (const auto right = check(); !right) return right.error();
+  KILN_TRY(check());
   if (!trial.problem.empty()) trial.time = {};
   return trial;
 }
@@ -178,12 +176,10 @@ Result<void> Bench::compare(std::vector<TuneTrial*> trials) {
   std::vector<std::vector<std::chrono::nanoseconds>> times(trials.size());
   for (int round = 0; round < rounds; ++round)
     for (std::size_t i = 0; i < trials.size(); ++i) {
-      const auto made = call(trials[i]->variant);
-      if (!made) return made.error();
+      const auto made = KILN_TRY(call(trials[i]->variant));
       const auto runs = std::clamp<std::int64_t>(job_time / trials[i]->time, 1, most_runs);
-      const auto ran = run(*made, static_cast<int>(runs));
-      if (!ran) return ran.error();
-      times[i].push_back(median(*ran));
+      const auto ran = KILN_TRY(run(made, static_cast<int>(runs)));
+      times[i].push_back(median(ran));
     }
   for (std::size_t i = 0; i < trials.size(); ++i) trials[i]->time = median(times[i]);
   return {};

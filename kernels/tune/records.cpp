@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file_lock.hpp"
+#include "base/try.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
 #include "store/manifest.hpp"
@@ -221,18 +222,15 @@ Elsewhere read_elsewhere(const std::filesystem::path& folder, const Identity& id
 
 Result<void> write_records(const std::filesystem::path& path, const Identity& identity,
                            const std::vector<TuneRecord>& more) {
-  auto folder = base::Folder::open(path, true);
-  if (!folder) return std::move(folder).error();
-  auto lock_file = folder->open_lock_file(store::tuning_lock_name);
-  if (!lock_file) return std::move(lock_file).error();
-  const auto lock = base::FileLock::acquire(*lock_file, 0, lock_timeout);
-  const auto before = read_records(*folder, identity);
-  if (!before) return before.error();
+  auto folder = KILN_TRY(base::Folder::open(path, true));
+  auto lock_file = KILN_TRY(folder.open_lock_file(store::tuning_lock_name));
+  const auto lock = base::FileLock::acquire(lock_file, 0, lock_timeout);
+  const auto before = KILN_TRY(read_records(folder, identity));
   Records records;
-  records.add(*before);
+  records.add(before);
   records.add(more);
   const std::string text = to_json(identity, records.all());
-  return folder->replace(store::tuning_name, std::as_bytes(std::span(text)));
+  return folder.replace(store::tuning_name, std::as_bytes(std::span(text)));
 }
 
 }  // namespace kiln::tune

@@ -1,12 +1,13 @@
 #include <utility>
 
+#include "base/try.hpp"
 #include "kernels/tune/auto_tuner.hpp"
 
 namespace kiln {
 
 Result<std::unique_ptr<Tuner>> Tuner::create(std::shared_ptr<Device> device, Cache& cache, TuneOptions options) {
   auto tuner = std::make_shared<tune::AutoTuner>(std::move(device), cache, std::move(options));
-  if (auto started = tuner->start(); !started) return std::move(started).error();
+  KILN_TRY(tuner->start());
   return std::unique_ptr<Tuner>(new Tuner(std::move(tuner)));
 }
 

@@ -7,6 +7,7 @@
 #include <kiln/result.hpp>
 
 #include "base/mutex.hpp"
+#include "base/try.hpp"
 
 namespace kiln::backend {
 
@@ -45,9 +46,8 @@ class Pool {
         return loan;
       }
     }
-    Result<std::unique_ptr<T>> made = make();
-    if (!made) return std::move(made).error();
-    return Loan(*this, std::move(*made));
+    auto made = KILN_TRY(make());
+    return Loan(*this, std::move(made));
   }
 
   /// Destroys the idle ones.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/device_json.hpp"
+#include "base/try.hpp"
 
 namespace kiln::backend {
 namespace {
@@ -52,15 +53,14 @@ Probe::Probe(std::string_view api, const std::string& helper, std::chrono::milli
 
 Result<std::vector<DeviceInfo>> Probe::answer() {
   if (!process_) return process_.error();
-  const auto answer = process_->answer(deadline_);
-  if (!answer) return answer.error();
-  if (answer->line) {
-    if (auto devices = from_json_line(*answer->line)) return *std::move(devices);
+  const auto answer = KILN_TRY(process_->answer(deadline_));
+  if (answer.line) {
+    if (auto devices = from_json_line(*answer.line)) return *std::move(devices);
     return Error(ErrorCode::io, "kiln-helper sent a list of devices that this build of Kiln cannot read");
   }
   return std::vector<DeviceInfo>{{.name = std::string(api_),
                                   .identity = {.api = std::string(api_)},
-                                  .problem = problem_of(*answer, patience_)}};
+                                  .problem = problem_of(answer, patience_)}};
 }
 
 }  // namespace kiln::backend

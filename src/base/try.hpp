@@ -19,9 +19,9 @@ inline void take_value(Result<void>&& /*result*/) {}
 ///     const auto bytes = KILN_TRY(read_file(path));
 ///
 /// A statement expression: GCC and clang have it, and standard C++ has no expression that returns.
-#define KILN_TRY(expression)                                                 \
-  __extension__({                                                            \
-    auto kiln_result = (expression);                                         \
-    if (!kiln_result.ok()) return std::move(kiln_result).error();            \
-    ::kiln::base::take_value(std::move(kiln_result));                        \
+#define KILN_TRY(expression)                                      \
+  __extension__({                                                 \
+    auto kiln_result = (expression);                              \
+    if (!kiln_result.ok()) return std::move(kiln_result).error(); \
+    ::kiln::base::take_value(std::move(kiln_result));             \
   })

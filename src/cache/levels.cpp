@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/try.hpp"
 #include "cache/batch.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
@@ -132,9 +133,8 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, I
 }
 
 Result<Program> Levels::get(const Request& request) {
-  auto found = find_or_compile(request, IfMissing::compile);
-  if (!found) return std::move(found).error();
-  return std::move(**found);
+  auto found = KILN_TRY(find_or_compile(request, IfMissing::compile));
+  return std::move(*found);
 }
 
 Result<std::optional<Program>> Levels::find(const Request& request) {
@@ -198,9 +198,8 @@ std::optional<Program> Levels::load_from_shared_store(const Key& key, std::optio
 }
 
 Result<std::optional<Levels::Loaded>> Levels::load(const GuardedStore& store, const Key& key) {
-  auto sealed = store.get({identity_digest_, key});
-  if (!sealed) return std::move(sealed).error();
-  if (!*sealed) return std::optional<Loaded>{};
+  auto sealed = KILN_TRY(store.get({identity_digest_, key}));
+  if (!sealed) return std::optional<Loaded>{};
   const auto unusable = [&](const Error& why) {
     const std::string place = guarded_disk_ && &store == &*guarded_disk_
                                   ? (disk_->path() / store::entry_file_name(key)).string()
@@ -208,7 +207,7 @@ Result<std::optional<Levels::Loaded>> Levels::load(const GuardedStore& store, co
     return Error(why.code(), fmt::format("{}: {}", place, why.message()), why.log());
   };
   const auto damaged = [&](std::string why) { return unusable(Error(ErrorCode::damaged, std::move(why))); };
-  auto opened = store::open_entry(**sealed);
+  auto opened = store::open_entry(*sealed);
   if (!opened) return unusable(opened.error());
   if (opened->label.key != key.digest) return damaged("it holds another program");
   if (opened->label.identity != identity_digest_)
@@ -217,7 +216,7 @@ Result<std::optional<Levels::Loaded>> Levels::load(const GuardedStore& store, co
   if (binary == nullptr) return damaged("it has no binary");
   auto module = with_room([&] { return backend_->load(*binary); });
   if (!module) return unusable(module.error());
-  return std::optional(Loaded{std::move(*module), {std::move(opened->entry), std::move(**sealed)}});
+  return std::optional(Loaded{std::move(*module), {std::move(opened->entry), std::move(*sealed)}});
 }
 
 void Levels::reject(const Key& key, const Error& problem) {
@@ -420,11 +419,10 @@ Result<std::size_t> Levels::clear() {
   saver_.flush();
   table_.trim(0);
   if (!disk_) return std::size_t{0};
-  auto items = disk_->list();
-  if (!items) return std::move(items).error();
+  auto items = KILN_TRY(disk_->list());
   std::size_t left = 0;
   std::optional<Error> first;
-  for (const store::StoredItem& item : *items)
+  for (const store::StoredItem& item : items)
     if (auto removed = disk_->remove(item.key); !removed) {
       ++left;
       if (!first) first = std::move(removed).error();
@@ -432,8 +430,8 @@ Result<std::size_t> Levels::clear() {
   if (auto saved = disk_->save_notes(); !saved) options_.log.debug(saved.error().message());
   if (first)
     return Error(first->code(),
-                 fmt::format("{} of {} programs could not be removed: {}", left, items->size(), first->message()));
-  return items->size();
+                 fmt::format("{} of {} programs could not be removed: {}", left, items.size(), first->message()));
+  return items.size();
 }
 
 void Levels::flush() {

@@ -9,6 +9,7 @@
 
 #include "backend/source_text.hpp"
 #include "base/sha256.hpp"
+#include "base/try.hpp"
 #include "dialect/names.hpp"
 #include "dialect/prelude.hpp"
 #include "key/include_resolver.hpp"
@@ -108,7 +109,7 @@ std::string glsl_declarations(const Kernel& kernel, Language language) {
   }
   if (!kernel.scalars.empty()) {
     text += language == Language::vulkan_glsl ? "layout(push_constant) uniform kiln_scalars {"
-                                         : "layout(std140, binding = 0) uniform kiln_scalars {";
+                                              : "layout(std140, binding = 0) uniform kiln_scalars {";
     for (const KernelScalar& scalar : kernel.scalars)
       text += fmt::format(" {} {};", glsl_type(scalar.type), scalar.name);
     text += " };\n";
@@ -188,16 +189,15 @@ Result<void> check(const Kernel& kernel) {
     if (why.empty()) return {};
     return invalid(fmt::format("has {} called \"{}\", which {}; choose another name", what, name, why));
   };
-  for (const auto& [name, value] : kernel.parameters)
-    if (auto ok = check_name("a parameter", name, NameUse::macro); !ok) return ok;
+  for (const auto& [name, value] : kernel.parameters) KILN_TRY(check_name("a parameter", name, NameUse::macro));
   for (const KernelBuffer& buffer : kernel.buffers)
-    if (auto ok = check_name("a buffer", buffer.name, NameUse::variable); !ok) return ok;
+    KILN_TRY(check_name("a buffer", buffer.name, NameUse::variable));
   for (const KernelScalar& scalar : kernel.scalars) {
-    if (auto ok = check_name("a scalar", scalar.name, NameUse::variable); !ok) return ok;
+    KILN_TRY(check_name("a scalar", scalar.name, NameUse::variable));
     if (!is_scalar(scalar.type)) return invalid(fmt::format("has a scalar {} of a type for buffers", scalar.name));
   }
   for (const SharedArray& array : kernel.shared) {
-    if (auto ok = check_name("a shared array", array.name, NameUse::variable); !ok) return ok;
+    KILN_TRY(check_name("a shared array", array.name, NameUse::variable));
     if (array.extents.empty()) return invalid(fmt::format("has a shared array {} without a size", array.name));
     if (array.type == Type::f16) return invalid(fmt::format("has a shared array {} of f16", array.name));
   }
@@ -278,7 +278,7 @@ bool is_of(const Scalar& scalar, Type type) {
 }  // namespace
 
 Result<std::string> Kernel::emit(Language language) const {
-  if (auto ok = check(*this); !ok) return std::move(ok).error();
+  KILN_TRY(check(*this));
   std::string text;
   const bool reads_what_it_writes =
       std::ranges::any_of(buffers, [](const KernelBuffer& buffer) { return buffer.access == Access::read_write; });
@@ -306,10 +306,9 @@ Result<std::string> Kernel::emit(Language language) const {
 }
 
 Result<Request> Kernel::request(Language language) const {
-  auto text = emit(language);
-  if (!text) return std::move(text).error();
+  auto text = KILN_TRY(emit(language));
   Request::Fields fields{.name = name,
-                         .source = std::move(*text),
+                         .source = std::move(text),
                          .entry = entry_of(*this, language),
                          .language = language,
                          .defines = parameters};
@@ -319,7 +318,7 @@ Result<Request> Kernel::request(Language language) const {
 }
 
 Result<Request> Kernel::request(const Device& device) const {
-  if (auto fitting = fits(device); !fitting) return std::move(fitting).error();
+  KILN_TRY(fits(device));
   return request(device.info().language);
 }
 
@@ -359,8 +358,7 @@ Result<std::vector<std::byte>> Kernel::pack(const std::vector<Scalar>& scalars_g
 }
 
 Result<Kernel> Kernel::specialised(const std::vector<Scalar>& scalars_given) const {
-  const auto packed = pack(scalars_given);
-  if (!packed) return packed.error();
+  const auto packed = KILN_TRY(pack(scalars_given));
   Kernel special = *this;
   special.scalars.clear();
   std::string sizes;
@@ -381,12 +379,11 @@ Result<Launch> Kernel::launch(std::array<std::uint32_t, 3> groups, std::vector<c
   std::string wrong = wrong_count("buffer", buffers, buffers_given.size());
   if (wrong.empty()) wrong = wrong_buffers(buffers, buffers_given);
   if (!wrong.empty()) return Error(ErrorCode::invalid_request, fmt::format("{}: {}", name, wrong));
-  auto parameters_packed = pack(scalars_given);
-  if (!parameters_packed) return std::move(parameters_packed).error();
+  auto parameters_packed = KILN_TRY(pack(scalars_given));
   return Launch{.groups = groups,
                 .group_size = group_size,
                 .buffers = std::move(buffers_given),
-                .parameters = std::move(*parameters_packed)};
+                .parameters = std::move(parameters_packed)};
 }
 
 std::optional<Language> language_of(std::string_view name) noexcept {

@@ -34,7 +34,8 @@ Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<Device> devic
       options.log.warning("there is no trace: " + opened.error().message());
     }
   }
-  auto scheduler = std::make_shared<exec::Scheduler>(std::move(device), cache, std::move(options), std::move(trace));
+  auto scheduler =
+      std::make_shared<exec::Scheduler>(std::move(device), cache, std::move(options), std::move(trace));
   if (auto started = scheduler->start(); !started) {
     scheduler->stop();
     return std::move(started).error();

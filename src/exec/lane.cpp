@@ -57,12 +57,13 @@ void Lane::start(const std::shared_ptr<JobState>& job) {
     const bool in_time = job->end_begun();
     job->let_go();
     scheduler_->finish(*state_, *job,
-                  in_time ? std::optional(Result<JobReport>(std::move(begun).error())) : std::nullopt);
+                       in_time ? std::optional(Result<JobReport>(std::move(begun).error())) : std::nullopt);
     return;
   }
   scheduler_->counters.launches += job->programs.size();
   for (const Program& program : job->programs)
-    if (std::exchange(last_launched_, &program.module()) != &program.module()) ++scheduler_->counters.program_switches;
+    if (std::exchange(last_launched_, &program.module()) != &program.module())
+      ++scheduler_->counters.program_switches;
 }
 
 void Lane::finish_ended() {

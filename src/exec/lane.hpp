@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "exec/scheduler.hpp"
 #include "exec/lane_slot.hpp"
+#include "exec/scheduler.hpp"
 
 namespace kiln::exec {
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/try.hpp"
 #include "exec/abandoned.hpp"
 
 namespace kiln::exec {
@@ -38,15 +39,14 @@ Result<void> guarded(const char* what, F f) {
 
 Result<void> LaneSlot::open() {
   if (slot_ != nullptr) return {};
-  auto opened = scheduler_.device().open_slot();
-  if (!opened) return std::move(opened).error();
-  slot_ = std::move(*opened);
+  auto opened = KILN_TRY(scheduler_.device().open_slot());
+  slot_ = std::move(opened);
   return {};
 }
 
 Result<void> LaneSlot::begin(std::shared_ptr<JobState> job) {
   touched_ = false;
-  if (auto opened = open(); !opened) return opened;
+  KILN_TRY(open());
   const Result<void> done = hand_over(*job);
   if (!done) {
     close();
@@ -59,7 +59,7 @@ Result<void> LaneSlot::begin(std::shared_ptr<JobState> job) {
 
 Result<void> LaneSlot::hand_over(JobState& job) {
   try {
-    if (auto lent = lend(job.job); !lent) return lent;
+    KILN_TRY(lend(job.job));
     Result<void> filled = fill(job);
     return filled ? queue(job) : filled;
   } catch (const std::bad_alloc&) {
@@ -78,19 +78,17 @@ Result<void> LaneSlot::lend(const Job& job) {
     if (memory.buffer != nullptr) {
       buffers_.push_back(memory.buffer.get());
     } else {
-      auto buffer = memory_.take(size_of(memory));
-      if (!buffer) return std::move(buffer).error();
-      buffers_.push_back(buffer->get());
-      lent_.push_back(std::move(*buffer));
+      auto buffer = KILN_TRY(memory_.take(size_of(memory)));
+      buffers_.push_back(buffer.get());
+      lent_.push_back(std::move(buffer));
     }
     if (memory.fill) stage(uploads_, i, size_of(memory));
     if (!memory.upload.empty()) stage(uploads_, i, memory.upload.size());
     if (memory.drain) stage(downloads_, i, size_of(memory));
     if (!memory.download.empty()) stage(downloads_, i, memory.download.size());
   }
-  auto staging = slot_->staging(staged);
-  if (!staging) return std::move(staging).error();
-  staged_ = *staging;
+  auto staging = KILN_TRY(slot_->staging(staged));
+  staged_ = staging;
   return {};
 }
 
@@ -114,18 +112,16 @@ Result<void> LaneSlot::fill(JobState& state) {
 
 Result<void> LaneSlot::queue(const JobState& state) {
   const Job& job = state.job;
-  for (const Copy& copy : uploads_)
-    if (auto ok = slot_->upload(*buffers_[copy.memory], 0, copy.staged, copy.bytes); !ok) return ok;
+  for (const Copy& copy : uploads_) KILN_TRY(slot_->upload(*buffers_[copy.memory], 0, copy.staged, copy.bytes));
   for (std::size_t i = 0; i < job.steps.size(); ++i) {
     const Step& step = job.steps[i];
     Launch launch{.groups = step.groups, .group_size = step.group_size, .parameters = step.parameters};
     for (const std::size_t memory : step.memory) launch.buffers.push_back(buffers_[memory]);
-    if (auto ok = slot_->launch(state.programs[i].module(), launch); !ok) return ok;
+    KILN_TRY(slot_->launch(state.programs[i].module(), launch));
     // Many a device has begun with it already.
     touched_ = touched_ || lent_.size() < buffers_.size();
   }
-  for (const Copy& copy : downloads_)
-    if (auto ok = slot_->download(*buffers_[copy.memory], 0, copy.staged, copy.bytes); !ok) return ok;
+  for (const Copy& copy : downloads_) KILN_TRY(slot_->download(*buffers_[copy.memory], 0, copy.staged, copy.bytes));
   return slot_->submit();
 }
 

@@ -54,7 +54,8 @@ Result<void> check(const Job& job) {
 
 std::string title(const Job& job) { return job.name.empty() ? "a job" : job.name; }
 
-Scheduler::Scheduler(std::shared_ptr<Device> device, Cache& cache, ExecutorOptions options, std::unique_ptr<Trace> trace)
+Scheduler::Scheduler(std::shared_ptr<Device> device, Cache& cache, ExecutorOptions options,
+                     std::unique_ptr<Trace> trace)
     : device_(std::move(device)),
       cache_(cache),
       options_(std::move(options)),

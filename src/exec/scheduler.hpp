@@ -40,7 +40,8 @@ struct LaneState {
   bool replaced = false;
   /// Whether its thread is at its end.
   bool ended = false;
-  /// The last Scheduler::reclaim() it has heeded, and whether it asks for one itself; and how many jobs had ended then.
+  /// The last Scheduler::reclaim() it has heeded, and whether it asks for one itself; and how many jobs had ended
+  /// then.
   std::uint64_t reclaims = 0;
   bool reclaiming = false;
   std::uint64_t ends = 0;

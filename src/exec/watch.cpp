@@ -23,7 +23,7 @@ Clock::duration Scheduler::grace_of(const Job& job) const noexcept {
 }
 
 void Scheduler::watch(const std::shared_ptr<LaneState>& lane, const std::shared_ptr<JobState>& job,
-                 Clock::duration limit) {
+                      Clock::duration limit) {
   if (limit.count() <= 0) return;
   job->deadline = detail::after(limit);
   if (job->deadline == Clock::time_point::max()) return;

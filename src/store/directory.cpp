@@ -13,6 +13,7 @@
 #include "base/file.hpp"
 #include "base/file_lock.hpp"
 #include "base/sha256.hpp"
+#include "base/try.hpp"
 #include "key/file_name.hpp"
 #include "store/json_file.hpp"
 #include "store/manifest.hpp"
@@ -85,17 +86,15 @@ Result<std::vector<std::filesystem::path>> device_folder_paths(const std::filesy
     if (errno == ENOENT) return paths;
     return cannot_examine(root);
   }
-  auto opened = base::Folder::open(root, false, system);
-  if (!opened) return std::move(opened).error();
-  auto names = opened->names();
-  if (!names) return std::move(names).error();
-  std::sort(names->begin(), names->end());
-  for (const std::string& name : *names) {
+  auto opened = KILN_TRY(base::Folder::open(root, false, system));
+  auto names = KILN_TRY(opened.names());
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
     // A device folder ends in the first 16 digits of its identity's digest.
     const std::size_t dash = name.size() < 18 ? std::string::npos : name.size() - 17;
     if (dash == std::string::npos || name[dash] != '-') continue;
     if (name.find_first_not_of("0123456789abcdef", dash + 1) != std::string::npos) continue;
-    const auto status = opened->status(name);
+    const auto status = opened.status(name);
     // Another process may have removed it since it was listed.
     if (!status && errno != ENOENT) return cannot_examine(root / name);
     if (!status || !S_ISDIR(status->st_mode)) continue;
@@ -106,10 +105,9 @@ Result<std::vector<std::filesystem::path>> device_folder_paths(const std::filesy
 
 Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& root,
                                                  const base::FileSystem& system) {
-  auto paths = device_folder_paths(root, system);
-  if (!paths) return std::move(paths).error();
+  auto paths = KILN_TRY(device_folder_paths(root, system));
   std::vector<DeviceFolder> folders;
-  for (std::filesystem::path& path : *paths) {
+  for (std::filesystem::path& path : paths) {
     DeviceFolder folder{std::move(path), std::nullopt};
     if (auto device = base::Folder::open(folder.path, false, system)) {
       folder.identity = read_manifest_identity(*device);
@@ -121,17 +119,15 @@ Result<std::vector<DeviceFolder>> device_folders(const std::filesystem::path& ro
 }
 
 Result<std::vector<StoredFile>> stored_files(const std::filesystem::path& path) {
-  auto folder = base::Folder::open(path, false);
-  if (!folder) return std::move(folder).error();
-  return stored_files(*folder);
+  auto folder = KILN_TRY(base::Folder::open(path, false));
+  return stored_files(folder);
 }
 
 Result<std::vector<StoredFile>> stored_files(const base::Folder& folder) {
-  auto names = folder.names();
-  if (!names) return std::move(names).error();
-  std::sort(names->begin(), names->end());
+  auto names = KILN_TRY(folder.names());
+  std::sort(names.begin(), names.end());
   std::vector<StoredFile> files;
-  for (std::string& name : *names) {
+  for (std::string& name : names) {
     auto key = key_of_file(name);
     if (!key) continue;
     const auto status = folder.status(name);
@@ -143,16 +139,14 @@ Result<std::vector<StoredFile>> stored_files(const base::Folder& folder) {
 }
 
 Result<OpenedEntry> read_entry(const std::filesystem::path& path, const std::string& file_name) {
-  auto folder = base::Folder::open(path, false);
-  if (!folder) return std::move(folder).error();
-  return read_entry(*folder, file_name);
+  auto folder = KILN_TRY(base::Folder::open(path, false));
+  return read_entry(folder, file_name);
 }
 
 Result<OpenedEntry> read_entry(const base::Folder& folder, const std::string& file_name) {
-  auto file = folder.read(file_name, max_entry_bytes);
-  if (!file) return std::move(file).error();
-  if (!*file) return Error(ErrorCode::io, "it is gone");
-  auto opened = open_entry((*file)->bytes);
+  auto file = KILN_TRY(folder.read(file_name, max_entry_bytes));
+  if (!file) return Error(ErrorCode::io, "it is gone");
+  auto opened = open_entry(file->bytes);
   if (!opened) return opened;
   const auto key = key_of_file(file_name);
   if (!key || key->digest != opened->label.key)
@@ -164,11 +158,10 @@ Result<OpenedEntry> read_entry(const base::Folder& folder, const std::string& fi
 
 Result<Removal> remove_damaged(const base::Folder& folder, const StoredFile& file,
                                std::chrono::milliseconds timeout) {
-  auto lock_file = folder.open_lock_file(lock_name);
-  if (!lock_file) return std::move(lock_file).error();
-  const auto lock = base::FileLock::acquire(*lock_file, file.key.digest.word(0), timeout);
+  auto lock_file = KILN_TRY(folder.open_lock_file(lock_name));
+  const auto lock = base::FileLock::acquire(lock_file, file.key.digest.word(0), timeout);
   // A file system without locks has no process that could be waited for.
-  if (!lock && base::FileLock::is_held(*lock_file, file.key.digest.word(0)))
+  if (!lock && base::FileLock::is_held(lock_file, file.key.digest.word(0)))
     return Error(ErrorCode::timed_out,
                  fmt::format("{} is being replaced by another process", (folder.path() / file.name).string()));
   // Another process may have replaced it before the lock was had.
@@ -177,10 +170,9 @@ Result<Removal> remove_damaged(const base::Folder& folder, const StoredFile& fil
   if (!folder.status(file.name)) return Removal::gone_by_now;
   // What cannot be read may be sound.
   if (entry.error().code() != ErrorCode::damaged) return entry.error();
-  auto removed = folder.remove(file.name);
-  if (!removed) return std::move(removed).error();
-  if (!*removed) return Removal::gone_by_now;
-  if (auto meta = folder.remove(meta_file_name(file.name)); !meta) return std::move(meta).error();
+  auto removed = KILN_TRY(folder.remove(file.name));
+  if (!removed) return Removal::gone_by_now;
+  KILN_TRY(folder.remove(meta_file_name(file.name)));
   return Removal::removed;
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/try.hpp"
 #include "key/file_name.hpp"
 #include "store/directory.hpp"
 #include "store/manifest.hpp"
@@ -43,13 +44,11 @@ DiskStore::DiskStore(Private, const std::filesystem::path& root, const Identity&
 
 Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& root, const Identity& identity,
                                                    Log log, Durability durability, const base::FileSystem& system) {
-  auto folder = base::Folder::open(root, true, system);
-  if (!folder) return std::move(folder).error();
-  if (durability == Durability::fsync) folder->sync_name();
+  auto folder = KILN_TRY(base::Folder::open(root, true, system));
+  if (durability == Durability::fsync) folder.sync_name();
   auto store = std::make_unique<DiskStore>(Private{}, root, identity, std::move(log), durability, system);
   std::error_code error;
-  if (std::filesystem::exists(store->path_, error))
-    if (auto opened = store->reopen(false); !opened) return std::move(opened).error();
+  if (std::filesystem::exists(store->path_, error)) KILN_TRY(store->reopen(false));
   return store;
 }
 
@@ -73,17 +72,16 @@ Result<std::shared_ptr<const DiskStore::Opened>> DiskStore::opened_or_made() {
 
 Result<std::shared_ptr<const DiskStore::Opened>> DiskStore::reopen(bool create) {
   const base::MutexLock lock(opened_mutex_);
-  auto folder = base::Folder::open(path_, create, system_);
-  if (!folder) return std::move(folder).error();
-  const bool is_new = create && !folder->status(manifest_name);
+  auto folder = KILN_TRY(base::Folder::open(path_, create, system_));
+  const bool is_new = create && !folder.status(manifest_name);
   base::FileHandle lock_file;
   // Without a lock file programs may be compiled twice; nothing worse.
-  if (auto opened = folder->open_lock_file(lock_name)) lock_file = std::move(*opened);
-  if (durability_ == Durability::fsync) folder->sync_name();
+  if (auto opened = folder.open_lock_file(lock_name)) lock_file = std::move(*opened);
+  if (durability_ == Durability::fsync) folder.sync_name();
   if (is_new)
-    if (auto written = store::write_manifest(*folder, identity_); !written) log_.debug(written.error().message());
+    if (auto written = store::write_manifest(folder, identity_); !written) log_.debug(written.error().message());
   lock_descriptor_ = lock_file.get();
-  opened_ = std::make_shared<const Opened>(Opened{std::move(*folder), std::move(lock_file)});
+  opened_ = std::make_shared<const Opened>(Opened{std::move(folder), std::move(lock_file)});
   return opened_;
 }
 
@@ -128,14 +126,13 @@ Result<void> DiskStore::write(const Key& key, std::span<const std::byte> sealed,
                               std::optional<std::string_view> meta) {
   if (sealed.size() > max_entry_bytes)
     return Error(ErrorCode::unsupported, fmt::format("the binary of {} is too large to be kept", key.name));
-  auto opened = opened_or_made();
-  if (!opened) return std::move(opened).error();
-  const base::Folder& folder = (*opened)->folder;
+  auto opened = KILN_TRY(opened_or_made());
+  const base::Folder& folder = opened->folder;
   const std::string name = entry_file_name(key);
   const std::string meta_name = meta_file_name(name);
   const auto bytes_before = bytes_of(folder, name);
   const auto meta_before = bytes_of(folder, meta_name);
-  if (auto written = folder.replace(name, sealed, durability_); !written) return written;
+  KILN_TRY(folder.replace(name, sealed, durability_));
   UsageChange change{bytes_before ? 0 : 1, static_cast<std::int64_t>(sealed.size()) - bytes_before.value_or(0)};
   if (meta) {
     // For people only: the entry counts without it.
@@ -156,9 +153,8 @@ Result<void> DiskStore::remove(const Key& key) {
   const std::string meta_name = meta_file_name(name);
   UsageChange change{-1, -bytes_of(folder, name).value_or(0)};
   const auto meta_bytes = bytes_of(folder, meta_name);
-  auto removed = folder.remove(name);
-  if (!removed) return std::move(removed).error();
-  if (!*removed) change = {};
+  auto removed = KILN_TRY(folder.remove(name));
+  if (!removed) change = {};
   if (auto meta_removed = folder.remove(meta_name); !meta_removed)
     log_.debug(meta_removed.error().message());
   else if (*meta_removed)
@@ -180,9 +176,8 @@ Result<std::vector<StoredItem>> DiskStore::list() {
   std::vector<StoredItem> items;
   const auto opened = this->opened();
   if (opened == nullptr) return items;
-  auto files = stored_files(opened->folder);
-  if (!files) return std::move(files).error();
-  for (StoredFile& file : *files) items.push_back({std::move(file.key), file.bytes, file.last_use});
+  auto files = KILN_TRY(stored_files(opened->folder));
+  for (StoredFile& file : files) items.push_back({std::move(file.key), file.bytes, file.last_use});
   return items;
 }
 
@@ -276,10 +271,9 @@ Result<void> DiskStore::save_performance(const base::Folder& folder) {
     notes = noted_;
   }
   if (notes.empty()) return {};
-  auto written = PerformanceFile::add(folder, notes);
-  if (!written) return std::move(written).error();
+  auto written = KILN_TRY(PerformanceFile::add(folder, notes));
   const base::MutexLock lock(notes_mutex_);
-  measured_ = std::move(*written);
+  measured_ = std::move(written);
   // What was noted again meanwhile stays to be written.
   std::erase_if(noted_, [&notes](const auto& noted) {
     const auto found = notes.find(noted.first);

@@ -5,6 +5,7 @@
 
 #include "base/file.hpp"
 #include "base/file_lock.hpp"
+#include "base/try.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
 
@@ -73,18 +74,16 @@ LifetimeStats read_lifetime(const std::filesystem::path& root) {
 
 Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeStats& more,
                              const base::FileSystem& system) {
-  auto folder = base::Folder::open(root, true, system);
-  if (!folder) return std::move(folder).error();
-  auto lock_file = folder->open_lock_file(lock_name);
-  if (!lock_file) return std::move(lock_file).error();
-  const auto lock = base::FileLock::acquire(*lock_file, 0, bookkeeping_timeout);
+  auto folder = KILN_TRY(base::Folder::open(root, true, system));
+  auto lock_file = KILN_TRY(folder.open_lock_file(lock_name));
+  const auto lock = base::FileLock::acquire(lock_file, 0, bookkeeping_timeout);
 
-  LifetimeStats stats = read(*folder);
+  LifetimeStats stats = read(folder);
   stats.sessions += more.sessions;
   for (const auto& [name, member] : counters) stats.totals.*member += more.totals.*member;
   stats.totals.compile_time += more.totals.compile_time;
   stats.totals.compile_time_saved += more.totals.compile_time_saved;
-  return write_json(*folder, stats_name, to_json(stats));
+  return write_json(folder, stats_name, to_json(stats));
 }
 
 }  // namespace kiln::store

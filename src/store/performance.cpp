@@ -14,6 +14,7 @@
 
 #include "base/file_lock.hpp"
 #include "base/sha256.hpp"
+#include "base/try.hpp"
 #include "store/directory.hpp"
 
 namespace kiln::store {
@@ -89,9 +90,8 @@ Performance PerformanceFile::find(const Digest& key) const {
 
 Result<PerformanceFile> PerformanceFile::add(const base::Folder& folder,
                                              const std::map<Digest, Performance>& notes) {
-  auto lock_file = folder.open_lock_file(lock_name);
-  if (!lock_file) return std::move(lock_file).error();
-  const auto lock = base::FileLock::acquire(*lock_file, lock_byte::performance, bookkeeping_timeout);
+  auto lock_file = KILN_TRY(folder.open_lock_file(lock_name));
+  const auto lock = base::FileLock::acquire(lock_file, lock_byte::performance, bookkeeping_timeout);
 
   struct Noted {
     std::int64_t when;
@@ -122,8 +122,7 @@ Result<PerformanceFile> PerformanceFile::add(const base::Folder& folder,
     text += fmt::format("{} {:>{}.8e} {:>{}.8e} {:>{}}\n", key, writable(noted.performance.gflops), number_width,
                         writable(noted.performance.gbps), number_width,
                         std::clamp<std::int64_t>(noted.when, 0, 999'999'999'999), time_width);
-  if (auto written = folder.replace(performance_name, std::as_bytes(std::span(text.data(), text.size()))); !written)
-    return std::move(written).error();
+  KILN_TRY(folder.replace(performance_name, std::as_bytes(std::span(text.data(), text.size()))));
   return PerformanceFile(std::move(text));
 }
 

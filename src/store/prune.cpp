@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/try.hpp"
 #include "store/directory.hpp"
 #include "store/prune.hpp"
 #include "store/usage.hpp"
@@ -77,11 +78,10 @@ bool store::is_prune_due(const std::filesystem::path& directory, const base::Fil
 Result<PruneReport> store::prune_on(const base::FileSystem& system, const std::filesystem::path& directory,
                                     const PruneOptions& options) {
   PruneReport report;
-  auto found = store::device_folder_paths(directory, system);
-  if (!found) return std::move(found).error();
+  auto found = KILN_TRY(store::device_folder_paths(directory, system));
 
   std::vector<Device> devices;
-  for (const std::filesystem::path& path : *found) {
+  for (const std::filesystem::path& path : found) {
     auto folder = base::Folder::open(path, false, system);
     if (folder) devices.push_back({std::move(*folder)});
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/file_lock.hpp"
+#include "base/try.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
 
@@ -19,11 +20,10 @@ std::uint64_t plus(std::uint64_t value, std::int64_t change) {
 template <class Work>
 Result<void> under_lock(const base::Folder& folder, std::chrono::milliseconds timeout, Work work) {
   // An opening of one's own: threads that share one do not exclude each other.
-  auto lock_file = folder.open_lock_file(lock_name);
-  if (!lock_file) return std::move(lock_file).error();
-  const auto lock = base::FileLock::acquire(*lock_file, lock_byte::usage, timeout);
+  auto lock_file = KILN_TRY(folder.open_lock_file(lock_name));
+  const auto lock = base::FileLock::acquire(lock_file, lock_byte::usage, timeout);
   // A file system without locks counts without them.
-  if (!lock && base::FileLock::is_held(*lock_file, lock_byte::usage))
+  if (!lock && base::FileLock::is_held(lock_file, lock_byte::usage))
     return Error(ErrorCode::timed_out,
                  fmt::format("{} is locked by another process", (folder.path() / usage_name).string()));
   return work();
@@ -51,10 +51,9 @@ std::optional<Usage> read_usage(const base::Folder& folder) {
 }
 
 Result<Usage> count_usage(const base::Folder& folder) {
-  auto names = folder.names();
-  if (!names) return std::move(names).error();
+  auto names = KILN_TRY(folder.names());
   Usage usage;
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     const bool is_entry = key_of_file(name).has_value();
     if (!is_entry && !entry_of_meta(name)) continue;
     const auto status = folder.status(name);
@@ -73,9 +72,8 @@ Result<void> add_to_usage(const base::Folder& folder, const UsageChange& change,
                           std::chrono::milliseconds timeout) {
   return under_lock(folder, timeout, [&]() -> Result<void> {
     if (const auto usage = read_usage(folder)) return write(folder, add(*usage, change));
-    const auto counted = count_usage(folder);
-    if (!counted) return counted.error();
-    return write(folder, *counted);
+    const auto counted = KILN_TRY(count_usage(folder));
+    return write(folder, counted);
   });
 }
 

@@ -158,8 +158,10 @@ TEST_F(VulkanDevice, SourcesThatAreNoComputeShadersAreClearErrors) {
             ErrorCode::compile_failed);
   EXPECT_EQ(compile_error(Request({.name = "conv", .source = "#version 450\n", .language = Language::glsl})).code(),
             ErrorCode::invalid_request);
-  const Error named = compile_error(Request(
-      {.name = "conv", .source = vulkan_scale(1).source(), .entry = "conv_main", .language = Language::vulkan_glsl}));
+  const Error named = compile_error(Request({.name = "conv",
+                                             .source = vulkan_scale(1).source(),
+                                             .entry = "conv_main",
+                                             .language = Language::vulkan_glsl}));
   EXPECT_NE(named.message().find("conv_main"), std::string::npos);
 }
 
@@ -173,8 +175,10 @@ TEST_F(VulkanDevice, TakesTheCompilersOptionsAndNoOthers) {
     ASSERT_TRUE(compiled) << compiled.error().describe();
     EXPECT_TRUE(scales(*device_, *compiled->module, 2, 1)) << option;
   }
-  const Error error = compile_error(Request(
-      {.name = "scale", .source = vulkan_scale(2).source(), .language = Language::vulkan_glsl, .options = {"--fast"}}));
+  const Error error = compile_error(Request({.name = "scale",
+                                             .source = vulkan_scale(2).source(),
+                                             .language = Language::vulkan_glsl,
+                                             .options = {"--fast"}}));
   EXPECT_EQ(error.code(), ErrorCode::invalid_request);
   EXPECT_NE(error.message().find("scale asks for the option --fast"), std::string::npos) << error.message();
 }

@@ -53,7 +53,8 @@ std::optional<std::string> folder_of_header(std::string_view name) {
   return known == headers.end() ? std::nullopt : std::optional(known->second);
 }
 
-/// Why `file` (relative to src/) must not include `included`, which has its quotes or angle brackets. Empty if it may.
+/// Why `file` (relative to src/) must not include `included`, which has its quotes or angle brackets. Empty if it
+/// may.
 std::optional<std::string> objection(const std::string& file, const std::string& included) {
   const std::string name = included.substr(1, included.size() - 2);
   std::string target;

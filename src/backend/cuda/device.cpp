@@ -10,6 +10,7 @@
 #include "backend/own_buffer.hpp"
 #include "backend/source_text.hpp"
 #include "backend/traits.hpp"
+#include "base/try.hpp"
 
 namespace kiln::cuda {
 namespace {
@@ -66,12 +67,11 @@ Result<void> run_on_stream(Context& context, Enqueue enqueue, Doing doing) {
   const Driver& driver = context.driver();
   const Context::ScopedCurrent scope(context);
   if (scope.status() != status::success) return driver.error(scope.status(), doing());
-  auto stream = context.borrow_stream();
-  if (!stream) return std::move(stream).error();
-  Status status = enqueue((*stream)->handle());
-  if (status == status::success) status = driver->stream_wait((*stream)->handle());
+  auto stream = KILN_TRY(context.borrow_stream());
+  Status status = enqueue(stream->handle());
+  if (status == status::success) status = driver->stream_wait(stream->handle());
   if (status == status::success) return {};
-  stream->discard();
+  stream.discard();
   return driver.error(status, doing());
 }
 
@@ -89,7 +89,7 @@ Error no_entry(const Request& request) {
 
 Result<std::vector<std::byte>> compile_image(const Platform& platform, const Rtc& rtc, const Target& target,
                                              const Request& request) {
-  if (auto ok = backend::check_language(request, platform.language); !ok) return std::move(ok).error();
+  KILN_TRY(backend::check_language(request, platform.language));
   const auto chooses = [&](const std::string& option) {
     return std::any_of(platform.architecture_options.begin(), platform.architecture_options.end(),
                        [&](std::string_view start) { return option.starts_with(start); });
@@ -128,21 +128,17 @@ Result<std::shared_ptr<Device>> CudaDevice::open(const Platform& platform, std::
 }
 
 Result<Compiled> CudaDevice::compile(const Request& request) {
-  auto image = compile_image(platform_, *rtc_, target_, request);
-  if (!image) return std::move(image).error();
-  auto loaded = LoadedImage::load(context_, {request.name(), request.entry(), target_.kind, *image});
-  if (!loaded) return std::move(loaded).error();
-  if (const auto function = (*kernel)->function(); !function)
+  auto image = KILN_TRY(compile_image(platform_, *rtc_, target_, request));
+  auto loaded = KILN_TRY(LoadedImage::load(context_, {request.name(), request.entry(), target_.kind, image}));
+  if (const auto function = loaded->function(); !function)
     return function.error().code() == ErrorCode::load_failed ? no_entry(request) : function.error();
-  return Compiled{platform_.wrap(std::move(*loaded)), to_binary(target_.kind, *image, request)};
+  return Compiled{platform_.wrap(std::move(loaded)), to_binary(target_.kind, image, request)};
 }
 
 Result<std::unique_ptr<kiln::Module>> CudaDevice::load(const Binary& binary) {
-  const auto parts = parts_of(binary, target_.kind);
-  if (!parts) return parts.error();
-  auto loaded = LoadedImage::load(context_, *parts);
-  if (!loaded) return std::move(loaded).error();
-  return platform_.wrap(std::move(*loaded));
+  const auto parts = KILN_TRY(parts_of(binary, target_.kind));
+  auto loaded = KILN_TRY(LoadedImage::load(context_, parts));
+  return platform_.wrap(std::move(loaded));
 }
 
 Result<std::unique_ptr<Buffer>> CudaDevice::allocate(std::size_t bytes) {
@@ -150,36 +146,33 @@ Result<std::unique_ptr<Buffer>> CudaDevice::allocate(std::size_t bytes) {
 }
 
 Result<void> CudaDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
-  const auto own = backend::own_buffer<CudaBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
-  if (!own) return own.error();
+  const auto own = KILN_TRY(backend::own_buffer<CudaBuffer>(buffer, *context_, info_.name, bytes.size(), offset));
   if (bytes.empty()) return {};
   return run_on_stream(
       *context_,
       [&](Handle stream) {
-        return context_->driver()->copy_to_device((*own)->address() + offset, bytes.data(), bytes.size(), stream);
+        return context_->driver()->copy_to_device(own->address() + offset, bytes.data(), bytes.size(), stream);
       },
       [&] { return fmt::format("writing {} bytes", bytes.size()); });
 }
 
 Result<void> CudaDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
-  const auto own = backend::own_buffer<CudaBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
-  if (!own) return own.error();
+  const auto own = KILN_TRY(backend::own_buffer<CudaBuffer>(buffer, *context_, info_.name, bytes.size(), offset));
   if (bytes.empty()) return {};
   return run_on_stream(
       *context_,
       [&](Handle stream) {
-        return context_->driver()->copy_to_host(bytes.data(), (*own)->address() + offset, bytes.size(), stream);
+        return context_->driver()->copy_to_host(bytes.data(), own->address() + offset, bytes.size(), stream);
       },
       [&] { return fmt::format("reading {} bytes", bytes.size()); });
 }
 
 Result<void> CudaDevice::launch(kiln::Module& module, const Launch& launch) {
-  const auto prepared = PreparedLaunch::make(platform_.unwrap(module), launch, *context_, info_);
-  if (!prepared) return prepared.error();
-  if (!prepared->is_work()) return {};
+  const auto prepared = KILN_TRY(PreparedLaunch::make(platform_.unwrap(module), launch, *context_, info_));
+  if (!prepared.is_work()) return {};
   return run_on_stream(
-      *context_, [&](Handle stream) { return prepared->enqueue(stream); },
-      [&] { return fmt::format("running {}", prepared->kernel().name()); });
+      *context_, [&](Handle stream) { return prepared.enqueue(stream); },
+      [&] { return fmt::format("running {}", prepared.kernel().name()); });
 }
 
 Result<std::unique_ptr<Slot>> CudaDevice::open_slot() { return CudaSlot::open(platform_, context_, info_); }

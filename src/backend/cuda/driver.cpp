@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/try.hpp"
+
 namespace kiln::cuda {
 namespace {
 
@@ -103,9 +105,8 @@ Driver::Driver(const DriverNames& names, base::DynamicLibrary library, const Fun
       version_(version) {}
 
 Result<std::shared_ptr<const Driver>> Driver::open(const DriverNames& names) {
-  auto library = open_library(names);
-  if (!library) return std::move(library).error();
-  const auto [functions, missing] = find_functions(*library, names.symbols);
+  auto library = KILN_TRY(open_library(names));
+  const auto [functions, missing] = find_functions(library, names.symbols);
   int version = 0;
   if (functions.driver_version != nullptr) functions.driver_version(&version);
   if (missing != nullptr)
@@ -114,13 +115,12 @@ Result<std::shared_ptr<const Driver>> Driver::open(const DriverNames& names) {
   const Status started = functions.init(0);
   // HIP calls the device invalid where there is none.
   if (started == status::no_device || started == status::invalid_device) return no_device_at_all(names);
-  auto driver = std::make_shared<const Driver>(names, std::move(*library), functions, version);
+  auto driver = std::make_shared<const Driver>(names, std::move(library), functions, version);
   if (started != status::success)
     return Error(ErrorCode::no_device, fmt::format("{} does not start: {}; see that it fits the kernel's module",
                                                    names.provider, driver->error_name(started)));
-  const auto count = driver->device_count();
-  if (!count) return count.error();
-  if (*count == 0) return no_device_at_all(names);
+  const auto count = KILN_TRY(driver->device_count());
+  if (count == 0) return no_device_at_all(names);
   return driver;
 }
 
@@ -133,11 +133,10 @@ Result<std::size_t> Driver::device_count() const {
 }
 
 Result<int> Driver::device(std::size_t number) const {
-  const auto count = device_count();
-  if (!count) return count.error();
-  if (number >= *count)
-    return Error(ErrorCode::no_device, fmt::format("{} has {} device{} here, counted from 0", names_->title, *count,
-                                                   *count == 1 ? "" : "s"));
+  const auto count = KILN_TRY(device_count());
+  if (number >= count)
+    return Error(ErrorCode::no_device, fmt::format("{} has {} device{} here, counted from 0", names_->title, count,
+                                                   count == 1 ? "" : "s"));
   int device = 0;
   if (const Status status = functions_->device_get(&device, static_cast<int>(number)); status != status::success)
     return error(status, "opening a device");

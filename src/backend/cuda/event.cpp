@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/try.hpp"
+
 namespace kiln::cuda {
 
 Result<Event> make_event(const Context& context) {
@@ -14,15 +16,13 @@ Result<Event> make_event(const Context& context) {
 }
 
 Result<EventClock> EventClock::start(const Context& context, Handle stream) {
-  auto base = make_event(context);
-  if (!base) return std::move(base).error();
-  auto mark = make_event(context);
-  if (!mark) return std::move(mark).error();
+  auto base = KILN_TRY(make_event(context));
+  auto mark = KILN_TRY(make_event(context));
   const Driver& driver = context.driver();
-  Status status = driver->event_record(base->get(), stream);
+  Status status = driver->event_record(base.get(), stream);
   if (status == status::success) status = driver->stream_wait(stream);
   if (status != status::success) return driver.error(status, "opening a slot");
-  return EventClock(driver, std::move(*base), std::move(*mark));
+  return EventClock(driver, std::move(base), std::move(mark));
 }
 
 Status EventClock::mark(Handle stream) {

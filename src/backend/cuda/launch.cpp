@@ -6,6 +6,7 @@
 
 #include "backend/cuda/memory.hpp"
 #include "backend/own_buffer.hpp"
+#include "base/try.hpp"
 
 namespace kiln::cuda {
 namespace {
@@ -14,8 +15,8 @@ Error invalid(const LoadedImage& kernel, std::string what) {
   return Error(ErrorCode::invalid_request, fmt::format("{}: {}", kernel.name(), what));
 }
 
-Result<void> check_sizes(const LoadedImage& kernel, const LoadedImage::Function& function, const DeviceLimits& limits,
-                         const Launch& launch) {
+Result<void> check_sizes(const LoadedImage& kernel, const LoadedImage::Function& function,
+                         const DeviceLimits& limits, const Launch& launch) {
   std::uint64_t items = 1;
   for (std::size_t i = 0; i < 3; ++i) {
     if (launch.groups[i] > limits.max_groups[i])
@@ -36,7 +37,8 @@ Result<void> check_sizes(const LoadedImage& kernel, const LoadedImage::Function&
   return {};
 }
 
-Result<void> check_arguments(const LoadedImage& kernel, const std::vector<std::size_t>& taken, const Launch& launch) {
+Result<void> check_arguments(const LoadedImage& kernel, const std::vector<std::size_t>& taken,
+                             const Launch& launch) {
   const std::size_t given = launch.buffers.size() + (launch.parameters.empty() ? 0 : 1);
   for (std::size_t i = 0; i < std::min(given, taken.size()); ++i) {
     const std::size_t bytes = i < launch.buffers.size() ? sizeof(Address) : launch.parameters.size();
@@ -58,7 +60,7 @@ Result<void> check_launch(const LoadedImage& kernel, const LoadedImage::Function
   if (launch.group_size == std::array<std::uint32_t, 3>{0, 0, 0})
     return invalid(kernel, fmt::format("{} programs do not say their group's size; set Launch::group_size",
                                        info.language == Language::cuda ? "CUDA" : "HIP"));
-  if (auto ok = check_sizes(kernel, function, info.limits, launch); !ok) return ok;
+  KILN_TRY(check_sizes(kernel, function, info.limits, launch));
   // The driver takes arguments by their addresses alone, and would read past the end of a list that is too short.
   if (!function.arguments)
     return Error(ErrorCode::unsupported, fmt::format("{}: neither the driver nor the binary tells what {} takes",
@@ -72,13 +74,11 @@ Result<PreparedLaunch> PreparedLaunch::make(LoadedImage* kernel, const Launch& l
                                             const DeviceInfo& info) {
   if (kernel == nullptr || &kernel->context() != &context)
     return backend::foreign_program(kernel != nullptr ? kernel->name() : "the program", info.name);
-  const auto function = kernel->function();
-  if (!function) return function.error();
-  if (auto ok = check_launch(*kernel, **function, info, launch); !ok) return std::move(ok).error();
-  const auto buffers = backend::own_buffers<CudaBuffer>(launch, context, info.name, kernel->name());
-  if (!buffers) return buffers.error();
-  PreparedLaunch prepared(*kernel, (*function)->native, launch);
-  for (const CudaBuffer* buffer : *buffers) prepared.addresses_.push_back(buffer->address());
+  const auto function = KILN_TRY(kernel->function());
+  KILN_TRY(check_launch(*kernel, *function, info, launch));
+  const auto buffers = KILN_TRY(backend::own_buffers<CudaBuffer>(launch, context, info.name, kernel->name()));
+  PreparedLaunch prepared(*kernel, function->native, launch);
+  for (const CudaBuffer* buffer : buffers) prepared.addresses_.push_back(buffer->address());
   return prepared;
 }
 

@@ -9,6 +9,7 @@
 #include <kiln/cuda.hpp>
 
 #include "backend/cuda/arguments.hpp"
+#include "base/try.hpp"
 
 namespace kiln::cuda {
 namespace {
@@ -40,7 +41,7 @@ Result<std::unique_ptr<LoadedImage>> LoadedImage::load(std::shared_ptr<Context> 
 }
 
 LoadedImage::LoadedImage(std::shared_ptr<Context> context, const Parts& parts,
-               std::optional<std::vector<std::size_t>> arguments)
+                         std::optional<std::vector<std::size_t>> arguments)
     : context_(std::move(context)),
       name_(parts.name),
       entry_(parts.entry),
@@ -57,9 +58,8 @@ Result<const LoadedImage::Function*> LoadedImage::function() {
   if (const Function* found = found_.load(std::memory_order_acquire)) return found;
   const base::MutexLock lock(lookup_);
   if (const Function* found = found_.load(std::memory_order_relaxed)) return found;
-  auto function = find_function();
-  if (!function) return std::move(function).error();
-  function_ = std::move(*function);
+  auto function = KILN_TRY(find_function());
+  function_ = std::move(function);
   found_.store(&function_, std::memory_order_release);
   return &function_;
 }
@@ -91,10 +91,9 @@ Result<Handle> LoadedImage::find_native(const Context::ScopedCurrent& scope) {
 Result<LoadedImage::Function> LoadedImage::find_function() {
   const Driver& driver = context_->driver();
   const Context::ScopedCurrent scope(*context_);
-  auto native = find_native(scope);
-  if (!native) return std::move(native).error();
+  auto native = KILN_TRY(find_native(scope));
   Function function;
-  function.native = *native;
+  function.native = native;
   // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, and HIP's.
   constexpr int max_threads_per_block = 0;
   int items = 0;

@@ -29,7 +29,8 @@ class LoadedImage {
   static Result<std::unique_ptr<LoadedImage>> load(std::shared_ptr<Context> context, const Parts& parts);
 
   /// For load(), which fills it.
-  LoadedImage(std::shared_ptr<Context> context, const Parts& parts, std::optional<std::vector<std::size_t>> arguments);
+  LoadedImage(std::shared_ptr<Context> context, const Parts& parts,
+              std::optional<std::vector<std::size_t>> arguments);
   ~LoadedImage();
   LoadedImage(const LoadedImage&) = delete;
   LoadedImage& operator=(const LoadedImage&) = delete;

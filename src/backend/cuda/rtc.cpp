@@ -39,18 +39,18 @@ const char* find_functions(const base::DynamicLibrary& library, const RtcSymbols
 
 }  // namespace
 
-/// A program of the compiler's.
+/// One run of the compiler.
 class Rtc::Compilation {
  public:
-  Program(const RtcFunctions& functions, const std::string& source, const std::string& name)
+  Compilation(const RtcFunctions& functions, const std::string& source, const std::string& name)
       : functions_(functions) {
     result_ = functions_.create(&native_, source.c_str(), name.c_str(), 0, nullptr, nullptr);
   }
-  ~Program() {
+  ~Compilation() {
     if (native_ != nullptr) functions_.destroy(&native_);
   }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
+  Compilation(const Compilation&) = delete;
+  Compilation& operator=(const Compilation&) = delete;
 
   int result() const noexcept { return result_; }
   RtcFunctions::Program native() const noexcept { return native_; }
@@ -121,26 +121,26 @@ Rtc::Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions funct
 
 Result<std::vector<std::byte>> Rtc::compile(const Request& request, const std::vector<std::string>& options,
                                             Output output) const {
-  const Program program(functions_, backend::with_defines(request), request.name());
+  const Compilation compilation(functions_, backend::with_defines(request), request.name());
   std::vector<const char*> words;
   if (uncached_ != nullptr) words.push_back(uncached_);
   for (const std::string& option : options) words.push_back(option.c_str());
   for (const std::string& option : request.options()) words.push_back(option.c_str());
-  const int result = program.result() != 0
-                         ? program.result()
-                         : functions_.compile(program.native(), static_cast<int>(words.size()), words.data());
+  const int result = compilation.result() != 0
+                         ? compilation.result()
+                         : functions_.compile(compilation.native(), static_cast<int>(words.size()), words.data());
   if (result != 0) {
-    std::string log = program.native() != nullptr ? program.log() : "";
+    std::string log = compilation.native() != nullptr ? compilation.log() : "";
     // A refused option has no log.
     if (log.empty()) log = fmt::format("error: {}", functions_.error(result));
     return backend::refusal(request, std::move(log));
   }
-  auto bytes = program.take(output);
+  auto bytes = compilation.take(output);
   if (bytes.empty())
     return Error(ErrorCode::compile_failed,
                  fmt::format("{} gave out nothing for {}; do its options ask for another kind of output?", version_,
                              request.name()),
-                 program.log());
+                 compilation.log());
   return bytes;
 }
 

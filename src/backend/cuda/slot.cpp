@@ -7,6 +7,7 @@
 #include "backend/cuda/launch.hpp"
 #include "backend/own_buffer.hpp"
 #include "backend/staged.hpp"
+#include "base/try.hpp"
 
 namespace kiln::cuda {
 
@@ -14,16 +15,15 @@ Result<std::unique_ptr<Slot>> CudaSlot::open(const Platform& platform, std::shar
                                              DeviceInfo info) {
   const Context::ScopedCurrent scope(*context);
   if (scope.status() != status::success) return context->driver().error(scope.status(), "opening a slot");
-  auto stream = context->borrow_stream();
-  if (!stream) return std::move(stream).error();
-  auto events = EventClock::start(*context, (*stream)->handle());
+  auto stream = KILN_TRY(context->borrow_stream());
+  auto events = EventClock::start(*context, stream->handle());
   if (!events) {
-    stream->discard();
+    stream.discard();
     return std::move(events).error();
   }
-  auto slot = std::make_unique<CudaSlot>(platform, std::move(context), std::move(info), std::move(*stream),
+  auto slot = std::make_unique<CudaSlot>(platform, std::move(context), std::move(info), std::move(stream),
                                          std::move(*events));
-  if (auto set = slot->set_clock(); !set) return std::move(set).error();
+  KILN_TRY(slot->set_clock());
   return std::unique_ptr<Slot>(std::move(slot));
 }
 
@@ -79,9 +79,8 @@ Result<void> CudaSlot::prepare_events() {
     if (const Status status = events_.mark(stream_->handle()); status != status::success)
       return context_->driver().error(status, "recording an event");
   while (queued_.events.size() < 2 * (queued_.work + 1)) {
-    auto event = make_event(*context_);
-    if (!event) return std::move(event).error();
-    queued_.events.push_back(std::move(*event));
+    auto event = KILN_TRY(make_event(*context_));
+    queued_.events.push_back(std::move(event));
   }
   return {};
 }
@@ -92,7 +91,7 @@ Result<void> CudaSlot::add(Enqueue enqueue, Doing doing) {
   const Handle stream = stream_->handle();
   const Context::ScopedCurrent scope(*context_);
   if (scope.status() != status::success) return driver.error(scope.status(), doing());
-  if (auto prepared = prepare_events(); !prepared) return prepared;
+  KILN_TRY(prepare_events());
   if (queued_.pieces.empty()) queued_.queued = std::chrono::steady_clock::now();
   Status status = driver->event_record(queued_.events[2 * queued_.work].get(), stream);
   if (status == status::success) status = enqueue(stream);
@@ -111,40 +110,35 @@ Result<void> CudaSlot::add_nothing() {
 
 Result<const CudaBuffer*> CudaSlot::copied(const Buffer& buffer, std::size_t offset, std::size_t staged,
                                            std::size_t bytes) const {
-  if (auto fits = backend::check_staged(staged, bytes, staging_.size()); !fits) return std::move(fits).error();
+  KILN_TRY(backend::check_staged(staged, bytes, staging_.size()));
   return backend::own_buffer<CudaBuffer>(buffer, *context_, info_.name, bytes, offset);
 }
 
 Result<void> CudaSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto own = copied(to, offset, staged, bytes);
-  if (!own) return own.error();
+  const auto own = KILN_TRY(copied(to, offset, staged, bytes));
   if (bytes == 0) return add_nothing();
   return add(
       [&](Handle stream) {
-        return context_->driver()->copy_to_device((*own)->address() + offset, staging_.data() + staged, bytes,
-                                                  stream);
+        return context_->driver()->copy_to_device(own->address() + offset, staging_.data() + staged, bytes, stream);
       },
       [&] { return fmt::format("uploading {} bytes", bytes); });
 }
 
 Result<void> CudaSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto own = copied(from, offset, staged, bytes);
-  if (!own) return own.error();
+  const auto own = KILN_TRY(copied(from, offset, staged, bytes));
   if (bytes == 0) return add_nothing();
   return add(
       [&](Handle stream) {
-        return context_->driver()->copy_to_host(staging_.data() + staged, (*own)->address() + offset, bytes,
-                                                stream);
+        return context_->driver()->copy_to_host(staging_.data() + staged, own->address() + offset, bytes, stream);
       },
       [&] { return fmt::format("downloading {} bytes", bytes); });
 }
 
 Result<void> CudaSlot::launch(kiln::Module& module, const Launch& launch) {
-  const auto prepared = PreparedLaunch::make(platform_.unwrap(module), launch, *context_, info_);
-  if (!prepared) return prepared.error();
-  if (!prepared->is_work()) return add_nothing();
-  return add([&](Handle stream) { return prepared->enqueue(stream); },
-             [&] { return fmt::format("launching {}", prepared->kernel().name()); });
+  const auto prepared = KILN_TRY(PreparedLaunch::make(platform_.unwrap(module), launch, *context_, info_));
+  if (!prepared.is_work()) return add_nothing();
+  return add([&](Handle stream) { return prepared.enqueue(stream); },
+             [&] { return fmt::format("launching {}", prepared.kernel().name()); });
 }
 
 Result<void> CudaSlot::submit() {
@@ -162,7 +156,7 @@ Result<bool> CudaSlot::finished() {
   Status status = scope.status();
   if (status == status::success) status = context_->driver()->stream_query(stream_->handle());
   if (status == status::not_ready) return false;
-  if (auto ended = end(status); !ended) return std::move(ended).error();
+  KILN_TRY(end(status));
   return true;
 }
 

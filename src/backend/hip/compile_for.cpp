@@ -15,6 +15,7 @@
 #include "backend/source_text.hpp"
 #include "base/environment.hpp"
 #include "base/file.hpp"
+#include "base/try.hpp"
 
 namespace kiln::hip {
 namespace {
@@ -47,20 +48,18 @@ Result<int> run_hipcc(std::vector<std::string> words, const std::map<std::string
 
 Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log) {
   if (request.error()) return *request.error();
-  if (auto ok = backend::check_language(request, Language::hip); !ok) return std::move(ok).error();
+  KILN_TRY(backend::check_language(request, Language::hip));
   if (!names_architecture(architecture))
     return Error(ErrorCode::invalid_request,
                  fmt::format("\"{}\" is no AMD architecture; write it as gfx906", architecture));
   if (base::has_more_rights_than_its_caller())
     return Error(ErrorCode::unsupported,
                  "hipcc is found by PATH, and works in TMPDIR; a set-uid program trusts neither");
-  const auto folder = ScratchFolder::create();
-  if (!folder) return folder.error();
-  const auto source = folder->path() / "program.hip";
-  const auto object = folder->path() / "program.hsaco";
-  const auto output = folder->path() / "log";
-  if (auto written = base::write_file(source, backend::with_defines(request)); !written)
-    return std::move(written).error();
+  const auto folder = KILN_TRY(ScratchFolder::create());
+  const auto source = folder.path() / "program.hip";
+  const auto object = folder.path() / "program.hsaco";
+  const auto output = folder.path() / "log";
+  KILN_TRY(base::write_file(source, backend::with_defines(request)));
 
   // hipRTC includes the runtime's header by itself, and the same source must do for both.
   std::vector<std::string> words = {"hipcc", "--genco", fmt::format("--offload-arch={}", architecture), "-include",
@@ -70,12 +69,11 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
   log.debug(fmt::format("compiling {} for {}: {}", request.name(), architecture, fmt::join(words, " ")));
   // What the compiler leaves behind when it dies goes with the folder.
   const auto status =
-      run_hipcc(std::move(words), {{"TMPDIR", folder->path().string()}, {"HIP_PLATFORM", "amd"}}, output);
-  if (!status) return status.error();
+      KILN_TRY(run_hipcc(std::move(words), {{"TMPDIR", folder.path().string()}, {"HIP_PLATFORM", "amd"}}, output));
   const std::string image = contents(object);
-  if (*status != 0 || image.empty()) {
+  if (status != 0 || image.empty()) {
     std::string text = contents(output);
-    if (text.empty()) text = fmt::format("error: hipcc ended with {} and said nothing", *status);
+    if (text.empty()) text = fmt::format("error: hipcc ended with {} and said nothing", status);
     return backend::refusal(request, std::move(text));
   }
   const auto bytes = backend::as_section(image);

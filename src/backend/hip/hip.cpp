@@ -115,9 +115,7 @@ class LoadedModule final : public Module {
   explicit LoadedModule(std::unique_ptr<LoadedImage> image) noexcept : image_(std::move(image)) {}
 
   hipModule_t native() const noexcept override { return static_cast<hipModule_t>(image_->module()); }
-  hipFunction_t function() const noexcept override {
-    return static_cast<hipFunction_t>(image_->native_function());
-  }
+  hipFunction_t function() const noexcept override { return static_cast<hipFunction_t>(image_->native_function()); }
   std::size_t bytes() const noexcept override { return image_->bytes(); }
   LoadedImage& image() const noexcept { return *image_; }
 

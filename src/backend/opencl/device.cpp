@@ -11,6 +11,7 @@
 #include "backend/opencl/slot.hpp"
 #include "backend/own_buffer.hpp"
 #include "backend/traits.hpp"
+#include "base/try.hpp"
 
 namespace kiln::opencl {
 namespace {
@@ -130,54 +131,49 @@ DeviceInfo read_info(const Library& cl, cl_device_id device, std::string name) {
 
 template <class Enqueue, class Doing>
 Result<void> ClDevice::run_on_queue(Enqueue enqueue, Doing doing) {
-  auto queue = queues_.borrow([this] { return Queue::open(context_, 0); });
-  if (!queue) return std::move(queue).error();
-  const cl_int error = enqueue((*queue)->get());
+  auto queue = KILN_TRY(queues_.borrow([this] { return Queue::open(context_, 0); }));
+  const cl_int error = enqueue(queue->get());
   if (error == CL_SUCCESS) return {};
-  queue->discard();
+  queue.discard();
   return cl_error(error, doing());
 }
 
 Result<std::unique_ptr<Buffer>> ClDevice::allocate(std::size_t bytes) {
-  auto buffer = ClBuffer::allocate(context_, bytes, CL_MEM_READ_WRITE);
-  if (!buffer) return std::move(buffer).error();
-  return std::unique_ptr<Buffer>(std::move(*buffer));
+  auto buffer = KILN_TRY(ClBuffer::allocate(context_, bytes, CL_MEM_READ_WRITE));
+  return std::unique_ptr<Buffer>(std::move(buffer));
 }
 
 Result<void> ClDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
-  const auto own = backend::own_buffer<ClBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
-  if (!own) return own.error();
+  const auto own = KILN_TRY(backend::own_buffer<ClBuffer>(buffer, *context_, info_.name, bytes.size(), offset));
   if (bytes.empty()) return {};
   return run_on_queue(
       [&](cl_command_queue queue) {
-        return context_->cl().enqueue_write_buffer(queue, (*own)->memory(), CL_TRUE, offset, bytes.size(),
+        return context_->cl().enqueue_write_buffer(queue, own->memory(), CL_TRUE, offset, bytes.size(),
                                                    bytes.data(), 0, nullptr, nullptr);
       },
       [&] { return fmt::format("writing {} bytes", bytes.size()); });
 }
 
 Result<void> ClDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
-  const auto own = backend::own_buffer<ClBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
-  if (!own) return own.error();
+  const auto own = KILN_TRY(backend::own_buffer<ClBuffer>(buffer, *context_, info_.name, bytes.size(), offset));
   if (bytes.empty()) return {};
   return run_on_queue(
       [&](cl_command_queue queue) {
-        return context_->cl().enqueue_read_buffer(queue, (*own)->memory(), CL_TRUE, offset, bytes.size(),
-                                                  bytes.data(), 0, nullptr, nullptr);
+        return context_->cl().enqueue_read_buffer(queue, own->memory(), CL_TRUE, offset, bytes.size(), bytes.data(),
+                                                  0, nullptr, nullptr);
       },
       [&] { return fmt::format("reading {} bytes", bytes.size()); });
 }
 
 Result<void> ClDevice::launch(kiln::Module& module, const Launch& launch) {
-  const auto prepared = PreparedLaunch::make(module, launch, *context_, info_);
-  if (!prepared) return prepared.error();
-  if (!prepared->is_work()) return {};
+  const auto prepared = KILN_TRY(PreparedLaunch::make(module, launch, *context_, info_));
+  if (!prepared.is_work()) return {};
   return run_on_queue(
       [&](cl_command_queue queue) {
-        const cl_int error = prepared->enqueue(queue, nullptr);
+        const cl_int error = prepared.enqueue(queue, nullptr);
         return error == CL_SUCCESS ? context_->cl().finish(queue) : error;
       },
-      [&] { return fmt::format("launching {}", prepared->program().name()); });
+      [&] { return fmt::format("launching {}", prepared.program().name()); });
 }
 
 Result<std::unique_ptr<Slot>> ClDevice::open_slot() { return ClSlot::open(context_, info_); }
@@ -200,39 +196,36 @@ std::vector<DeviceInfo> list_cl_devices(const Log&) {
 }
 
 Result<std::shared_ptr<Device>> open_cl_device(std::size_t number, const Log& log) {
-  auto library = Library::open();
-  if (!library) return std::move(library).error();
-  auto devices = find_devices(**library);
-  if (!devices) return std::move(devices).error();
+  auto library = KILN_TRY(Library::open());
+  auto devices = KILN_TRY(find_devices(*library));
   const std::string name = fmt::format("opencl:{}", number);
-  if (number >= devices->size())
+  if (number >= devices.size())
     return Error(ErrorCode::no_device, fmt::format("there is no {}; OpenCL has {} device{} here, counted from 0",
-                                                   name, devices->size(), devices->size() == 1 ? "" : "s"));
-  cl_device_id device = (*devices)[number];
-  DeviceInfo info = read_info(**library, device, name);
+                                                   name, devices.size(), devices.size() == 1 ? "" : "s"));
+  cl_device_id device = devices[number];
+  DeviceInfo info = read_info(*library, device, name);
   if (!info.problem.empty()) return Error(ErrorCode::no_device, fmt::format("{}: {}", name, info.problem));
   cl_int error = CL_SUCCESS;
-  cl_context context = (*library)->create_context(nullptr, 1, &device, nullptr, nullptr, &error);
+  cl_context context = library->create_context(nullptr, 1, &device, nullptr, nullptr, &error);
   if (context == nullptr) return cl_error(error, fmt::format("making a context on {}", name));
   return std::shared_ptr<Device>(std::make_shared<ClDevice>(
-      std::make_shared<const Context>(std::move(*library), context, device, log), std::move(info)));
+      std::make_shared<const Context>(std::move(library), context, device, log), std::move(info)));
 }
 
 Result<std::shared_ptr<Device>> adopt(_cl_context* context, _cl_device_id* device, const Log& log) {
-  auto library = Library::open();
-  if (!library) return std::move(library).error();
+  auto library = KILN_TRY(Library::open());
   if (context == nullptr || device == nullptr)
     return Error(ErrorCode::invalid_request, "adopting takes a cl_context and one of its devices");
-  if (const auto devices = devices_of(**library, context); std::ranges::find(devices, device) == devices.end())
+  if (const auto devices = devices_of(*library, context); std::ranges::find(devices, device) == devices.end())
     return Error(
         ErrorCode::invalid_request,
         fmt::format("the device to adopt is none of the {} that the cl_context was made for", devices.size()));
-  DeviceInfo info = read_info(**library, device, "opencl:adopted");
+  DeviceInfo info = read_info(*library, device, "opencl:adopted");
   if (!info.problem.empty()) return Error(ErrorCode::no_device, fmt::format("the device: {}", info.problem));
-  if (const cl_int error = (*library)->retain_context(context); error != CL_SUCCESS)
+  if (const cl_int error = library->retain_context(context); error != CL_SUCCESS)
     return cl_error(error, "retaining the context");
   return std::shared_ptr<Device>(std::make_shared<ClDevice>(
-      std::make_shared<const Context>(std::move(*library), context, device, log), std::move(info)));
+      std::make_shared<const Context>(std::move(library), context, device, log), std::move(info)));
 }
 
 }  // namespace kiln::opencl

@@ -9,6 +9,7 @@
 
 #include "backend/opencl/memory.hpp"
 #include "backend/own_buffer.hpp"
+#include "base/try.hpp"
 
 namespace kiln::opencl {
 namespace {
@@ -77,12 +78,11 @@ Result<std::array<std::size_t, 3>> group_size(const BuiltProgram& program, const
 
 Result<void> set_arguments(const BuiltProgram& program, const Launch& launch, cl_kernel kernel,
                            std::string_view device) {
-  if (auto ok = check_arguments(program, launch); !ok) return ok;
+  KILN_TRY(check_arguments(program, launch));
   const Library& cl = program.context().cl();
-  const auto buffers = backend::own_buffers<ClBuffer>(launch, program.context(), device, program.name());
-  if (!buffers) return buffers.error();
-  for (std::size_t i = 0; i < buffers->size(); ++i) {
-    const cl_mem memory = (*buffers)[i]->memory();
+  const auto buffers = KILN_TRY(backend::own_buffers<ClBuffer>(launch, program.context(), device, program.name()));
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const cl_mem memory = buffers[i]->memory();
     if (const cl_int error = cl.set_kernel_arg(kernel, static_cast<cl_uint>(i), sizeof(cl_mem), &memory);
         error != CL_SUCCESS)
       return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is no buffer in the source ({})",
@@ -107,14 +107,12 @@ Result<PreparedLaunch> PreparedLaunch::make(const kiln::Module& module, const La
   if (own == nullptr || &own->context() != &context)
     return backend::foreign_program(own != nullptr ? own->name() : "the program", info.name);
   const BuiltProgram& program = *own;
-  auto kernel = program.borrow_kernel();
-  if (!kernel) return std::move(kernel).error();
-  const auto local = group_size(program, launch, (*kernel)->get(), info.limits);
-  if (!local) return local.error();
-  if (auto set = set_arguments(program, launch, (*kernel)->get(), info.name); !set) return std::move(set).error();
+  auto kernel = KILN_TRY(program.borrow_kernel());
+  const auto local = KILN_TRY(group_size(program, launch, kernel->get(), info.limits));
+  KILN_TRY(set_arguments(program, launch, kernel->get(), info.name));
   Sizes global{};
-  for (std::size_t i = 0; i < 3; ++i) global[i] = launch.groups[i] * (*local)[i];
-  return PreparedLaunch(program, std::move(*kernel), global, *local);
+  for (std::size_t i = 0; i < 3; ++i) global[i] = launch.groups[i] * local[i];
+  return PreparedLaunch(program, std::move(kernel), global, local);
 }
 
 bool PreparedLaunch::is_work() const noexcept {

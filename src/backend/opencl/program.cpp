@@ -13,6 +13,7 @@
 #include "backend/refusal.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
+#include "base/try.hpp"
 
 namespace kiln::opencl {
 namespace {
@@ -103,14 +104,14 @@ Result<std::unique_ptr<BuiltProgram>> BuiltProgram::from_source(const std::share
     return built.error().code() == ErrorCode::compile_failed
                ? backend::refusal(request, with_origins(program->build_log(), source))
                : std::move(built).error();
-  if (auto opened = program->open_kernel(); !opened) return std::move(opened).error();
-  if (auto read = program->read_arguments(); !read) return std::move(read).error();
+  KILN_TRY(program->open_kernel());
+  KILN_TRY(program->read_arguments());
   return program;
 }
 
 Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& context, const Request& request) {
   using namespace std::chrono_literals;
-  if (auto ok = backend::check_language(request, Language::opencl); !ok) return std::move(ok).error();
+  KILN_TRY(backend::check_language(request, Language::opencl));
   const std::string source = backend::with_defines(request);
   const std::string options = fmt::format("{}", fmt::join(request.options(), " "));
   std::optional<PoclTurns::Turn> turn;
@@ -120,20 +121,18 @@ Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& con
   // Each of those who compile the same at the same time, without Kiln, takes a file away once.
   constexpr int most_tries = 16;
   for (int tries = 1;; ++tries) {
-    auto program = from_source(context, request, source, options);
-    if (!program) return std::move(program).error();
-    const auto image = (*program)->image();
-    if (!image) return image.error();
-    const bool whole = is_whole(backend::as_text(*image));
+    auto program = KILN_TRY(from_source(context, request, source, options));
+    const auto image = KILN_TRY(program->image());
+    const bool whole = is_whole(backend::as_text(image));
     if (!whole) context->log().debug("PoCL left the program out of the binary of " + request.name());
     if (!whole && tries < most_tries) continue;
-    (*program)->bytes_ = image->size();
+    program->bytes_ = image.size();
     std::optional<Binary> binary;
-    if (whole && !image->empty())
-      binary = Binary{binary_format, backend::seal_sections({backend::as_section((*program)->name()),
-                                                             backend::as_section((*program)->entry()),
-                                                             backend::as_section((*program)->arguments_), *image})};
-    return Compiled{std::move(*program), std::move(binary)};
+    if (whole && !image.empty())
+      binary = Binary{binary_format, backend::seal_sections({backend::as_section(program->name()),
+                                                             backend::as_section(program->entry()),
+                                                             backend::as_section(program->arguments_), image})};
+    return Compiled{std::move(program), std::move(binary)};
   }
 }
 
@@ -193,11 +192,10 @@ std::string BuiltProgram::build_log() const {
 }
 
 Result<void> BuiltProgram::open_kernel() {
-  auto kernel = borrow_kernel();
-  if (!kernel) return std::move(kernel).error();
+  auto kernel = KILN_TRY(borrow_kernel());
   const Library& cl = context_->cl();
   cl_ulong used = 0;
-  cl.get_kernel_work_group_info((*kernel)->get(), context_->device(), CL_KERNEL_LOCAL_MEM_SIZE, sizeof used, &used,
+  cl.get_kernel_work_group_info(kernel->get(), context_->device(), CL_KERNEL_LOCAL_MEM_SIZE, sizeof used, &used,
                                 nullptr);
   const auto has = cl.number<cl_ulong>(context_->device(), CL_DEVICE_LOCAL_MEM_SIZE);
   if (used > has)
@@ -207,14 +205,13 @@ Result<void> BuiltProgram::open_kernel() {
 }
 
 Result<void> BuiltProgram::read_arguments() {
-  auto kernel = borrow_kernel();
-  if (!kernel) return std::move(kernel).error();
+  auto kernel = KILN_TRY(borrow_kernel());
   const Library& cl = context_->cl();
   cl_uint count = 0;
-  if (const cl_int error = cl.get_kernel_info((*kernel)->get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr);
+  if (const cl_int error = cl.get_kernel_info(kernel->get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr);
       error != CL_SUCCESS)
     return cl_error(error, fmt::format("counting the arguments of {}", name_));
-  for (cl_uint i = 0; i < count; ++i) arguments_ += static_cast<char>(kind_of(cl, (*kernel)->get(), i));
+  for (cl_uint i = 0; i < count; ++i) arguments_ += static_cast<char>(kind_of(cl, kernel->get(), i));
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include "backend/opencl/launch.hpp"
 #include "backend/own_buffer.hpp"
 #include "backend/staged.hpp"
+#include "base/try.hpp"
 
 namespace kiln::opencl {
 namespace {
@@ -16,10 +17,9 @@ constexpr const char* running = "running what was submitted";
 }  // namespace
 
 Result<std::unique_ptr<Slot>> ClSlot::open(std::shared_ptr<const Context> context, DeviceInfo info) {
-  auto queue = Queue::open(context, CL_QUEUE_PROFILING_ENABLE);
-  if (!queue) return std::move(queue).error();
-  auto slot = std::make_unique<ClSlot>(std::move(context), std::move(info), std::move(*queue));
-  if (auto set = slot->set_clock(); !set) return std::move(set).error();
+  auto queue = KILN_TRY(Queue::open(context, CL_QUEUE_PROFILING_ENABLE));
+  auto slot = std::make_unique<ClSlot>(std::move(context), std::move(info), std::move(queue));
+  KILN_TRY(slot->set_clock());
   return std::unique_ptr<Slot>(std::move(slot));
 }
 
@@ -30,20 +30,19 @@ ClSlot::~ClSlot() {
 }
 
 Result<void> ClSlot::set_clock() {
-  auto word = ClBuffer::allocate(context_, sizeof(cl_uint), CL_MEM_READ_WRITE);
-  if (!word) return std::move(word).error();
+  auto word = KILN_TRY(ClBuffer::allocate(context_, sizeof(cl_uint), CL_MEM_READ_WRITE));
   static constexpr cl_uint value = 0;
   // Drivers take their time with what is done first, which tells little of the clocks.
   for (int round = 0; round < 3; ++round) {
     auto added = add(
         [&](cl_event* event) {
-          return context_->cl().enqueue_write_buffer(queue_->get(), (*word)->memory(), CL_FALSE, 0, sizeof value,
+          return context_->cl().enqueue_write_buffer(queue_->get(), word->memory(), CL_FALSE, 0, sizeof value,
                                                      &value, 0, nullptr, event);
         },
         [] { return "opening a slot"; });
     if (!added) return added;
-    if (auto submitted = submit(); !submitted) return submitted;
-    if (auto waited = wait(); !waited) return waited;
+    KILN_TRY(submit());
+    KILN_TRY(wait());
     times();
   }
   submitted_ = {};
@@ -54,14 +53,12 @@ Result<std::span<std::byte>> ClSlot::staging(std::size_t bytes) {
   if (bytes <= staging_.size()) return staging_;
   if (!queued_.pieces.empty() || last_ != nullptr) return backend::staging_in_use();
   unmap();
-  auto pinned = ClBuffer::allocate(context_, bytes, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR);
-  if (!pinned) return std::move(pinned).error();
+  auto pinned = KILN_TRY(ClBuffer::allocate(context_, bytes, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR));
   cl_int error = CL_SUCCESS;
-  void* mapped =
-      context_->cl().enqueue_map_buffer(queue_->get(), (*pinned)->memory(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                        bytes, 0, nullptr, nullptr, &error);
+  void* mapped = context_->cl().enqueue_map_buffer(
+      queue_->get(), pinned->memory(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0, nullptr, nullptr, &error);
   if (mapped == nullptr) return cl_error(error, fmt::format("mapping {} bytes", bytes));
-  pinned_ = std::move(*pinned);
+  pinned_ = std::move(pinned);
   staging_ = {static_cast<std::byte*>(mapped), bytes};
   return staging_;
 }
@@ -92,40 +89,37 @@ Result<void> ClSlot::add_nothing() {
 
 Result<const ClBuffer*> ClSlot::copied(const Buffer& buffer, std::size_t offset, std::size_t staged,
                                        std::size_t bytes) const {
-  if (auto fits = backend::check_staged(staged, bytes, staging_.size()); !fits) return std::move(fits).error();
+  KILN_TRY(backend::check_staged(staged, bytes, staging_.size()));
   return backend::own_buffer<ClBuffer>(buffer, *context_, info_.name, bytes, offset);
 }
 
 Result<void> ClSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto own = copied(to, offset, staged, bytes);
-  if (!own) return own.error();
+  const auto own = KILN_TRY(copied(to, offset, staged, bytes));
   if (bytes == 0) return add_nothing();
   return add(
       [&](cl_event* event) {
-        return context_->cl().enqueue_write_buffer(queue_->get(), (*own)->memory(), CL_FALSE, offset, bytes,
+        return context_->cl().enqueue_write_buffer(queue_->get(), own->memory(), CL_FALSE, offset, bytes,
                                                    staging_.data() + staged, 0, nullptr, event);
       },
       [&] { return fmt::format("uploading {} bytes", bytes); });
 }
 
 Result<void> ClSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto own = copied(from, offset, staged, bytes);
-  if (!own) return own.error();
+  const auto own = KILN_TRY(copied(from, offset, staged, bytes));
   if (bytes == 0) return add_nothing();
   return add(
       [&](cl_event* event) {
-        return context_->cl().enqueue_read_buffer(queue_->get(), (*own)->memory(), CL_FALSE, offset, bytes,
+        return context_->cl().enqueue_read_buffer(queue_->get(), own->memory(), CL_FALSE, offset, bytes,
                                                   staging_.data() + staged, 0, nullptr, event);
       },
       [&] { return fmt::format("downloading {} bytes", bytes); });
 }
 
 Result<void> ClSlot::launch(kiln::Module& module, const Launch& launch) {
-  const auto prepared = PreparedLaunch::make(module, launch, *context_, info_);
-  if (!prepared) return prepared.error();
-  if (!prepared->is_work()) return add_nothing();
-  return add([&](cl_event* event) { return prepared->enqueue(queue_->get(), event); },
-             [&] { return fmt::format("launching {}", prepared->program().name()); });
+  const auto prepared = KILN_TRY(PreparedLaunch::make(module, launch, *context_, info_));
+  if (!prepared.is_work()) return add_nothing();
+  return add([&](cl_event* event) { return prepared.enqueue(queue_->get(), event); },
+             [&] { return fmt::format("launching {}", prepared.program().name()); });
 }
 
 Result<void> ClSlot::submit() {
@@ -141,7 +135,7 @@ Result<void> ClSlot::submit() {
 Result<bool> ClSlot::finished() {
   if (last_ != nullptr && state_of(last_) > CL_COMPLETE) return false;
   // That the work has ended does not make what it wrote visible; a wait does, and does not take long any more.
-  if (auto waited = wait(); !waited) return std::move(waited).error();
+  KILN_TRY(wait());
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include "backend/refusal.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
+#include "base/try.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -111,7 +112,7 @@ const LinkedProgram::Signature& LinkedProgram::signature() const {
 }
 
 Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const Request& request) {
-  if (auto ok = backend::check_language(request, Language::glsl); !ok) return std::move(ok).error();
+  KILN_TRY(backend::check_language(request, Language::glsl));
   const std::string source = backend::with_defines(request);
   const char* text = source.data();
   const auto length = static_cast<GLint>(source.size());

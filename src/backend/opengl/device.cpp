@@ -15,6 +15,7 @@
 #include "backend/own_buffer.hpp"
 #include "backend/traits.hpp"
 #include "base/process_end.hpp"
+#include "base/try.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -103,8 +104,7 @@ std::size_t read_largest_buffer() {
 }  // namespace
 
 Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group, std::string name, bool software) {
-  auto current = group->acquire();
-  if (!current) return std::move(current).error();
+  auto current = KILN_TRY(group->acquire());
   if (!epoxy_is_desktop_gl() || epoxy_gl_version() < 43)
     return Error(ErrorCode::unsupported, fmt::format("{} offers {}; compute shaders need OpenGL 4.3",
                                                      text_of(GL_RENDERER), text_of(GL_VERSION)));
@@ -128,8 +128,7 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
 }
 
 Result<Compiled> GlDevice::compile(const Request& request) {
-  auto current = begin(*group_);
-  if (!current) return std::move(current).error();
+  auto current = KILN_TRY(begin(*group_));
   return compile_program(group_, request);
 }
 
@@ -140,8 +139,7 @@ Result<std::unique_ptr<kiln::Module>> GlDevice::load(const Binary& binary) {
                  fmt::format("the driver does not know the binary format {:#x}", binary.format));
   if (binary.bytes.size() > static_cast<std::size_t>(std::numeric_limits<GLsizei>::max()))
     return Error(ErrorCode::load_failed, fmt::format("the binary has {} bytes", binary.bytes.size()));
-  auto current = begin(*group_);
-  if (!current) return std::move(current).error();
+  auto current = KILN_TRY(begin(*group_));
   return load_program(group_, binary);
 }
 
@@ -152,8 +150,7 @@ Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
   if (bytes > largest_buffer_)
     return Error(ErrorCode::out_of_memory, fmt::format("allocating {} bytes: a buffer has at most {} on {}", bytes,
                                                        largest_buffer_, info_.name));
-  auto current = begin(*group_);
-  if (!current) return std::move(current).error();
+  auto current = KILN_TRY(begin(*group_));
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
   GLuint id = 0;
   glGenBuffers(1, &id);
@@ -161,18 +158,16 @@ Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
   binding.bind(id);
   glBufferData(GL_COPY_WRITE_BUFFER, static_cast<GLsizeiptr>(backend::allocated_bytes(bytes)), nullptr,
                GL_DYNAMIC_COPY);
-  if (auto ok = check_gl(fmt::format("allocating {} bytes", bytes)); !ok) return std::move(ok).error();
+  KILN_TRY(check_gl(fmt::format("allocating {} bytes", bytes)));
   glFinish();
   return std::unique_ptr<Buffer>(std::move(buffer));
 }
 
 Result<void> GlDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
-  const auto own = backend::own_buffer<GlBuffer>(buffer, *group_, info_.name, bytes.size(), offset);
-  if (!own) return own.error();
-  auto current = begin(*group_);
-  if (!current) return std::move(current).error();
+  const auto own = KILN_TRY(backend::own_buffer<GlBuffer>(buffer, *group_, info_.name, bytes.size(), offset));
+  auto current = KILN_TRY(begin(*group_));
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
-  binding.bind((*own)->id());
+  binding.bind(own->id());
   glBufferSubData(GL_COPY_WRITE_BUFFER, static_cast<GLintptr>(offset), static_cast<GLsizeiptr>(bytes.size()),
                   bytes.data());
   // Other contexts see what has been finished.
@@ -181,26 +176,22 @@ Result<void> GlDevice::write(Buffer& buffer, std::span<const std::byte> bytes, s
 }
 
 Result<void> GlDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
-  const auto own = backend::own_buffer<GlBuffer>(buffer, *group_, info_.name, bytes.size(), offset);
-  if (!own) return own.error();
-  auto current = begin(*group_);
-  if (!current) return std::move(current).error();
+  const auto own = KILN_TRY(backend::own_buffer<GlBuffer>(buffer, *group_, info_.name, bytes.size(), offset));
+  auto current = KILN_TRY(begin(*group_));
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
-  binding.bind((*own)->id());
+  binding.bind(own->id());
   glGetBufferSubData(GL_COPY_WRITE_BUFFER, static_cast<GLintptr>(offset), static_cast<GLsizeiptr>(bytes.size()),
                      bytes.data());
   return check_gl(fmt::format("reading {} bytes", bytes.size()));
 }
 
 Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
-  auto current = begin(*group_);
-  if (!current) return std::move(current).error();
-  const auto fitted = fit(*group_, info_, module, launch);
-  if (!fitted) return Error(fitted.error());
+  auto current = KILN_TRY(begin(*group_));
+  const auto fitted = KILN_TRY(fit(*group_, info_, module, launch));
   UniformBuffer parameters(*group_);
-  dispatch(*group_, *fitted, launch, parameters);
+  dispatch(*group_, fitted, launch, parameters);
   glFinish();
-  const std::string doing = fmt::format("running {}", fitted->program.name());
+  const std::string doing = fmt::format("running {}", fitted.program.name());
   if (tells_resets_ && glGetGraphicsResetStatus() != GL_NO_ERROR) return gl_error(GL_CONTEXT_LOST, doing);
   return check_gl(doing);
 }
@@ -229,13 +220,12 @@ std::vector<DeviceInfo> list_gl_devices(const Log& log) {
 }
 
 Result<std::shared_ptr<Device>> open_gl_device(std::size_t number, const Log& log) {
-  auto displays = list_displays();
-  if (!displays) return std::move(displays).error();
+  auto displays = KILN_TRY(list_displays());
   const std::string name = fmt::format("opengl:{}", number);
-  if (number >= displays->size())
+  if (number >= displays.size())
     return Error(ErrorCode::no_device, fmt::format("there is no {}; OpenGL has {} device{} here, counted from 0",
-                                                   name, displays->size(), displays->size() == 1 ? "" : "s"));
-  const Display& display = (*displays)[number];
+                                                   name, displays.size(), displays.size() == 1 ? "" : "s"));
+  const Display& display = displays[number];
   if (!display.problem.empty()) return Error(ErrorCode::no_device, fmt::format("{}: {}", name, display.problem));
   auto group = ShareGroup::create(display.display, log);
   if (!group) return Error(group.error().code(), fmt::format("{}: {}", name, group.error().message()));
@@ -249,9 +239,8 @@ Result<Current> make_current(Device& device) {
 }
 
 Result<std::shared_ptr<Device>> adopt_current(const Log& log, bool share) {
-  auto group = ShareGroup::adopt(log, share);
-  if (!group) return std::move(group).error();
-  return GlDevice::open(std::move(*group), "opengl:adopted", false);
+  auto group = KILN_TRY(ShareGroup::adopt(log, share));
+  return GlDevice::open(std::move(group), "opengl:adopted", false);
 }
 
 }  // namespace kiln::opengl

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/dynamic_library.hpp"
+#include "base/try.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -56,7 +57,7 @@ Result<void> find_libraries() {
 }
 
 Result<std::vector<Display>> list_displays() {
-  if (auto found = find_libraries(); !found) return std::move(found).error();
+  KILN_TRY(find_libraries());
   std::vector<Display> displays;
   for (EGLDeviceEXT device : egl_devices())
     displays.push_back(

@@ -9,6 +9,7 @@
 #include "backend/opengl/bindings.hpp"
 #include "backend/opengl/compiler.hpp"
 #include "backend/own_buffer.hpp"
+#include "base/try.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -24,9 +25,8 @@ Result<Fitting> fit(const ShareGroup& group, const DeviceInfo& device, const kil
   if (program == nullptr || &program->group() != &group)
     return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
   const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
-  if (auto ok = backend::check_groups(launch, device.limits, program->name()); !ok) return std::move(ok).error();
-  auto buffers = backend::own_buffers<GlBuffer>(launch, group, device.name, program->name());
-  if (!buffers) return std::move(buffers).error();
+  KILN_TRY(backend::check_groups(launch, device.limits, program->name()));
+  auto buffers = KILN_TRY(backend::own_buffers<GlBuffer>(launch, group, device.name, program->name()));
   // What a program reads must be there: drivers do not check.
   const LinkedProgram::Signature& takes = program->signature();
   if (launch.buffers.size() != takes.buffers)
@@ -35,7 +35,7 @@ Result<Fitting> fit(const ShareGroup& group, const DeviceInfo& device, const kil
   if (padded(launch.parameters.size()) != padded(takes.parameter_bytes))
     return refuse(fmt::format("{} declares {} bytes of parameters; {} were given", program->name(),
                               takes.parameter_bytes, launch.parameters.size()));
-  return Fitting{*program, std::move(*buffers)};
+  return Fitting{*program, std::move(buffers)};
 }
 
 void UniformBuffer::bind(std::span<const std::byte> parameters) {

@@ -7,8 +7,8 @@
 
 namespace kiln::opengl {
 
-LentContext::LentContext(std::shared_ptr<ShareGroup> group, std::shared_ptr<const ApiBinding> api, EGLDisplay display,
-           EGLContext context)
+LentContext::LentContext(std::shared_ptr<ShareGroup> group, std::shared_ptr<const ApiBinding> api,
+                         EGLDisplay display, EGLContext context)
     : api_(std::move(api)), group_(std::move(group)), context_(context), current_(display, context) {}
 
 LentContext::~LentContext() {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "backend/opengl/share_group.hpp"
 #include "backend/opengl/scoped_current.hpp"
+#include "backend/opengl/share_group.hpp"
 
 namespace kiln::opengl {
 
@@ -12,7 +12,7 @@ namespace kiln::opengl {
 class LentContext {
  public:
   LentContext(std::shared_ptr<ShareGroup> group, std::shared_ptr<const ApiBinding> api, EGLDisplay display,
-       EGLContext context);
+              EGLContext context);
   ~LentContext();
   LentContext(const LentContext&) = delete;
   LentContext& operator=(const LentContext&) = delete;

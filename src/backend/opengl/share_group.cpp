@@ -11,6 +11,7 @@
 #include "backend/opengl/lent_context.hpp"
 #include "base/dynamic_library.hpp"
 #include "base/process_end.hpp"
+#include "base/try.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -69,15 +70,14 @@ Current::~Current() = default;
 
 Result<std::shared_ptr<ShareGroup>> ShareGroup::create(EGLDisplay display, const Log& log) {
   auto group = std::make_shared<ShareGroup>(Private{}, display, log);
-  auto context = group->make_context(EGL_NO_CONTEXT);
-  if (!context) return std::move(context).error();
-  group->root_ = *context;
-  group->give_back(*context);
+  auto context = KILN_TRY(group->make_context(EGL_NO_CONTEXT));
+  group->root_ = context;
+  group->give_back(context);
   return group;
 }
 
 Result<std::shared_ptr<ShareGroup>> ShareGroup::adopt(const Log& log, bool share) {
-  if (auto found = find_libraries(); !found) return std::move(found).error();
+  KILN_TRY(find_libraries());
   const ApiBinding api;
   void* context = eglGetCurrentContext();
   const bool is_egl = context != EGL_NO_CONTEXT;
@@ -97,9 +97,8 @@ Result<std::shared_ptr<ShareGroup>> ShareGroup::adopt(const Log& log, bool share
       const EGLint attributes[] = {EGL_CONFIG_ID, id, EGL_NONE};
       eglChooseConfig(display, attributes, &group->config_, 1, &count);
     }
-    auto first = group->make_context(group->root_);
-    if (!first) return std::move(first).error();
-    group->give_back(*first);
+    auto first = KILN_TRY(group->make_context(group->root_));
+    group->give_back(first);
   }
   return group;
 }
@@ -117,9 +116,8 @@ Result<std::shared_ptr<LentContext>> ShareGroup::borrow(std::shared_ptr<const Ap
   if (!pooled())
     return Error(ErrorCode::device_failed,
                  "the adopted OpenGL context is not current on this thread, and cannot be shared with it");
-  auto context = take_idle();
-  if (!context) return std::move(context).error();
-  auto lent = std::make_shared<LentContext>(shared_from_this(), std::move(api), display_, *context);
+  auto context = KILN_TRY(take_idle());
+  auto lent = std::make_shared<LentContext>(shared_from_this(), std::move(api), display_, context);
   if (!lent->made()) {
     const EGLint error = eglGetError();
     if (error == EGL_CONTEXT_LOST) return Error(ErrorCode::device_failed, "the device was lost; open it anew");
@@ -131,7 +129,7 @@ Result<std::shared_ptr<LentContext>> ShareGroup::borrow(std::shared_ptr<const Ap
   }
   watch_debug_output();
   const base::MutexLock lock(pool_mutex_);
-  lent_[*context] = lent;
+  lent_[context] = lent;
   return lent;
 }
 
@@ -150,9 +148,8 @@ Result<Current> ShareGroup::acquire() {
   } else if (present != nullptr && is_member(present)) {
     state->lent = lent_as(present);
   } else {
-    auto lent = borrow(api);
-    if (!lent) return std::move(lent).error();
-    state->lent = std::move(*lent);
+    auto lent = KILN_TRY(borrow(api));
+    state->lent = std::move(lent);
   }
   delete_doomed();
   if (present = current(); present == nullptr || !is_member(present))
@@ -172,9 +169,8 @@ Result<Current> ShareGroup::show() {
 
 Result<std::unique_ptr<SlotContext>> ShareGroup::keep() {
   void* const before = current();
-  auto acquired = acquire();
-  if (!acquired) return std::move(acquired).error();
-  std::shared_ptr<LentContext> lent = acquired->state_->lent;
+  auto acquired = KILN_TRY(acquire());
+  std::shared_ptr<LentContext> lent = acquired.state_->lent;
   auto context = std::make_unique<SlotContext>(shared_from_this(), lent, current());
   // What was lent before stays current for those it was lent to.
   if (lent != nullptr && lent->context() != before) lent->step_aside();

@@ -37,8 +37,8 @@ class ShareGroup : public std::enable_shared_from_this<ShareGroup> {
   ShareGroup(Private, EGLDisplay display, Log log) : display_(display), log_(std::move(log)) {}
   ~ShareGroup();
 
-  /// Makes a context of the group current on this thread until the Current is destroyed. Where one is current already,
-  /// that one is used.
+  /// Makes a context of the group current on this thread until the Current is destroyed. Where one is current
+  /// already, that one is used.
   Result<Current> acquire();
   /// The same for an application, which may launch programs of its own accord until the Current is destroyed.
   Result<Current> show();

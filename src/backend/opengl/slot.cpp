@@ -9,6 +9,7 @@
 #include "backend/opengl/errors.hpp"
 #include "backend/own_buffer.hpp"
 #include "backend/staged.hpp"
+#include "base/try.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -29,16 +30,14 @@ std::uint32_t timestamp_bits() {
 
 Result<std::unique_ptr<Slot>> GlSlot::open(const std::shared_ptr<ShareGroup>& group, const DeviceInfo& device,
                                            bool tells_resets) {
-  auto context = group->keep();
-  if (!context) return std::move(context).error();
-  const auto entered = (*context)->enter();
-  if (!entered) return Error(entered.error());
+  auto context = KILN_TRY(group->keep());
+  const auto entered = KILN_TRY(context->enter());
   return std::unique_ptr<Slot>(
-      std::make_unique<GlSlot>(group, std::move(*context), device, tells_resets, Staging::best()));
+      std::make_unique<GlSlot>(group, std::move(context), device, tells_resets, Staging::best()));
 }
 
-GlSlot::GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const SlotContext> context, const DeviceInfo& device,
-               bool tells_resets, Staging::Kind staging)
+GlSlot::GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const SlotContext> context,
+               const DeviceInfo& device, bool tells_resets, Staging::Kind staging)
     : group_(std::move(group)),
       context_(std::move(context)),
       device_(device),
@@ -72,23 +71,21 @@ void GlSlot::set_clock() {
 Result<std::span<std::byte>> GlSlot::staging(std::size_t bytes) {
   if (staging_.bytes().size() < bytes) {
     if (queued_ || fence_ != nullptr) return backend::staging_in_use();
-    const auto entered = context_->enter();
-    if (!entered) return Error(entered.error());
-    if (auto ok = staging_.allocate(bytes); !ok) return std::move(ok).error();
+    const auto entered = KILN_TRY(context_->enter());
+    KILN_TRY(staging_.allocate(bytes));
   }
   return staging_.bytes();
 }
 
 Result<const GlBuffer*> GlSlot::fitting(const Buffer& buffer, std::size_t offset, std::size_t staged,
                                         std::size_t bytes) const {
-  if (auto ok = backend::check_staged(staged, bytes, staging_.bytes().size()); !ok) return std::move(ok).error();
+  KILN_TRY(backend::check_staged(staged, bytes, staging_.bytes().size()));
   return backend::own_buffer<GlBuffer>(buffer, *group_, device_.name, bytes, offset);
 }
 
 template <class Work>
 Result<void> GlSlot::queue(bool is_work, std::string_view doing, Work work) {
-  if (fence_ != nullptr)
-    if (auto ok = wait(); !ok) return ok;
+  if (fence_ != nullptr) KILN_TRY(wait());
   if (!std::exchange(queued_, true)) {
     begun_ = backend::Clock::Host::now();
     stamps_.reset();
@@ -104,44 +101,37 @@ Result<void> GlSlot::queue(bool is_work, std::string_view doing, Work work) {
 }
 
 Result<void> GlSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto buffer = fitting(to, offset, staged, bytes);
-  if (!buffer) return Error(buffer.error());
-  const auto entered = context_->enter();
-  if (!entered) return Error(entered.error());
-  return queue(bytes > 0, running, [&] { staging_.upload((*buffer)->id(), offset, staged, bytes); });
+  const auto buffer = KILN_TRY(fitting(to, offset, staged, bytes));
+  const auto entered = KILN_TRY(context_->enter());
+  return queue(bytes > 0, running, [&] { staging_.upload(buffer->id(), offset, staged, bytes); });
 }
 
 Result<void> GlSlot::launch(kiln::Module& module, const Launch& launch) {
-  const auto entered = context_->enter();
-  if (!entered) return Error(entered.error());
-  const auto fitted = fit(*group_, device_, module, launch);
-  if (!fitted) return Error(fitted.error());
+  const auto entered = KILN_TRY(context_->enter());
+  const auto fitted = KILN_TRY(fit(*group_, device_, module, launch));
   const bool is_work = std::find(launch.groups.begin(), launch.groups.end(), 0U) == launch.groups.end();
-  return queue(is_work, fmt::format("launching {}", fitted->program.name()), [&] {
+  return queue(is_work, fmt::format("launching {}", fitted.program.name()), [&] {
     if (launches_ == parameters_.size()) parameters_.emplace_back(*group_);
-    dispatch(*group_, *fitted, launch, parameters_[launches_++]);
+    dispatch(*group_, fitted, launch, parameters_[launches_++]);
   });
 }
 
 Result<void> GlSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto buffer = fitting(from, offset, staged, bytes);
-  if (!buffer) return Error(buffer.error());
-  const auto entered = context_->enter();
-  if (!entered) return Error(entered.error());
-  return queue(bytes > 0, running, [&] { staging_.download((*buffer)->id(), offset, staged, bytes); });
+  const auto buffer = KILN_TRY(fitting(from, offset, staged, bytes));
+  const auto entered = KILN_TRY(context_->enter());
+  return queue(bytes > 0, running, [&] { staging_.download(buffer->id(), offset, staged, bytes); });
 }
 
 Result<void> GlSlot::submit() {
   if (fence_ != nullptr) return {};
   ran_.clear();
   if (!queued_) return {};
-  const auto entered = context_->enter();
-  if (!entered) return Error(entered.error());
+  const auto entered = KILN_TRY(context_->enter());
   // For what is mapped, fences alone do not do.
   glMemoryBarrier(GL_CLIENT_MAPPED_BUFFER_BARRIER_BIT);
   fence_ = glFenceSync(GL_SYNC_GPU_COMMANDS_COMPLETE, 0);
   glFlush();
-  if (auto ok = check_gl(running); !ok) return ok;
+  KILN_TRY(check_gl(running));
   queued_ = false;
   if (backend::Clock::Host::now() - clock_set_ > clock_is_good_for) set_clock();
   return {};
@@ -152,14 +142,14 @@ Result<bool> GlSlot::ended_within(GLuint64 nanoseconds) {
   if (state == GL_TIMEOUT_EXPIRED) return false;
   const auto seen = backend::Clock::Host::now();
   if (tells_resets_ && glGetGraphicsResetStatus() != GL_NO_ERROR) return gl_error(GL_CONTEXT_LOST, running);
-  if (auto ok = check_gl(running); !ok) return std::move(ok).error();
+  KILN_TRY(check_gl(running));
   if (state == GL_WAIT_FAILED) return Error(ErrorCode::device_failed, fmt::format("a wait failed {}", running));
   glDeleteSync(std::exchange(fence_, nullptr));
   launches_ = 0;
   staging_.collect();
   const std::vector<backend::Piece> pieces = std::exchange(pieces_, {});
   const std::vector<std::uint64_t> stamps = stamps_.read();
-  if (auto ok = check_gl(running); !ok) return std::move(ok).error();
+  KILN_TRY(check_gl(running));
   if (stamps.empty()) return true;
   clock_.learn(begun_, stamps.front(), stamps.back(), seen);
   ran_ = clock_.ran(pieces, stamps);
@@ -168,21 +158,18 @@ Result<bool> GlSlot::ended_within(GLuint64 nanoseconds) {
 
 Result<bool> GlSlot::finished() {
   if (fence_ == nullptr) return true;
-  const auto entered = context_->enter();
-  if (!entered) return Error(entered.error());
+  const auto entered = KILN_TRY(context_->enter());
   return ended_within(0);
 }
 
 Result<void> GlSlot::wait() {
   if (fence_ == nullptr) return {};
-  const auto entered = context_->enter();
-  if (!entered) return Error(entered.error());
+  const auto entered = KILN_TRY(context_->enter());
   // Drivers bound how long a wait may be.
   constexpr GLuint64 a_second = 1'000'000'000;
   while (true) {
-    const auto ended = ended_within(a_second);
-    if (!ended) return Error(ended.error());
-    if (*ended) return {};
+    const auto ended = KILN_TRY(ended_within(a_second));
+    if (ended) return {};
   }
 }
 

@@ -9,6 +9,7 @@
 #include "backend/opengl/bindings.hpp"
 #include "backend/opengl/errors.hpp"
 #include "backend/own_buffer.hpp"
+#include "base/try.hpp"
 
 namespace kiln::opengl {
 namespace {
@@ -47,15 +48,15 @@ Result<void> Staging::allocate(std::size_t bytes) {
     constexpr GLbitfield access = GL_MAP_READ_BIT | GL_MAP_WRITE_BIT | GL_MAP_PERSISTENT_BIT | GL_MAP_COHERENT_BIT;
     // The host touches every byte, the device copies it once.
     glBufferStorage(GL_COPY_WRITE_BUFFER, size, nullptr, access | GL_CLIENT_STORAGE_BIT);
-    if (auto ok = check_gl(doing); !ok) return ok;
+    KILN_TRY(check_gl(doing));
     auto* address = static_cast<std::byte*>(glMapBufferRange(GL_COPY_WRITE_BUFFER, 0, size, access));
-    if (auto ok = check_gl(doing); !ok) return ok;
+    KILN_TRY(check_gl(doing));
     if (address == nullptr) return gl_error(GL_OUT_OF_MEMORY, doing);
     bytes_ = {address, bytes};
     return {};
   }
   glBufferData(GL_COPY_WRITE_BUFFER, size, nullptr, GL_STREAM_READ);
-  if (auto ok = check_gl(doing); !ok) return ok;
+  KILN_TRY(check_gl(doing));
   copied_.resize(bytes);
   bytes_ = copied_;
   return {};

@@ -3,6 +3,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/try.hpp"
+
 namespace kiln::vulkan {
 
 Result<std::unique_ptr<Commands>> Commands::create(std::shared_ptr<Context> context, Queue& queue) {
@@ -14,19 +16,16 @@ Result<std::unique_ptr<Commands>> Commands::create(std::shared_ptr<Context> cont
   pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
   pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
   pool.queueFamilyIndex = queue.family;
-  if (auto ok = check(vk->CreateCommandPool(device, &pool, nullptr, &commands->pool_), doing); !ok)
-    return std::move(ok).error();
+  KILN_TRY(check(vk->CreateCommandPool(device, &pool, nullptr, &commands->pool_), doing));
   VkCommandBufferAllocateInfo buffer{};
   buffer.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
   buffer.commandPool = commands->pool_;
   buffer.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
   buffer.commandBufferCount = 1;
-  if (auto ok = check(vk->AllocateCommandBuffers(device, &buffer, &commands->command_), doing); !ok)
-    return std::move(ok).error();
+  KILN_TRY(check(vk->AllocateCommandBuffers(device, &buffer, &commands->command_), doing));
   VkFenceCreateInfo fence{};
   fence.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
-  if (auto ok = check(vk->CreateFence(device, &fence, nullptr, &commands->fence_), doing); !ok)
-    return std::move(ok).error();
+  KILN_TRY(check(vk->CreateFence(device, &fence, nullptr, &commands->fence_), doing));
   return commands;
 }
 
@@ -48,16 +47,15 @@ void Commands::barrier(VkPipelineStageFlags after, VkAccessFlags seen) {
 }
 
 Result<VkCommandBuffer> Commands::open(std::string_view doing) {
-  if (busy_)
-    if (auto ok = wait(doing); !ok) return std::move(ok).error();
+  if (busy_) KILN_TRY(wait(doing));
   if (!open_) {
     const DeviceCalls& vk = context_->vk;
-    if (auto ok = descriptors_.reset(doing); !ok) return std::move(ok).error();
-    if (auto ok = check(vk->ResetCommandPool(context_->device, pool_, 0), doing); !ok) return std::move(ok).error();
+    KILN_TRY(descriptors_.reset(doing));
+    KILN_TRY(check(vk->ResetCommandPool(context_->device, pool_, 0), doing));
     VkCommandBufferBeginInfo begin{};
     begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
     begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-    if (auto ok = check(vk->BeginCommandBuffer(command_, &begin), doing); !ok) return std::move(ok).error();
+    KILN_TRY(check(vk->BeginCommandBuffer(command_, &begin), doing));
     open_ = true;
     // What earlier submissions of others wrote is finished, but need not be visible yet.
     barrier(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
@@ -67,7 +65,7 @@ Result<VkCommandBuffer> Commands::open(std::string_view doing) {
 
 Result<void> Commands::copy(const DeviceBuffer& from, std::size_t from_offset, const DeviceBuffer& to,
                             std::size_t to_offset, std::size_t bytes, std::string_view doing) {
-  if (auto opened = open(doing); !opened) return std::move(opened).error();
+  KILN_TRY(open(doing));
   const VkBufferCopy copy{from_offset, to_offset, bytes};
   context_->vk->CmdCopyBuffer(command_, from.handle(), to.handle(), 1, &copy);
   barrier(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
@@ -76,13 +74,12 @@ Result<void> Commands::copy(const DeviceBuffer& from, std::size_t from_offset, c
 
 Result<void> Commands::launch(const Module& module, std::span<const DeviceBuffer* const> buffers,
                               const Launch& launch, std::string_view doing) {
-  if (auto opened = open(doing); !opened) return std::move(opened).error();
+  KILN_TRY(open(doing));
   const DeviceCalls& vk = context_->vk;
   vk->CmdBindPipeline(command_, VK_PIPELINE_BIND_POINT_COMPUTE, module.pipeline());
   if (!buffers.empty()) {
-    const auto set = descriptors_.describe(module, buffers, doing);
-    if (!set) return Error(set.error());
-    vk->CmdBindDescriptorSets(command_, VK_PIPELINE_BIND_POINT_COMPUTE, module.layout(), 0, 1, &*set, 0, nullptr);
+    const auto set = KILN_TRY(descriptors_.describe(module, buffers, doing));
+    vk->CmdBindDescriptorSets(command_, VK_PIPELINE_BIND_POINT_COMPUTE, module.layout(), 0, 1, &set, 0, nullptr);
   }
   if (!launch.parameters.empty()) {
     std::vector<std::byte> parameters = launch.parameters;
@@ -99,9 +96,9 @@ Result<void> Commands::launch(const Module& module, std::span<const DeviceBuffer
 Result<void> Commands::submit(std::string_view doing, VkSemaphore before, VkSemaphore after) {
   if (!open_) return {};
   barrier(VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT);
-  if (auto ok = check(context_->vk->EndCommandBuffer(command_), doing); !ok) return ok;
+  KILN_TRY(check(context_->vk->EndCommandBuffer(command_), doing));
   open_ = false;
-  if (auto ok = queue_.submit(command_, before, after, fence_, doing); !ok) return ok;
+  KILN_TRY(queue_.submit(command_, before, after, fence_, doing));
   busy_ = true;
   return {};
 }
@@ -110,10 +107,9 @@ Result<bool> Commands::finished(std::string_view doing) {
   if (!busy_) return true;
   const VkResult status = context_->vk->GetFenceStatus(context_->device, fence_);
   if (status == VK_NOT_READY) return false;
-  if (auto ok = check(status, doing); !ok) return std::move(ok).error();
+  KILN_TRY(check(status, doing));
   busy_ = false;
-  if (auto ok = check(context_->vk->ResetFences(context_->device, 1, &fence_), doing); !ok)
-    return std::move(ok).error();
+  KILN_TRY(check(context_->vk->ResetFences(context_->device, 1, &fence_), doing));
   return true;
 }
 
@@ -122,7 +118,7 @@ Result<void> Commands::wait(std::string_view doing) {
   constexpr std::uint64_t forever = std::numeric_limits<std::uint64_t>::max();
   VkResult waited = VK_TIMEOUT;
   while (waited == VK_TIMEOUT) waited = context_->vk->WaitForFences(context_->device, 1, &fence_, VK_TRUE, forever);
-  if (auto ok = check(waited, doing); !ok) return ok;
+  KILN_TRY(check(waited, doing));
   busy_ = false;
   return check(context_->vk->ResetFences(context_->device, 1, &fence_), doing);
 }

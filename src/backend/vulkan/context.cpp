@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/try.hpp"
+
 namespace kiln::vulkan {
 namespace {
 
@@ -79,8 +81,7 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const Instance>
   info.queueCreateInfoCount = static_cast<std::uint32_t>(queues.size());
   info.pQueueCreateInfos = queues.data();
   VkDevice device = nullptr;
-  if (auto ok = check(instance->vk.CreateDevice(physical.handle, &info, nullptr, &device), doing); !ok)
-    return std::move(ok).error();
+  KILN_TRY(check(instance->vk.CreateDevice(physical.handle, &info, nullptr, &device), doing));
   auto functions = device_functions(instance->vk.GetDeviceProcAddr, device);
   if (!functions) {
     if (const auto destroy =
@@ -100,10 +101,9 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const Instance>
 
 Result<std::shared_ptr<Context>> Context::adopt(std::shared_ptr<const Instance> instance, const Physical& physical,
                                                 VkDevice device, VkQueue queue, std::uint32_t family) {
-  auto functions = device_functions(instance->vk.GetDeviceProcAddr, device);
-  if (!functions) return std::move(functions).error();
+  auto functions = KILN_TRY(device_functions(instance->vk.GetDeviceProcAddr, device));
   return std::make_shared<Context>(std::move(instance), physical, device, Family{family, {queue}}, Family{},
-                                   *functions, Terms{});
+                                   functions, Terms{});
 }
 
 Context::Context(std::shared_ptr<const Instance> instance, const Physical& of, VkDevice handle,
@@ -159,8 +159,7 @@ Result<Context::Layout> Context::layout(std::uint32_t buffers, std::uint32_t par
   const base::MutexLock lock(layouts_mutex_);
   Layout& layout = layouts_[{buffers, parameter_bytes}];
   // One that could not be made is tried again by the next who asks.
-  if (layout.pipeline == nullptr)
-    if (auto made = make_layout(layout, buffers, parameter_bytes, doing); !made) return std::move(made).error();
+  if (layout.pipeline == nullptr) KILN_TRY(make_layout(layout, buffers, parameter_bytes, doing));
   return layout;
 }
 
@@ -174,7 +173,7 @@ Result<void> Context::make_layout(Layout& layout, std::uint32_t buffers, std::ui
   set.bindingCount = buffers;
   set.pBindings = bindings.data();
   if (layout.set == nullptr)
-    if (auto ok = check(vk->CreateDescriptorSetLayout(device, &set, nullptr, &layout.set), doing); !ok) return ok;
+    KILN_TRY(check(vk->CreateDescriptorSetLayout(device, &set, nullptr, &layout.set), doing));
   // Vulkan counts push constants in words.
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, (parameter_bytes + 3) / 4 * 4};
   VkPipelineLayoutCreateInfo info{};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/try.hpp"
+
 namespace kiln::vulkan {
 namespace {
 
@@ -17,7 +19,7 @@ Descriptors::~Descriptors() {
 Result<void> Descriptors::reset(std::string_view doing) {
   for (Pool& pool : pools_) {
     if (pool.sets_left == sets_of_a_pool) continue;
-    if (auto ok = check(context_.vk->ResetDescriptorPool(context_.device, pool.handle, 0), doing); !ok) return ok;
+    KILN_TRY(check(context_.vk->ResetDescriptorPool(context_.device, pool.handle, 0), doing));
     pool.sets_left = sets_of_a_pool;
     pool.descriptors_left = pool.descriptors;
   }
@@ -37,8 +39,7 @@ Result<Descriptors::Pool*> Descriptors::with_room(std::uint32_t descriptors, std
   info.maxSets = sets_of_a_pool;
   info.poolSizeCount = 1;
   info.pPoolSizes = &size;
-  if (auto ok = check(context_.vk->CreateDescriptorPool(context_.device, &info, nullptr, &pool.handle), doing); !ok)
-    return std::move(ok).error();
+  KILN_TRY(check(context_.vk->CreateDescriptorPool(context_.device, &info, nullptr, &pool.handle), doing));
   pools_.push_back(pool);
   return &pools_.back();
 }
@@ -46,19 +47,17 @@ Result<Descriptors::Pool*> Descriptors::with_room(std::uint32_t descriptors, std
 Result<VkDescriptorSet> Descriptors::describe(const Module& module, std::span<const DeviceBuffer* const> buffers,
                                               std::string_view doing) {
   const auto count = static_cast<std::uint32_t>(buffers.size());
-  const auto pool = with_room(count, doing);
-  if (!pool) return Error(pool.error());
+  const auto pool = KILN_TRY(with_room(count, doing));
   const VkDescriptorSetLayout layout = module.set_layout();
   VkDescriptorSetAllocateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO;
-  info.descriptorPool = (*pool)->handle;
+  info.descriptorPool = pool->handle;
   info.descriptorSetCount = 1;
   info.pSetLayouts = &layout;
   VkDescriptorSet set = nullptr;
-  if (auto ok = check(context_.vk->AllocateDescriptorSets(context_.device, &info, &set), doing); !ok)
-    return std::move(ok).error();
-  --(*pool)->sets_left;
-  (*pool)->descriptors_left -= count;
+  KILN_TRY(check(context_.vk->AllocateDescriptorSets(context_.device, &info, &set), doing));
+  --pool->sets_left;
+  pool->descriptors_left -= count;
   std::vector<VkDescriptorBufferInfo> infos;
   for (const DeviceBuffer* buffer : buffers) infos.push_back({buffer->handle(), 0, VK_WHOLE_SIZE});
   std::vector<VkWriteDescriptorSet> writes(count);

@@ -10,6 +10,7 @@
 #include "backend/vulkan/memory.hpp"
 #include "backend/vulkan/module.hpp"
 #include "backend/vulkan/slot.hpp"
+#include "base/try.hpp"
 
 namespace kiln::vulkan {
 namespace {
@@ -28,10 +29,9 @@ DeviceInfo describe(const Physical& physical, std::string name, const std::strin
 
 template <class Work>
 Result<void> VulkanDevice::with_commands(Work work) {
-  auto commands = idle_commands_.borrow([&] { return SyncCommands::create(context_); });
-  if (!commands) return std::move(commands).error();
-  Result<void> done = work(**commands);
-  if (!done) commands->discard();
+  auto commands = KILN_TRY(idle_commands_.borrow([&] { return SyncCommands::create(context_); }));
+  Result<void> done = work(*commands);
+  if (!done) commands.discard();
   return done;
 }
 
@@ -44,45 +44,44 @@ Result<std::unique_ptr<kiln::Module>> VulkanDevice::load(const Binary& binary) {
 }
 
 Result<std::unique_ptr<Buffer>> VulkanDevice::allocate(std::size_t bytes) {
-  auto buffer = DeviceBuffer::allocate(context_, bytes, DeviceBuffer::Use::storage);
-  if (!buffer) return std::move(buffer).error();
-  return std::unique_ptr<Buffer>(std::move(*buffer));
+  auto buffer = KILN_TRY(DeviceBuffer::allocate(context_, bytes, DeviceBuffer::Use::storage));
+  return std::unique_ptr<Buffer>(std::move(buffer));
 }
 
 Result<void> VulkanDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
-  const auto own = backend::own_buffer<DeviceBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
-  if (!own) return Error(own.error());
+  const auto own = KILN_TRY(backend::own_buffer<DeviceBuffer>(buffer, *context_, info_.name, bytes.size(), offset));
   if (bytes.empty()) return {};
-  if (std::byte* mapped = (*own)->writable(); mapped != nullptr) {
+  if (std::byte* mapped = own->writable(); mapped != nullptr) {
     std::memcpy(mapped + offset, bytes.data(), bytes.size());
     return {};
   }
-  return with_commands([&](SyncCommands& commands) { return commands.write(**own, bytes, offset); });
+  return with_commands([&](SyncCommands& commands) { return commands.write(*own, bytes, offset); });
 }
 
 Result<void> VulkanDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
-  const auto own = backend::own_buffer<DeviceBuffer>(buffer, *context_, info_.name, bytes.size(), offset);
-  if (!own) return Error(own.error());
+  const auto own = KILN_TRY(backend::own_buffer<DeviceBuffer>(buffer, *context_, info_.name, bytes.size(), offset));
   if (bytes.empty()) return {};
-  if (const std::byte* mapped = (*own)->readable(); mapped != nullptr) {
+  if (const std::byte* mapped = own->readable(); mapped != nullptr) {
     std::memcpy(bytes.data(), mapped + offset, bytes.size());
     return {};
   }
-  return with_commands([&](SyncCommands& commands) { return commands.read(**own, bytes, offset); });
+  return with_commands([&](SyncCommands& commands) { return commands.read(*own, bytes, offset); });
 }
 
 Result<void> VulkanDevice::launch(kiln::Module& module, const Launch& launch) {
-  const auto fitted = fit(*context_, info_, module, launch);
-  if (!fitted) return Error(fitted.error());
-  return with_commands([&](SyncCommands& commands) { return commands.launch(fitted->program, fitted->buffers, launch); });
+  const auto fitted = KILN_TRY(fit(*context_, info_, module, launch));
+  return with_commands(
+      [&](SyncCommands& commands) { return commands.launch(fitted.program, fitted.buffers, launch); });
 }
 
 Result<std::unique_ptr<Slot>> VulkanDevice::open_slot() { return VulkanSlot::open(context_, info_); }
 
 std::vector<DeviceInfo> list_vulkan_devices(const Log&) {
   const auto nothing = [](const Error& why) {
-    return std::vector<DeviceInfo>{
-        {.name = "vulkan", .identity = {.api = "vulkan"}, .language = Language::vulkan_glsl, .problem = why.message()}};
+    return std::vector<DeviceInfo>{{.name = "vulkan",
+                                    .identity = {.api = "vulkan"},
+                                    .language = Language::vulkan_glsl,
+                                    .problem = why.message()}};
   };
   const auto instance = Instance::create();
   if (!instance) return nothing(instance.error());
@@ -103,22 +102,20 @@ Result<std::shared_ptr<Device>> open_vulkan_device(std::size_t number, const Log
 }
 
 Result<std::shared_ptr<Device>> open_vulkan_device(std::size_t number, const Log& log, Context::Reach reach) {
-  auto instance = Instance::create();
-  if (!instance) return std::move(instance).error();
-  const auto devices = (*instance)->devices();
-  if (!devices) return Error(devices.error());
+  auto instance = KILN_TRY(Instance::create());
+  const auto devices = KILN_TRY(instance->devices());
   const std::string name = fmt::format("vulkan:{}", number);
-  if (number >= devices->size())
+  if (number >= devices.size())
     return Error(ErrorCode::no_device, fmt::format("there is no {}; Vulkan has {} device{} here, counted from 0",
-                                                   name, devices->size(), devices->size() == 1 ? "" : "s"));
-  const Physical& physical = (*devices)[number];
+                                                   name, devices.size(), devices.size() == 1 ? "" : "s"));
+  const Physical& physical = devices[number];
   if (const std::string problem = physical.problem(); !problem.empty())
     return Error(ErrorCode::no_device, fmt::format("{}: {}", name, problem));
   auto shaderc = Shaderc::open();
   if (!shaderc)
     return Error(ErrorCode::no_device, fmt::format("{}: {}", name, shaderc.error().message()),
                  shaderc.error().log());
-  auto context = Context::create(std::move(*instance), physical, reach);
+  auto context = Context::create(std::move(instance), physical, reach);
   if (!context) return Error(context.error().code(), fmt::format("{}: {}", name, context.error().message()));
   DeviceInfo info = describe(physical, name, (*shaderc)->version());
   log.debug(fmt::format("opened {}: {}, {}", name, info.identity.device, info.identity.driver));
@@ -131,9 +128,8 @@ Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log) {
       adopted.queue == nullptr)
     return Error(ErrorCode::invalid_request,
                  "a Vulkan device cannot be adopted without its instance, physical device, device and queue");
-  auto instance = Instance::adopt(adopted.instance, adopted.get_instance_proc_addr);
-  if (!instance) return std::move(instance).error();
-  const Physical physical = (*instance)->describe(adopted.physical);
+  auto instance = KILN_TRY(Instance::adopt(adopted.instance, adopted.get_instance_proc_addr));
+  const Physical physical = instance->describe(adopted.physical);
   if (const std::string problem = physical.problem(); !problem.empty())
     return Error(ErrorCode::unsupported, problem);
   if (adopted.queue_family >= physical.families.size())
@@ -144,15 +140,13 @@ Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log) {
     return Error(ErrorCode::invalid_request,
                  fmt::format("queues of family {} of {} cannot compute; those of family {} can",
                              adopted.queue_family, physical.properties.deviceName, *physical.compute_family));
-  auto shaderc = Shaderc::open();
-  if (!shaderc) return std::move(shaderc).error();
+  auto shaderc = KILN_TRY(Shaderc::open());
   auto context =
-      Context::adopt(std::move(*instance), physical, adopted.device, adopted.queue, adopted.queue_family);
-  if (!context) return std::move(context).error();
-  DeviceInfo info = describe(physical, "vulkan:adopted", (*shaderc)->version());
+      KILN_TRY(Context::adopt(std::move(instance), physical, adopted.device, adopted.queue, adopted.queue_family));
+  DeviceInfo info = describe(physical, "vulkan:adopted", shaderc->version());
   log.debug(fmt::format("adopted {}, {}", info.identity.device, info.identity.driver));
   return std::shared_ptr<Device>(
-      std::make_shared<VulkanDevice>(std::move(*context), std::move(*shaderc), std::move(info)));
+      std::make_shared<VulkanDevice>(std::move(context), std::move(shaderc), std::move(info)));
 }
 
 }  // namespace kiln::vulkan

@@ -9,8 +9,8 @@
 
 #include "backend/pool.hpp"
 #include "backend/vulkan/context.hpp"
-#include "backend/vulkan/sync_commands.hpp"
 #include "backend/vulkan/shaderc.hpp"
+#include "backend/vulkan/sync_commands.hpp"
 
 namespace kiln::vulkan {
 

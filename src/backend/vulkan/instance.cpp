@@ -8,6 +8,7 @@
 #include "backend/traits.hpp"
 #include "backend/vulkan/module.hpp"
 #include "base/process_end.hpp"
+#include "base/try.hpp"
 
 namespace kiln::vulkan {
 namespace {
@@ -118,9 +119,8 @@ Identity Physical::identity(const std::string& compiler) const {
 }
 
 Result<std::shared_ptr<const Instance>> Instance::create() {
-  auto loader = open_loader();
-  if (!loader) return std::move(loader).error();
-  const auto get = loader->get_instance_proc_addr;
+  auto loader = KILN_TRY(open_loader());
+  const auto get = loader.get_instance_proc_addr;
   const auto create = reinterpret_cast<PFN_vkCreateInstance>(get(nullptr, "vkCreateInstance"));
   const auto version = reinterpret_cast<PFN_vkEnumerateInstanceVersion>(get(nullptr, "vkEnumerateInstanceVersion"));
   std::uint32_t offered = VK_API_VERSION_1_0;
@@ -141,27 +141,24 @@ Result<std::shared_ptr<const Instance>> Instance::create() {
   VkInstance handle = nullptr;
   const VkResult made = create(&info, nullptr, &handle);
   if (made == VK_ERROR_INCOMPATIBLE_DRIVER) return no_driver();
-  if (auto ok = check(made, "starting Vulkan"); !ok) return std::move(ok).error();
+  KILN_TRY(check(made, "starting Vulkan"));
   auto functions = instance_functions(get, handle);
   if (!functions) {
     if (const auto destroy = reinterpret_cast<PFN_vkDestroyInstance>(get(handle, "vkDestroyInstance")))
       destroy(handle, nullptr);
     return std::move(functions).error();
   }
-  return std::shared_ptr<const Instance>(std::make_shared<Instance>(std::move(*loader), handle, *functions, true));
+  return std::shared_ptr<const Instance>(std::make_shared<Instance>(std::move(loader), handle, *functions, true));
 }
 
 Result<std::shared_ptr<const Instance>> Instance::adopt(VkInstance instance, PFN_vkGetInstanceProcAddr get) {
   Loader loader{.get_instance_proc_addr = get};
   if (get == nullptr) {
-    auto opened = open_loader();
-    if (!opened) return std::move(opened).error();
-    loader = std::move(*opened);
+    auto opened = KILN_TRY(open_loader());
+    loader = std::move(opened);
   }
-  auto functions = instance_functions(loader.get_instance_proc_addr, instance);
-  if (!functions) return std::move(functions).error();
-  return std::shared_ptr<const Instance>(
-      std::make_shared<Instance>(std::move(loader), instance, *functions, false));
+  auto functions = KILN_TRY(instance_functions(loader.get_instance_proc_addr, instance));
+  return std::shared_ptr<const Instance>(std::make_shared<Instance>(std::move(loader), instance, functions, false));
 }
 
 Instance::~Instance() {
@@ -181,7 +178,7 @@ Result<std::vector<Physical>> Instance::devices() const {
   handles.resize(count);
   // This is how the loader says that each driver it tried had nothing to drive.
   if (listed == VK_ERROR_INITIALIZATION_FAILED || (listed == VK_SUCCESS && handles.empty())) return no_driver();
-  if (auto ok = check(listed, "listing Vulkan's devices"); !ok) return std::move(ok).error();
+  KILN_TRY(check(listed, "listing Vulkan's devices"));
   std::vector<Physical> found;
   found.reserve(handles.size());
   for (VkPhysicalDevice handle : handles) found.push_back(describe(handle));

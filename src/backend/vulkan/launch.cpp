@@ -7,6 +7,7 @@
 #include "backend/groups.hpp"
 #include "backend/own_buffer.hpp"
 #include "backend/vulkan/module.hpp"
+#include "base/try.hpp"
 
 namespace kiln::vulkan {
 
@@ -16,16 +17,15 @@ Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln
   if (program == nullptr || &program->context() != &context)
     return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
   const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
-  if (auto ok = backend::check_groups(launch, device.limits, program->name()); !ok) return std::move(ok).error();
+  KILN_TRY(backend::check_groups(launch, device.limits, program->name()));
   if (launch.buffers.size() != program->buffers())
     return refuse(fmt::format("{} declares {} buffers; {} were given", program->name(), program->buffers(),
                               launch.buffers.size()));
   if (launch.parameters.size() != program->parameter_bytes())
     return refuse(fmt::format("{} declares {} bytes of parameters; {} were given", program->name(),
                               program->parameter_bytes(), launch.parameters.size()));
-  auto buffers = backend::own_buffers<DeviceBuffer>(launch, context, device.name, program->name());
-  if (!buffers) return std::move(buffers).error();
-  return Fitting{*program, std::move(*buffers)};
+  auto buffers = KILN_TRY(backend::own_buffers<DeviceBuffer>(launch, context, device.name, program->name()));
+  return Fitting{*program, std::move(buffers)};
 }
 
 }  // namespace kiln::vulkan

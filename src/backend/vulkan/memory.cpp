@@ -9,6 +9,7 @@
 #include <kiln/vulkan.hpp>
 
 #include "backend/own_buffer.hpp"
+#include "base/try.hpp"
 
 namespace kiln::vulkan {
 namespace {
@@ -70,8 +71,7 @@ Result<std::unique_ptr<DeviceBuffer>> DeviceBuffer::allocate(std::shared_ptr<Con
     info.queueFamilyIndexCount = static_cast<std::uint32_t>(context.families.size());
     info.pQueueFamilyIndices = context.families.data();
   }
-  if (auto ok = check(context.vk->CreateBuffer(context.device, &info, nullptr, &buffer->buffer_), doing); !ok)
-    return std::move(ok).error();
+  KILN_TRY(check(context.vk->CreateBuffer(context.device, &info, nullptr, &buffer->buffer_), doing));
   VkMemoryRequirements needs{};
   context.vk->GetBufferMemoryRequirements(context.device, buffer->buffer_, &needs);
   VkResult allocated = VK_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -84,8 +84,7 @@ Result<std::unique_ptr<DeviceBuffer>> DeviceBuffer::allocate(std::shared_ptr<Con
     // The part of a GPU's memory that the host reaches may be small: the rest of it is tried then.
     if (allocated == VK_ERROR_OUT_OF_DEVICE_MEMORY || allocated == VK_ERROR_OUT_OF_HOST_MEMORY) continue;
     if (allocated != VK_SUCCESS) break;
-    if (auto ok = buffer->bind(context.physical.memory.memoryTypes[type].propertyFlags, use); !ok)
-      return std::move(ok).error();
+    KILN_TRY(buffer->bind(context.physical.memory.memoryTypes[type].propertyFlags, use));
     return buffer;
   }
   return vulkan_error(allocated, doing);
@@ -94,12 +93,11 @@ Result<std::unique_ptr<DeviceBuffer>> DeviceBuffer::allocate(std::shared_ptr<Con
 Result<void> DeviceBuffer::bind(VkMemoryPropertyFlags flags, Use use) {
   const std::string doing = fmt::format("allocating {} bytes", size_);
   const DeviceCalls& vk = context_->vk;
-  if (auto ok = check(vk->BindBufferMemory(context_->device, buffer_, memory_, 0), doing); !ok) return ok;
+  KILN_TRY(check(vk->BindBufferMemory(context_->device, buffer_, memory_, 0), doing));
   if (!all_of(flags, reachable) || (use == Use::storage && context_->terms.reach == Context::Reach::staged))
     return {};
   void* address = nullptr;
-  if (auto ok = check(vk->MapMemory(context_->device, memory_, 0, VK_WHOLE_SIZE, 0, &address), doing); !ok)
-    return ok;
+  KILN_TRY(check(vk->MapMemory(context_->device, memory_, 0, VK_WHOLE_SIZE, 0, &address), doing));
   mapped_ = static_cast<std::byte*>(address);
   cached_ = all_of(flags, VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
   return {};

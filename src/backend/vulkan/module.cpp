@@ -6,26 +6,25 @@
 
 #include "backend/sections.hpp"
 #include "backend/vulkan/spirv.hpp"
+#include "base/try.hpp"
 
 namespace kiln::vulkan {
 
 Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const Shaderc& shaderc,
                                  const Request& request) {
-  auto spirv = shaderc.compile(request);
-  if (!spirv) return std::move(spirv).error();
-  const auto shape = read_spirv(*spirv);
+  auto spirv = KILN_TRY(shaderc.compile(request));
+  const auto shape = read_spirv(spirv);
   if (!shape)
     return Error(
         shape.error().code() == ErrorCode::unsupported ? ErrorCode::invalid_request : ErrorCode::compile_failed,
         fmt::format("{} cannot be run: {}", request.name(), shape.error().message()));
-  if (auto ok = check_shape(context->physical, request.name(), *shape); !ok) return std::move(ok).error();
-  auto made = Pipeline::create(context, request.name(), *spirv, *shape);
-  if (!made) return std::move(made).error();
-  Compiled compiled{.module = std::make_unique<PipelineModule>(std::move(made->pipeline))};
-  if (check_cache_header(context->physical, made->cache_data))
+  KILN_TRY(check_shape(context->physical, request.name(), *shape));
+  auto made = KILN_TRY(Pipeline::create(context, request.name(), spirv, *shape));
+  Compiled compiled{.module = std::make_unique<PipelineModule>(std::move(made.pipeline))};
+  if (check_cache_header(context->physical, made.cache_data))
     compiled.binary =
-        Binary{binary_format, backend::seal_sections({std::as_bytes(std::span(*spirv)), to_bytes(*shape),
-                                                      made->cache_data, backend::as_section(request.name())})};
+        Binary{binary_format, backend::seal_sections({std::as_bytes(std::span(spirv)), to_bytes(*shape),
+                                                      made.cache_data, backend::as_section(request.name())})};
   return compiled;
 }
 
@@ -43,9 +42,8 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context
     return Error(ErrorCode::load_failed, ok.error().message());
   if (auto ok = check_cache_header(context->physical, cache); !ok)
     return Error(ErrorCode::load_failed, fmt::format("{}: {}", name, ok.error().message()));
-  auto made = Pipeline::create(context, name, spirv_words((*sections)[0]), *shape, cache);
-  if (!made) return std::move(made).error();
-  return std::unique_ptr<kiln::Module>(std::make_unique<PipelineModule>(std::move(made->pipeline)));
+  auto made = KILN_TRY(Pipeline::create(context, name, spirv_words((*sections)[0]), *shape, cache));
+  return std::unique_ptr<kiln::Module>(std::make_unique<PipelineModule>(std::move(made.pipeline)));
 }
 
 }  // namespace kiln::vulkan

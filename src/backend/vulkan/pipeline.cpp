@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/try.hpp"
+
 namespace kiln::vulkan {
 namespace {
 
@@ -102,13 +104,11 @@ Result<Pipeline::Made> Pipeline::create(std::shared_ptr<Context> owner, const st
   info.initialDataSize = cache_data.size();
   info.pInitialData = cache_data.data();
   const auto doing = fmt::format("preparing {}", name);
-  if (auto ok = check(context.vk->CreatePipelineCache(context.device, &info, nullptr, cache.receive()), doing); !ok)
-    return std::move(ok).error();
+  KILN_TRY(check(context.vk->CreatePipelineCache(context.device, &info, nullptr, cache.receive()), doing));
   auto pipeline = std::make_unique<Pipeline>(std::move(owner), name, shape);
-  auto layout = pipeline->context->layout(shape.buffers, shape.parameter_bytes, doing);
-  if (!layout) return std::move(layout).error();
-  pipeline->layout = *layout;
-  if (auto ok = pipeline->make_pipeline(spirv, cache.get()); !ok) return std::move(ok).error();
+  auto layout = KILN_TRY(pipeline->context->layout(shape.buffers, shape.parameter_bytes, doing));
+  pipeline->layout = layout;
+  KILN_TRY(pipeline->make_pipeline(spirv, cache.get()));
   std::vector<std::byte> made;
   if (cache_data.empty()) made = data_of(context, cache.get());
   pipeline->bytes = spirv.size_bytes() + cache_data.size() + made.size();
@@ -123,8 +123,7 @@ Result<void> Pipeline::make_pipeline(std::span<const std::uint32_t> spirv, VkPip
   code.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   code.codeSize = spirv.size_bytes();
   code.pCode = spirv.data();
-  if (auto ok = check(vk->CreateShaderModule(context->device, &code, nullptr, shader.receive()), doing); !ok)
-    return ok;
+  KILN_TRY(check(vk->CreateShaderModule(context->device, &code, nullptr, shader.receive()), doing));
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;

@@ -8,6 +8,7 @@
 #include "backend/source_text.hpp"
 #include "backend/vulkan/spirv.hpp"
 #include "base/process_end.hpp"
+#include "base/try.hpp"
 #include "key/source_scanner.hpp"
 
 namespace kiln::vulkan {
@@ -127,7 +128,7 @@ Shaderc::~Shaderc() {
 }
 
 Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) const {
-  if (auto ok = backend::check_language(request, Language::vulkan_glsl); !ok) return std::move(ok).error();
+  KILN_TRY(backend::check_language(request, Language::vulkan_glsl));
   Options options;
   for (const std::string& option : request.options()) {
     if (option == "-O0") {
@@ -144,7 +145,7 @@ Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) cons
           fmt::format("{} asks for the option {}; shaderc's are -O0, -O, -Os, -g", request.name(), option));
     }
   }
-  if (auto ok = check_version(request); !ok) return std::move(ok).error();
+  KILN_TRY(check_version(request));
   const std::string text = backend::with_defines(request);
   auto declared = compile(request, text, {shaderc_optimization_level_zero, options.debug_info});
   if (!declared || options.level == shaderc_optimization_level_zero) return declared;

@@ -8,6 +8,7 @@
 #include "backend/own_buffer.hpp"
 #include "backend/staged.hpp"
 #include "backend/vulkan/launch.hpp"
+#include "base/try.hpp"
 
 namespace kiln::vulkan {
 namespace {
@@ -23,7 +24,7 @@ constexpr std::size_t most_parts = 8;
 Result<std::unique_ptr<Slot>> VulkanSlot::open(std::shared_ptr<Context> context, const DeviceInfo& device) {
   Context::Route route = context->share_queues();
   auto slot = std::make_unique<VulkanSlot>(std::move(context), device, std::move(route));
-  if (auto ok = slot->set_clocks(); !ok) return std::move(ok).error();
+  KILN_TRY(slot->set_clocks());
   return std::unique_ptr<Slot>(std::move(slot));
 }
 
@@ -61,9 +62,9 @@ Result<void> VulkanSlot::set_clocks() {
     if (queue == nullptr || !queue->clock.ticks() || queue->clock.set()) continue;
     // A queue's first submission may take long to begin.
     for (int round = 0; round < 2; ++round) {
-      if (auto part = part_for(role); !part) return std::move(part).error();
-      if (auto ok = submit(); !ok) return ok;
-      if (auto ok = wait(); !ok) return ok;
+      KILN_TRY(part_for(role));
+      KILN_TRY(submit());
+      KILN_TRY(wait());
     }
   }
   return {};
@@ -73,17 +74,15 @@ Result<std::span<std::byte>> VulkanSlot::staging(std::size_t bytes) {
   if (staging_ == nullptr || staging_->size() < bytes) {
     if (!order_.empty()) return backend::staging_in_use();
     staging_.reset();
-    auto made = DeviceBuffer::allocate(context_, bytes, DeviceBuffer::Use::staging);
-    if (!made) return std::move(made).error();
-    staging_ = std::move(*made);
+    auto made = KILN_TRY(DeviceBuffer::allocate(context_, bytes, DeviceBuffer::Use::staging));
+    staging_ = std::move(made);
   }
   return std::span(staging_->writable(), staging_->size());
 }
 
 Result<const DeviceBuffer*> VulkanSlot::fitting(const Buffer& buffer, std::size_t offset, std::size_t staged,
                                                 std::size_t bytes) const {
-  if (auto ok = backend::check_staged(staged, bytes, staging_ != nullptr ? staging_->size() : 0); !ok)
-    return std::move(ok).error();
+  KILN_TRY(backend::check_staged(staged, bytes, staging_ != nullptr ? staging_->size() : 0));
   return backend::own_buffer<DeviceBuffer>(buffer, *context_, device_.name, bytes, offset);
 }
 
@@ -92,34 +91,28 @@ Result<VulkanSlot::Part*> VulkanSlot::unused_part(Role role) {
     if (part->role == role && std::find(order_.begin(), order_.end(), part.get()) == order_.end())
       return part.get();
   Queue& queue = *queue_of(role);
-  auto commands = Commands::create(context_, queue);
-  if (!commands) return std::move(commands).error();
+  auto commands = KILN_TRY(Commands::create(context_, queue));
   auto part = std::make_unique<Part>(*context_, role, queue);
   VkSemaphoreCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
-  if (auto ok = check(context_->vk->CreateSemaphore(context_->device, &info, nullptr, &part->ended), running); !ok)
-    return std::move(ok).error();
-  part->commands = std::move(*commands);
+  KILN_TRY(check(context_->vk->CreateSemaphore(context_->device, &info, nullptr, &part->ended), running));
+  part->commands = std::move(commands);
   parts_.push_back(std::move(part));
   return parts_.back().get();
 }
 
 Result<VulkanSlot::Part*> VulkanSlot::part_for(Role role) {
   // Those before have ended before anything is written anew.
-  if (busy_)
-    if (auto ok = wait(); !ok) return std::move(ok).error();
+  if (busy_) KILN_TRY(wait());
   if (order_.empty() && route_.compute->stuck > 0) leave_stuck_queue();
   if (queue_of(role) == nullptr || order_.size() >= most_parts) role = Role::compute;
   if (!order_.empty() && order_.back()->role == role) return order_.back();
-  const auto part = unused_part(role);
-  if (!part) return Error(part.error());
-  const auto commands = (*part)->commands->open(running);
-  if (!commands) return Error(commands.error());
-  (*part)->stamps.reset();
-  if ((*part)->queue.clock.ticks())
-    if (auto ok = (*part)->stamps.write(*commands); !ok) return std::move(ok).error();
-  order_.push_back(*part);
-  return *part;
+  const auto part = KILN_TRY(unused_part(role));
+  const auto commands = KILN_TRY(part->commands->open(running));
+  part->stamps.reset();
+  if (part->queue.clock.ticks()) KILN_TRY(part->stamps.write(commands));
+  order_.push_back(part);
+  return part;
 }
 
 Result<VulkanSlot::Part*> VulkanSlot::last_part() {
@@ -130,45 +123,36 @@ Result<void> VulkanSlot::note_piece(Part& part, bool work) {
   if (!part.queue.clock.ticks()) return {};
   const std::size_t before = part.stamps.count() - 1;
   if (work) {
-    const auto commands = part.commands->open(running);
-    if (!commands) return Error(commands.error());
-    if (auto ok = part.stamps.write(*commands); !ok) return ok;
+    const auto commands = KILN_TRY(part.commands->open(running));
+    KILN_TRY(part.stamps.write(commands));
   }
   part.pieces.push_back({before, part.stamps.count() - 1});
   return {};
 }
 
 Result<void> VulkanSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto buffer = fitting(to, offset, staged, bytes);
-  if (!buffer) return Error(buffer.error());
-  const auto part = bytes > 0 ? part_for(Role::upload) : last_part();
-  if (!part) return Error(part.error());
-  if (bytes > 0)
-    if (auto ok = (*part)->commands->copy(*staging_, staged, **buffer, offset, bytes, running); !ok) return ok;
-  return note_piece(**part, bytes > 0);
+  const auto buffer = KILN_TRY(fitting(to, offset, staged, bytes));
+  const auto part = KILN_TRY(bytes > 0 ? part_for(Role::upload) : last_part());
+  if (bytes > 0) KILN_TRY(part->commands->copy(*staging_, staged, *buffer, offset, bytes, running));
+  return note_piece(*part, bytes > 0);
 }
 
 Result<void> VulkanSlot::launch(kiln::Module& module, const Launch& launch) {
-  const auto fitted = fit(*context_, device_, module, launch);
-  if (!fitted) return Error(fitted.error());
+  const auto fitted = KILN_TRY(fit(*context_, device_, module, launch));
   const bool work = std::find(launch.groups.begin(), launch.groups.end(), 0U) == launch.groups.end();
-  const auto part = work ? part_for(Role::compute) : last_part();
-  if (!part) return Error(part.error());
+  const auto part = KILN_TRY(work ? part_for(Role::compute) : last_part());
   if (work) {
-    const std::string doing = fmt::format("launching {}", fitted->program.name());
-    if (auto ok = (*part)->commands->launch(fitted->program, fitted->buffers, launch, doing); !ok) return ok;
+    const std::string doing = fmt::format("launching {}", fitted.program.name());
+    KILN_TRY(part->commands->launch(fitted.program, fitted.buffers, launch, doing));
   }
-  return note_piece(**part, work);
+  return note_piece(*part, work);
 }
 
 Result<void> VulkanSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto buffer = fitting(from, offset, staged, bytes);
-  if (!buffer) return Error(buffer.error());
-  const auto part = bytes > 0 ? part_for(Role::download) : last_part();
-  if (!part) return Error(part.error());
-  if (bytes > 0)
-    if (auto ok = (*part)->commands->copy(**buffer, offset, *staging_, staged, bytes, running); !ok) return ok;
-  return note_piece(**part, bytes > 0);
+  const auto buffer = KILN_TRY(fitting(from, offset, staged, bytes));
+  const auto part = KILN_TRY(bytes > 0 ? part_for(Role::download) : last_part());
+  if (bytes > 0) KILN_TRY(part->commands->copy(*buffer, offset, *staging_, staged, bytes, running));
+  return note_piece(*part, bytes > 0);
 }
 
 Result<void> VulkanSlot::submit() {
@@ -179,7 +163,7 @@ Result<void> VulkanSlot::submit() {
   VkSemaphore before = nullptr;
   for (Part* part : order_) {
     const VkSemaphore after = part != order_.back() ? part->ended : nullptr;
-    if (auto ok = part->commands->submit(running, before, after); !ok) return ok;
+    KILN_TRY(part->commands->submit(running, before, after));
     before = after;
   }
   busy_ = true;
@@ -190,13 +174,13 @@ Result<bool> VulkanSlot::finished() {
   if (!busy_) return true;
   const auto done = order_.back()->commands->finished(running);
   if (!done || !*done) return done;
-  if (auto ok = end(); !ok) return std::move(ok).error();
+  KILN_TRY(end());
   return true;
 }
 
 Result<void> VulkanSlot::wait() {
   if (!busy_) return {};
-  if (auto ok = order_.back()->commands->wait(running); !ok) return ok;
+  KILN_TRY(order_.back()->commands->wait(running));
   return end();
 }
 
@@ -207,7 +191,7 @@ Result<void> VulkanSlot::end() {
   bool told = true;
   for (Part* part : std::exchange(order_, {})) {
     // Those before the last have ended before it began.
-    if (auto ok = part->commands->wait(running); !ok) return ok;
+    KILN_TRY(part->commands->wait(running));
     const std::vector<backend::Piece> pieces = std::exchange(part->pieces, {});
     const std::vector<std::uint64_t> stamps = part->stamps.read();
     told = told && !stamps.empty();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/try.hpp"
+
 namespace kiln::vulkan {
 namespace {
 
@@ -21,8 +23,7 @@ Result<void> Stamps::write(VkCommandBuffer commands) {
     info.queryType = VK_QUERY_TYPE_TIMESTAMP;
     info.queryCount = stamps_of_a_pool;
     VkQueryPool pool = nullptr;
-    if (auto ok = check(vk->CreateQueryPool(context_.device, &info, nullptr, &pool), "making timestamps"); !ok)
-      return ok;
+    KILN_TRY(check(vk->CreateQueryPool(context_.device, &info, nullptr, &pool), "making timestamps"));
     pools_.push_back(pool);
   }
   const VkQueryPool pool = pools_[count_ / stamps_of_a_pool];

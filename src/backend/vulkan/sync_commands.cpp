@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/try.hpp"
+
 namespace kiln::vulkan {
 namespace {
 
@@ -15,40 +17,38 @@ constexpr std::size_t smallest_staging = std::size_t{64} << 10;
 }  // namespace
 
 Result<std::unique_ptr<SyncCommands>> SyncCommands::create(std::shared_ptr<Context> context) {
-  auto commands = Commands::create(context, context->first_queue());
-  if (!commands) return std::move(commands).error();
-  return std::make_unique<SyncCommands>(std::move(context), std::move(*commands));
+  auto commands = KILN_TRY(Commands::create(context, context->first_queue()));
+  return std::make_unique<SyncCommands>(std::move(context), std::move(commands));
 }
 
 Result<void> SyncCommands::run(std::string_view doing) {
-  if (auto ok = commands_->submit(doing); !ok) return ok;
+  KILN_TRY(commands_->submit(doing));
   return commands_->wait(doing);
 }
 
 Result<void> SyncCommands::launch(const Module& module, std::span<const DeviceBuffer* const> buffers,
-                          const Launch& launch) {
+                                  const Launch& launch) {
   const std::string doing = fmt::format("launching {}", module.name());
-  if (auto ok = commands_->launch(module, buffers, launch, doing); !ok) return ok;
+  KILN_TRY(commands_->launch(module, buffers, launch, doing));
   return run(doing);
 }
 
 Result<void> SyncCommands::stage(std::size_t bytes) {
   bytes = std::clamp(bytes, smallest_staging, largest_staging);
   if (staging_ != nullptr && staging_->size() >= bytes) return {};
-  auto made = DeviceBuffer::allocate(context_, bytes, DeviceBuffer::Use::staging);
-  if (!made) return std::move(made).error();
-  staging_ = std::move(*made);
+  auto made = KILN_TRY(DeviceBuffer::allocate(context_, bytes, DeviceBuffer::Use::staging));
+  staging_ = std::move(made);
   return {};
 }
 
 Result<void> SyncCommands::write(const DeviceBuffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
   const std::string doing = fmt::format("writing {} bytes", bytes.size());
-  if (auto ok = stage(bytes.size()); !ok) return ok;
+  KILN_TRY(stage(bytes.size()));
   for (std::size_t done = 0; done < bytes.size();) {
     const std::size_t size = std::min(bytes.size() - done, staging_->size());
     std::memcpy(staging_->writable(), bytes.data() + done, size);
-    if (auto ok = commands_->copy(*staging_, 0, buffer, offset + done, size, doing); !ok) return ok;
-    if (auto ok = run(doing); !ok) return ok;
+    KILN_TRY(commands_->copy(*staging_, 0, buffer, offset + done, size, doing));
+    KILN_TRY(run(doing));
     done += size;
   }
   return {};
@@ -56,11 +56,11 @@ Result<void> SyncCommands::write(const DeviceBuffer& buffer, std::span<const std
 
 Result<void> SyncCommands::read(const DeviceBuffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
   const std::string doing = fmt::format("reading {} bytes", bytes.size());
-  if (auto ok = stage(bytes.size()); !ok) return ok;
+  KILN_TRY(stage(bytes.size()));
   for (std::size_t done = 0; done < bytes.size();) {
     const std::size_t size = std::min(bytes.size() - done, staging_->size());
-    if (auto ok = commands_->copy(buffer, offset + done, *staging_, 0, size, doing); !ok) return ok;
-    if (auto ok = run(doing); !ok) return ok;
+    KILN_TRY(commands_->copy(buffer, offset + done, *staging_, 0, size, doing));
+    KILN_TRY(run(doing));
     std::memcpy(bytes.data() + done, staging_->writable(), size);
     done += size;
   }

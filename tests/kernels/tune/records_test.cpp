@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 #include "fakes/temporary_folder.hpp"
-#include "store/manifest.hpp"
 #include "kernels/tune/records.hpp"
+#include "store/manifest.hpp"
 
 namespace kiln::tune {
 namespace {

@@ -8,9 +8,9 @@
 
 #include <kiln/cache.hpp>
 #include <kiln/executor.hpp>
-#include <kiln/result.hpp>
 #include <kiln/kernels/tensor.hpp>
 #include <kiln/kernels/tuner.hpp>
+#include <kiln/result.hpp>
 
 namespace kiln {
 

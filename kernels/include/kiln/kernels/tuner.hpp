@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <kiln/executor.hpp>
+#include <kiln/kernels/tensor.hpp>
 #include <kiln/log.hpp>
 #include <kiln/result.hpp>
-#include <kiln/kernels/tensor.hpp>
 
 namespace kiln {
 
