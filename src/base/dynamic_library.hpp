@@ -27,7 +27,8 @@ class DynamicLibrary {
   ~DynamicLibrary();
 
   explicit operator bool() const noexcept { return handle_ != nullptr; }
-  /// The function called `name`; null where the library has none.
+  /// The function or variable called `name`; null if the library has none.
+  void* symbol(const char* name) const;
   template <class Function>
   Function* function(const char* name) const {
     return reinterpret_cast<Function*>(symbol(name));
@@ -36,7 +37,6 @@ class DynamicLibrary {
  private:
   static Result<DynamicLibrary> open_with(const std::string& name, int flags);
   explicit DynamicLibrary(void* handle) noexcept : handle_(handle) {}
-  void* symbol(const char* name) const;
 
   void* handle_ = nullptr;
 };

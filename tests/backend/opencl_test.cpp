@@ -203,13 +203,13 @@ class OpenClAdopt : public OpenClDevice {
     if (IsSkipped()) return;
     cl_ = opencl::Library::open().value();
     cl_platform_id platform = nullptr;
-    ASSERT_EQ(cl_->get_platform_ids(1, &platform, nullptr), CL_SUCCESS);
-    ASSERT_EQ(cl_->get_device_ids(platform, CL_DEVICE_TYPE_ALL, 1, &mine_, nullptr), CL_SUCCESS);
-    context_ = cl_->create_context(nullptr, 1, &mine_, nullptr, nullptr, nullptr);
+    ASSERT_EQ(cl_->clGetPlatformIDs(1, &platform, nullptr), CL_SUCCESS);
+    ASSERT_EQ(cl_->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &mine_, nullptr), CL_SUCCESS);
+    context_ = cl_->clCreateContext(nullptr, 1, &mine_, nullptr, nullptr, nullptr);
     ASSERT_NE(context_, nullptr);
   }
   void TearDown() override {
-    if (context_ != nullptr) cl_->release_context(context_);
+    if (context_ != nullptr) cl_->clReleaseContext(context_);
   }
 
   std::shared_ptr<const opencl::Library> cl_;
@@ -273,13 +273,13 @@ TEST_F(OpenClAdopt, BuffersCanBeUsedWithTheCallersQueues) {
   const auto device = opencl::adopt(context_, mine_, book_.log()).value();
   EXPECT_EQ(device->info().name, "opencl:adopted");
   const auto buffer = upload(*device, std::vector<float>{1, 2}).value();
-  cl_command_queue queue = cl_->create_command_queue(context_, mine_, 0, nullptr);
+  cl_command_queue queue = cl_->clCreateCommandQueue(context_, mine_, 0, nullptr);
   float second = 0;
-  EXPECT_EQ(cl_->enqueue_read_buffer(queue, opencl::memory(*buffer), CL_TRUE, sizeof second, sizeof second, &second,
+  EXPECT_EQ(cl_->clEnqueueReadBuffer(queue, opencl::memory(*buffer), CL_TRUE, sizeof second, sizeof second, &second,
                                      0, nullptr, nullptr),
             CL_SUCCESS);
   EXPECT_EQ(second, 2);
-  cl_->release_command_queue(queue);
+  cl_->clReleaseCommandQueue(queue);
 }
 
 TEST_F(OpenClAdopt, ADeviceOfAnotherContextCannotBeAdopted) {

@@ -110,7 +110,7 @@ class OwnOpenCl final : public OwnObjects {
  public:
   explicit OwnOpenCl(const Identity& identity) : device_(find(identity)) {
     cl_int error = CL_SUCCESS;
-    context_ = cl_->create_context(nullptr, 1, &device_, nullptr, nullptr, &error);
+    context_ = cl_->clCreateContext(nullptr, 1, &device_, nullptr, nullptr, &error);
     if (context_ == nullptr) throw Failure(opencl::cl_error(error, "making a context"));
   }
   ~OwnOpenCl() override {
@@ -128,7 +128,7 @@ class OwnOpenCl final : public OwnObjects {
       };
       EXPECT_EQ(call_when_gone(context_, tell, new std::shared_ptr(gone)), CL_SUCCESS);
     }
-    EXPECT_EQ(cl_->release_context(context_), CL_SUCCESS);
+    EXPECT_EQ(cl_->clReleaseContext(context_), CL_SUCCESS);
     if (tells) {
       EXPECT_EQ(gone->get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready)
           << "somebody still holds the context";
@@ -141,16 +141,16 @@ class OwnOpenCl final : public OwnObjects {
   bool work() const override {
     const cl_uint sent = 7;
     cl_uint received = 0;
-    cl_command_queue queue = cl_->create_command_queue(context_, device_, 0, nullptr);
+    cl_command_queue queue = cl_->clCreateCommandQueue(context_, device_, 0, nullptr);
     if (queue == nullptr) return false;
-    cl_mem memory = cl_->create_buffer(context_, CL_MEM_READ_WRITE, sizeof sent, nullptr, nullptr);
+    cl_mem memory = cl_->clCreateBuffer(context_, CL_MEM_READ_WRITE, sizeof sent, nullptr, nullptr);
     const bool done = memory != nullptr &&
-                      cl_->enqueue_write_buffer(queue, memory, CL_TRUE, 0, sizeof sent, &sent, 0, nullptr,
+                      cl_->clEnqueueWriteBuffer(queue, memory, CL_TRUE, 0, sizeof sent, &sent, 0, nullptr,
                                                 nullptr) == CL_SUCCESS &&
-                      cl_->enqueue_read_buffer(queue, memory, CL_TRUE, 0, sizeof received, &received, 0, nullptr,
+                      cl_->clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, sizeof received, &received, 0, nullptr,
                                                nullptr) == CL_SUCCESS;
-    if (memory != nullptr) cl_->release_mem_object(memory);
-    cl_->release_command_queue(queue);
+    if (memory != nullptr) cl_->clReleaseMemObject(memory);
+    cl_->clReleaseCommandQueue(queue);
     return done && received == sent;
   }
 
@@ -158,13 +158,13 @@ class OwnOpenCl final : public OwnObjects {
   /// The device, of all platforms, that has the name and the driver.
   cl_device_id find(const Identity& identity) const {
     cl_uint count = 0;
-    cl_->get_platform_ids(0, nullptr, &count);
+    cl_->clGetPlatformIDs(0, nullptr, &count);
     std::vector<cl_platform_id> platforms(count);
-    if (count > 0) cl_->get_platform_ids(count, platforms.data(), nullptr);
+    if (count > 0) cl_->clGetPlatformIDs(count, platforms.data(), nullptr);
     for (cl_platform_id platform : platforms) {
-      if (cl_->get_device_ids(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS) continue;
+      if (cl_->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS) continue;
       std::vector<cl_device_id> devices(count);
-      cl_->get_device_ids(platform, CL_DEVICE_TYPE_ALL, count, devices.data(), nullptr);
+      cl_->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, devices.data(), nullptr);
       for (cl_device_id device : devices)
         if (cl_->text(device, CL_DEVICE_NAME) == identity.device &&
             cl_->text(device, CL_DRIVER_VERSION) == identity.driver)

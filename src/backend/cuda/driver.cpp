@@ -10,78 +10,11 @@
 namespace kiln::cuda {
 namespace {
 
-/// Looks functions up, and remembers the first that is missing.
-class Lookup {
- public:
-  explicit Lookup(const base::DynamicLibrary& library) : library_(library) {}
-
-  template <class Function>
-  void operator()(Function*& function, const char* name) {
-    optional(function, name);
-    if (name != nullptr && function == nullptr && missing_ == nullptr) missing_ = name;
-  }
-  template <class Function>
-  void optional(Function*& function, const char* name) {
-    if (name != nullptr) function = library_.function<Function>(name);
-  }
-  const char* missing() const noexcept { return missing_; }
-
- private:
-  const base::DynamicLibrary& library_;
-  const char* missing_ = nullptr;
-};
-
-template <class Find>
-void find_each(Functions& found, const Symbols& names, Find& find) {
-  find(found.init, names.init);
-  find(found.driver_version, names.driver_version);
-  find(found.device_count, names.device_count);
-  find(found.device_get, names.device_get);
-  find(found.device_name, names.device_name);
-  find(found.device_attribute, names.device_attribute);
-  find(found.device_pci_id, names.device_pci_id);
-  find(found.context_retain, names.context_retain);
-  find(found.context_release, names.context_release);
-  find(found.context_push, names.context_push);
-  find(found.context_pop, names.context_pop);
-  find(found.context_device, names.context_device);
-  find(found.module_load, names.module_load);
-  find(found.module_unload, names.module_unload);
-  find(found.module_function, names.module_function);
-  find(found.function_attribute, names.function_attribute);
-  find(found.memory_allocate, names.memory_allocate);
-  find(found.memory_free, names.memory_free);
-  find(found.host_allocate, names.host_allocate);
-  find(found.host_free, names.host_free);
-  find(found.copy_to_device, names.copy_to_device);
-  find(found.copy_to_host, names.copy_to_host);
-  find(found.stream_create, names.stream_create);
-  find(found.stream_query, names.stream_query);
-  find(found.stream_wait, names.stream_wait);
-  find(found.stream_destroy, names.stream_destroy);
-  find(found.event_create, names.event_create);
-  find(found.event_record, names.event_record);
-  find(found.event_elapsed, names.event_elapsed);
-  find(found.event_destroy, names.event_destroy);
-  find(found.launch, names.launch);
-  find(found.error_name, names.error_name);
-  find(found.error_name_of, names.error_name_of);
-}
-
-/// The functions, and the name of the first that the library lacks.
-std::pair<Functions, const char*> find_functions(const base::DynamicLibrary& library, const Symbols& names) {
-  Functions found;
-  Lookup find(library);
-  find_each(found, names, find);
-  find.optional(found.parameter_info, names.parameter_info);
-  return {found, find.missing()};
-}
-
-Functions ended_functions(const Symbols& names) {
-  Functions ended;
-  const backend::FillEnded<status::deinitialized> fill;
-  find_each(ended, names, fill);
-  return ended;
+Functions stubs(SymbolSet symbols) {
+  Functions functions;
+  const backend::StubLookup<status::deinitialized> lookup;
+  functions.fill(symbols, lookup);
+  return functions;
 }
 
 Result<base::DynamicLibrary> open_library(const DriverNames& names) {
@@ -101,17 +34,20 @@ Error no_device_at_all(const DriverNames& names) {
 Driver::Driver(const DriverNames& names, base::DynamicLibrary library, const Functions& functions, int version)
     : names_(&names),
       library_(std::move(library)),
-      functions_(functions, ended_functions(names.symbols)),
+      functions_(functions, stubs(names.symbols)),
       version_(version) {}
 
 Result<std::shared_ptr<const Driver>> Driver::open(const DriverNames& names) {
   auto library = KILN_TRY(open_library(names));
-  const auto [functions, missing] = find_functions(library, names.symbols);
+  Functions functions;
+  backend::SymbolLookup lookup(library);
+  functions.fill(names.symbols, lookup);
+  if (names.symbols == SymbolSet::cuda) lookup.optional(functions.parameter_info, "cuFuncGetParamInfo");
   int version = 0;
   if (functions.driver_version != nullptr) functions.driver_version(&version);
-  if (missing != nullptr)
+  if (lookup.missing() != nullptr)
     return Error(ErrorCode::unsupported, fmt::format("{} is too old: version {} has no {}; install a newer one",
-                                                     names.provider, version, missing));
+                                                     names.provider, version, lookup.missing()));
   const Status started = functions.init(0);
   // HIP calls the device invalid where there is none.
   if (started == status::no_device || started == status::invalid_device) return no_device_at_all(names);

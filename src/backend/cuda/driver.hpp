@@ -5,10 +5,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <kiln/result.hpp>
 
-#include "backend/calls.hpp"
+#include "backend/symbols.hpp"
 #include "base/dynamic_library.hpp"
 
 namespace kiln::cuda {
@@ -33,85 +34,67 @@ using Handle = void*;
 /// CUdeviceptr, and the void* that HIP has for it.
 using Address = std::uintptr_t;
 
-/// The functions of a driver, under names that suit CUDA and HIP.
+/// The functions of both drivers: Kiln's name, CUDA's, HIP's (null if there is none), and the type.
+// clang-format off
+#define KILN_CUDA_FUNCTIONS(X) \
+  X(init, "cuInit", "hipInit", Status(unsigned flags)) \
+  X(driver_version, "cuDriverGetVersion", "hipDriverGetVersion", Status(int* version)) \
+  X(device_count, "cuDeviceGetCount", "hipGetDeviceCount", Status(int* count)) \
+  X(device_get, "cuDeviceGet", "hipDeviceGet", Status(int* device, int ordinal)) \
+  X(device_name, "cuDeviceGetName", "hipDeviceGetName", Status(char* name, int length, int device)) \
+  X(device_attribute, "cuDeviceGetAttribute", "hipDeviceGetAttribute", Status(int* value, int attribute, int device)) \
+  X(device_pci_id, "cuDeviceGetPCIBusId", "hipDeviceGetPCIBusId", Status(char* id, int length, int device)) \
+  X(context_retain, "cuDevicePrimaryCtxRetain", "hipDevicePrimaryCtxRetain", Status(Handle* context, int device)) \
+  X(context_release, "cuDevicePrimaryCtxRelease_v2", "hipDevicePrimaryCtxRelease", Status(int device)) \
+  X(context_push, "cuCtxPushCurrent_v2", "hipCtxPushCurrent", Status(Handle context)) \
+  X(context_pop, "cuCtxPopCurrent_v2", "hipCtxPopCurrent", Status(Handle* context)) \
+  X(context_device, "cuCtxGetDevice", "hipCtxGetDevice", Status(int* device)) \
+  X(module_load, "cuModuleLoadData", "hipModuleLoadData", Status(Handle* module, const void* image)) \
+  X(module_unload, "cuModuleUnload", "hipModuleUnload", Status(Handle module)) \
+  X(module_function, "cuModuleGetFunction", "hipModuleGetFunction", \
+    Status(Handle* function, Handle module, const char* name)) \
+  X(function_attribute, "cuFuncGetAttribute", "hipFuncGetAttribute", \
+    Status(int* value, int attribute, Handle function)) \
+  X(memory_allocate, "cuMemAlloc_v2", "hipMalloc", Status(Address* address, std::size_t bytes)) \
+  X(memory_free, "cuMemFree_v2", "hipFree", Status(Address address)) \
+  X(host_allocate, "cuMemHostAlloc", "hipHostMalloc", Status(void** memory, std::size_t bytes, unsigned flags)) \
+  X(host_free, "cuMemFreeHost", "hipHostFree", Status(void* memory)) \
+  X(copy_to_device, "cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync", \
+    Status(Address to, const void* from, std::size_t bytes, Handle stream)) \
+  X(copy_to_host, "cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync", \
+    Status(void* to, Address from, std::size_t bytes, Handle stream)) \
+  X(stream_create, "cuStreamCreate", "hipStreamCreateWithFlags", Status(Handle* stream, unsigned flags)) \
+  X(stream_query, "cuStreamQuery", "hipStreamQuery", Status(Handle stream)) \
+  X(stream_wait, "cuStreamSynchronize", "hipStreamSynchronize", Status(Handle stream)) \
+  X(stream_destroy, "cuStreamDestroy_v2", "hipStreamDestroy", Status(Handle stream)) \
+  X(event_create, "cuEventCreate", "hipEventCreateWithFlags", Status(Handle* event, unsigned flags)) \
+  X(event_record, "cuEventRecord", "hipEventRecord", Status(Handle event, Handle stream)) \
+  X(event_elapsed, "cuEventElapsedTime", "hipEventElapsedTime", Status(float* milliseconds, Handle from, Handle to)) \
+  X(event_destroy, "cuEventDestroy_v2", "hipEventDestroy", Status(Handle event)) \
+  X(launch, "cuLaunchKernel", "hipModuleLaunchKernel", \
+    Status(Handle function, unsigned groups_x, unsigned groups_y, unsigned groups_z, unsigned size_x, \
+      unsigned size_y, unsigned size_z, unsigned shared_bytes, Handle stream, void** arguments, void** extra)) \
+  X(error_name, "cuGetErrorName", nullptr, Status(Status error, const char** name)) \
+  X(error_name_of, nullptr, "hipGetErrorName", const char*(Status error))
+// clang-format on
+
+/// Which names the functions of a library have.
+enum class SymbolSet { cuda, hip };
+
+/// The functions of a driver.
 struct Functions {
-  Status (*init)(unsigned flags) = nullptr;
-  Status (*driver_version)(int* version) = nullptr;
-  Status (*device_count)(int* count) = nullptr;
-  Status (*device_get)(int* device, int ordinal) = nullptr;
-  Status (*device_name)(char* name, int length, int device) = nullptr;
-  Status (*device_attribute)(int* value, int attribute, int device) = nullptr;
-  Status (*device_pci_id)(char* id, int length, int device) = nullptr;
-  Status (*context_retain)(Handle* context, int device) = nullptr;
-  Status (*context_release)(int device) = nullptr;
-  Status (*context_push)(Handle context) = nullptr;
-  Status (*context_pop)(Handle* context) = nullptr;
-  Status (*context_device)(int* device) = nullptr;
-  Status (*module_load)(Handle* module, const void* image) = nullptr;
-  Status (*module_unload)(Handle module) = nullptr;
-  Status (*module_function)(Handle* function, Handle module, const char* name) = nullptr;
-  Status (*function_attribute)(int* value, int attribute, Handle function) = nullptr;
-  Status (*memory_allocate)(Address* address, std::size_t bytes) = nullptr;
-  Status (*memory_free)(Address address) = nullptr;
-  Status (*host_allocate)(void** memory, std::size_t bytes, unsigned flags) = nullptr;
-  Status (*host_free)(void* memory) = nullptr;
-  Status (*copy_to_device)(Address to, const void* from, std::size_t bytes, Handle stream) = nullptr;
-  Status (*copy_to_host)(void* to, Address from, std::size_t bytes, Handle stream) = nullptr;
-  Status (*stream_create)(Handle* stream, unsigned flags) = nullptr;
-  Status (*stream_query)(Handle stream) = nullptr;
-  Status (*stream_wait)(Handle stream) = nullptr;
-  Status (*stream_destroy)(Handle stream) = nullptr;
-  Status (*event_create)(Handle* event, unsigned flags) = nullptr;
-  Status (*event_record)(Handle event, Handle stream) = nullptr;
-  Status (*event_elapsed)(float* milliseconds, Handle from, Handle to) = nullptr;
-  Status (*event_destroy)(Handle event) = nullptr;
-  Status (*launch)(Handle function, unsigned groups_x, unsigned groups_y, unsigned groups_z, unsigned size_x,
-                   unsigned size_y, unsigned size_z, unsigned shared_bytes, Handle stream, void** arguments,
-                   void** extra) = nullptr;
-
-  /// Since CUDA 12.4, and not in HIP: null where the driver has none.
+#define KILN_DECLARE(name, in_cuda, in_hip, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
+  KILN_CUDA_FUNCTIONS(KILN_DECLARE)
+#undef KILN_DECLARE
+  /// Since CUDA 12.4, and not in HIP; null if the driver has none.
   Status (*parameter_info)(Handle function, std::size_t index, std::size_t* offset, std::size_t* bytes) = nullptr;
-  /// CUDA's way to the name of an error, and HIP's; one of both is null.
-  Status (*error_name)(Status error, const char** name) = nullptr;
-  const char* (*error_name_of)(Status error) = nullptr;
-};
 
-/// What one driver calls each of the Functions; null where it has none.
-struct Symbols {
-  const char* init;
-  const char* driver_version;
-  const char* device_count;
-  const char* device_get;
-  const char* device_name;
-  const char* device_attribute;
-  const char* device_pci_id;
-  const char* context_retain;
-  const char* context_release;
-  const char* context_push;
-  const char* context_pop;
-  const char* context_device;
-  const char* module_load;
-  const char* module_unload;
-  const char* module_function;
-  const char* function_attribute;
-  const char* memory_allocate;
-  const char* memory_free;
-  const char* host_allocate;
-  const char* host_free;
-  const char* copy_to_device;
-  const char* copy_to_host;
-  const char* stream_create;
-  const char* stream_query;
-  const char* stream_wait;
-  const char* stream_destroy;
-  const char* event_create;
-  const char* event_record;
-  const char* event_elapsed;
-  const char* event_destroy;
-  const char* launch;
-  const char* parameter_info;
-  const char* error_name;
-  const char* error_name_of;
+  template <class Lookup>
+  void fill(SymbolSet symbols, Lookup& lookup) {
+#define KILN_FILL(name, in_cuda, in_hip, ...) lookup(name, symbols == SymbolSet::cuda ? in_cuda : in_hip);
+    KILN_CUDA_FUNCTIONS(KILN_FILL)
+#undef KILN_FILL
+  }
 };
 
 /// The numbers by which a driver knows what can be asked of a device. Those of three dimensions follow each other.
@@ -132,7 +115,7 @@ struct DriverNames {
   std::span<const char* const> libraries;
   /// What to install where there is none.
   std::string_view provider;
-  Symbols symbols;
+  SymbolSet symbols;
   Attributes attributes;
 };
 

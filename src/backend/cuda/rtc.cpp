@@ -10,35 +10,6 @@
 #include "backend/source_text.hpp"
 
 namespace kiln::cuda {
-namespace {
-
-template <class Function>
-bool find(const base::DynamicLibrary& library, Function*& function, const char* name) {
-  if (name == nullptr) return true;
-  function = library.function<Function>(name);
-  return function != nullptr;
-}
-
-/// The first of the functions that the library lacks; null where it has all.
-const char* find_functions(const base::DynamicLibrary& library, const RtcSymbols& names, RtcFunctions& found) {
-  if (!find(library, found.version, names.version)) return names.version;
-  if (!find(library, found.create, names.create)) return names.create;
-  if (!find(library, found.destroy, names.destroy)) return names.destroy;
-  if (!find(library, found.compile, names.compile)) return names.compile;
-  if (!find(library, found.log_size, names.log_size)) return names.log_size;
-  if (!find(library, found.log, names.log)) return names.log;
-  if (!find(library, found.code_size, names.code_size)) return names.code_size;
-  if (!find(library, found.code, names.code)) return names.code;
-  if (!find(library, found.error, names.error)) return names.error;
-  if (!find(library, found.text_size, names.text_size)) return names.text_size;
-  if (!find(library, found.text, names.text)) return names.text;
-  if (!find(library, found.architecture_count, names.architecture_count)) return names.architecture_count;
-  if (!find(library, found.architectures, names.architectures)) return names.architectures;
-  return nullptr;
-}
-
-}  // namespace
-
 /// One run of the compiler.
 class Rtc::Compilation {
  public:
@@ -100,9 +71,11 @@ Result<std::shared_ptr<const Rtc>> Rtc::open(const RtcNames& names, const std::v
 
 Result<std::shared_ptr<const Rtc>> Rtc::within(const RtcNames& names, base::DynamicLibrary library) {
   RtcFunctions functions;
-  if (const char* missing = find_functions(library, names.symbols, functions))
-    return Error(ErrorCode::unsupported,
-                 fmt::format("{} is too old: it has no {}; install {}", names.title, missing, names.provider));
+  backend::SymbolLookup lookup(library);
+  functions.fill(names.symbols, lookup);
+  if (lookup.missing() != nullptr)
+    return Error(ErrorCode::unsupported, fmt::format("{} is too old: it has no {}; install {}", names.title,
+                                                     lookup.missing(), names.provider));
   return std::make_shared<const Rtc>(names, std::move(library), functions);
 }
 

@@ -11,45 +11,46 @@
 #include <kiln/request.hpp>
 #include <kiln/result.hpp>
 
+#include "backend/cuda/driver.hpp"
 #include "base/dynamic_library.hpp"
 
 namespace kiln::cuda {
 
-/// The functions of NVRTC and hipRTC, whose results are 0 where all went well.
+/// The functions of both compilers: Kiln's name, NVRTC's, hipRTC's (null if there is none), and the type. They
+/// return 0 on success.
+// clang-format off
+#define KILN_RTC_FUNCTIONS(X) \
+  X(version, "nvrtcVersion", "hiprtcVersion", int(int* major, int* minor)) \
+  X(create, "nvrtcCreateProgram", "hiprtcCreateProgram", \
+    int(Program* program, const char* source, const char* name, int headers, const char* const* texts, \
+      const char* const* names)) \
+  X(destroy, "nvrtcDestroyProgram", "hiprtcDestroyProgram", int(Program* program)) \
+  X(compile, "nvrtcCompileProgram", "hiprtcCompileProgram", \
+    int(Program program, int count, const char* const* options)) \
+  X(log_size, "nvrtcGetProgramLogSize", "hiprtcGetProgramLogSize", int(Program program, std::size_t* bytes)) \
+  X(log, "nvrtcGetProgramLog", "hiprtcGetProgramLog", int(Program program, char* text)) \
+  X(code_size, "nvrtcGetCUBINSize", "hiprtcGetCodeSize", int(Program program, std::size_t* bytes)) \
+  X(code, "nvrtcGetCUBIN", "hiprtcGetCode", int(Program program, char* bytes)) \
+  X(error, "nvrtcGetErrorString", "hiprtcGetErrorString", const char*(int result)) \
+  X(text_size, "nvrtcGetPTXSize", nullptr, int(Program program, std::size_t* bytes)) \
+  X(text, "nvrtcGetPTX", nullptr, int(Program program, char* bytes)) \
+  X(architecture_count, "nvrtcGetNumSupportedArchs", nullptr, int(int* count)) \
+  X(architectures, "nvrtcGetSupportedArchs", nullptr, int(int* numbers))
+// clang-format on
+
+/// The functions of NVRTC or hipRTC.
 struct RtcFunctions {
   using Program = void*;
-  int (*version)(int* major, int* minor) = nullptr;
-  int (*create)(Program* program, const char* source, const char* name, int headers, const char* const* texts,
-                const char* const* names) = nullptr;
-  int (*destroy)(Program* program) = nullptr;
-  int (*compile)(Program program, int count, const char* const* options) = nullptr;
-  int (*log_size)(Program program, std::size_t* bytes) = nullptr;
-  int (*log)(Program program, char* text) = nullptr;
-  int (*code_size)(Program program, std::size_t* bytes) = nullptr;
-  int (*code)(Program program, char* bytes) = nullptr;
-  const char* (*error)(int result) = nullptr;
-  /// Null in hipRTC, which has one kind of output and does not tell what it knows.
-  int (*text_size)(Program program, std::size_t* bytes) = nullptr;
-  int (*text)(Program program, char* bytes) = nullptr;
-  int (*architecture_count)(int* count) = nullptr;
-  int (*architectures)(int* numbers) = nullptr;
-};
+#define KILN_DECLARE(name, in_cuda, in_hip, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
+  KILN_RTC_FUNCTIONS(KILN_DECLARE)
+#undef KILN_DECLARE
 
-/// What a library calls each of the RtcFunctions; null where it has none.
-struct RtcSymbols {
-  const char* version;
-  const char* create;
-  const char* destroy;
-  const char* compile;
-  const char* log_size;
-  const char* log;
-  const char* code_size;
-  const char* code;
-  const char* error;
-  const char* text_size;
-  const char* text;
-  const char* architecture_count;
-  const char* architectures;
+  template <class Lookup>
+  void fill(SymbolSet symbols, Lookup& lookup) {
+#define KILN_FILL(name, in_cuda, in_hip, ...) lookup(name, symbols == SymbolSet::cuda ? in_cuda : in_hip);
+    KILN_RTC_FUNCTIONS(KILN_FILL)
+#undef KILN_FILL
+  }
 };
 
 /// Where a run-time compiler is found, and what its parts are called.
@@ -62,7 +63,7 @@ struct RtcNames {
   /// own.
   const char* uncached = nullptr;
   int uncached_since = 0;
-  RtcSymbols symbols;
+  SymbolSet symbols;
 };
 
 /// A run-time compiler. Any number of threads may compile at once.

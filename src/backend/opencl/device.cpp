@@ -40,7 +40,7 @@ DeviceLimits read_limits(const Library& cl, cl_device_id device) {
   DeviceLimits limits;
   limits.max_groups.fill(std::numeric_limits<std::uint32_t>::max());
   std::array<std::size_t, 3> sizes{};
-  cl.get_device_info(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof sizes, sizes.data(), nullptr);
+  cl.clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof sizes, sizes.data(), nullptr);
   std::transform(sizes.begin(), sizes.end(), limits.max_group_size.begin(), [](std::size_t size) {
     return static_cast<std::uint32_t>(std::min<std::size_t>(size, UINT32_MAX));
   });
@@ -89,18 +89,18 @@ std::string problem_of(const Library& cl, cl_device_id device) {
 /// All devices of all platforms, GPUs before CPUs.
 Result<std::vector<cl_device_id>> find_devices(const Library& cl) {
   cl_uint count = 0;
-  const cl_int error = cl.get_platform_ids(0, nullptr, &count);
+  const cl_int error = cl.clGetPlatformIDs(0, nullptr, &count);
   if (error != CL_SUCCESS || count == 0)
     return Error(
         ErrorCode::no_device,
         "there is no OpenCL driver; it comes with the GPU's, or on Debian pocl-opencl-icd runs OpenCL on the CPU");
   std::vector<cl_platform_id> platforms(count);
-  cl.get_platform_ids(count, platforms.data(), nullptr);
+  cl.clGetPlatformIDs(count, platforms.data(), nullptr);
   std::vector<cl_device_id> all;
   for (cl_platform_id platform : platforms) {
-    if (cl.get_device_ids(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS || count == 0) continue;
+    if (cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS || count == 0) continue;
     std::vector<cl_device_id> devices(count);
-    cl.get_device_ids(platform, CL_DEVICE_TYPE_ALL, count, devices.data(), nullptr);
+    cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, devices.data(), nullptr);
     all.insert(all.end(), devices.begin(), devices.end());
   }
   if (all.empty()) return Error(ErrorCode::no_device, "the OpenCL drivers here have no device");
@@ -111,9 +111,9 @@ Result<std::vector<cl_device_id>> find_devices(const Library& cl) {
 /// The devices that a context was made for; none where it is no context.
 std::vector<cl_device_id> devices_of(const Library& cl, cl_context context) {
   std::size_t bytes = 0;
-  if (cl.get_context_info(context, CL_CONTEXT_DEVICES, 0, nullptr, &bytes) != CL_SUCCESS) return {};
+  if (cl.clGetContextInfo(context, CL_CONTEXT_DEVICES, 0, nullptr, &bytes) != CL_SUCCESS) return {};
   std::vector<cl_device_id> devices(bytes / sizeof(cl_device_id));
-  if (cl.get_context_info(context, CL_CONTEXT_DEVICES, bytes, devices.data(), nullptr) != CL_SUCCESS) return {};
+  if (cl.clGetContextInfo(context, CL_CONTEXT_DEVICES, bytes, devices.data(), nullptr) != CL_SUCCESS) return {};
   return devices;
 }
 
@@ -148,7 +148,7 @@ Result<void> ClDevice::write(Buffer& buffer, std::span<const std::byte> bytes, s
   if (bytes.empty()) return {};
   return run_on_queue(
       [&](cl_command_queue queue) {
-        return context_->cl().enqueue_write_buffer(queue, own->memory(), CL_TRUE, offset, bytes.size(),
+        return context_->cl().clEnqueueWriteBuffer(queue, own->memory(), CL_TRUE, offset, bytes.size(),
                                                    bytes.data(), 0, nullptr, nullptr);
       },
       [&] { return fmt::format("writing {} bytes", bytes.size()); });
@@ -159,7 +159,7 @@ Result<void> ClDevice::read(const Buffer& buffer, std::span<std::byte> bytes, st
   if (bytes.empty()) return {};
   return run_on_queue(
       [&](cl_command_queue queue) {
-        return context_->cl().enqueue_read_buffer(queue, own->memory(), CL_TRUE, offset, bytes.size(), bytes.data(),
+        return context_->cl().clEnqueueReadBuffer(queue, own->memory(), CL_TRUE, offset, bytes.size(), bytes.data(),
                                                   0, nullptr, nullptr);
       },
       [&] { return fmt::format("reading {} bytes", bytes.size()); });
@@ -171,7 +171,7 @@ Result<void> ClDevice::launch(kiln::Module& module, const Launch& launch) {
   return run_on_queue(
       [&](cl_command_queue queue) {
         const cl_int error = prepared.enqueue(queue, nullptr);
-        return error == CL_SUCCESS ? context_->cl().finish(queue) : error;
+        return error == CL_SUCCESS ? context_->cl().clFinish(queue) : error;
       },
       [&] { return fmt::format("launching {}", prepared.program().name()); });
 }
@@ -206,7 +206,7 @@ Result<std::shared_ptr<Device>> open_cl_device(std::size_t number, const Log& lo
   DeviceInfo info = read_info(*library, device, name);
   if (!info.problem.empty()) return Error(ErrorCode::no_device, fmt::format("{}: {}", name, info.problem));
   cl_int error = CL_SUCCESS;
-  cl_context context = library->create_context(nullptr, 1, &device, nullptr, nullptr, &error);
+  cl_context context = library->clCreateContext(nullptr, 1, &device, nullptr, nullptr, &error);
   if (context == nullptr) return cl_error(error, fmt::format("making a context on {}", name));
   return std::shared_ptr<Device>(std::make_shared<ClDevice>(
       std::make_shared<const Context>(std::move(library), context, device, log), std::move(info)));
@@ -222,7 +222,7 @@ Result<std::shared_ptr<Device>> adopt(_cl_context* context, _cl_device_id* devic
         fmt::format("the device to adopt is none of the {} that the cl_context was made for", devices.size()));
   DeviceInfo info = read_info(*library, device, "opencl:adopted");
   if (!info.problem.empty()) return Error(ErrorCode::no_device, fmt::format("the device: {}", info.problem));
-  if (const cl_int error = library->retain_context(context); error != CL_SUCCESS)
+  if (const cl_int error = library->clRetainContext(context); error != CL_SUCCESS)
     return cl_error(error, "retaining the context");
   return std::shared_ptr<Device>(std::make_shared<ClDevice>(
       std::make_shared<const Context>(std::move(library), context, device, log), std::move(info)));

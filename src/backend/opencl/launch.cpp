@@ -48,9 +48,9 @@ Result<void> check_arguments(const BuiltProgram& program, const Launch& launch) 
 Result<std::array<std::size_t, 3>> group_size(const BuiltProgram& program, const Launch& launch, cl_kernel kernel,
                                               const DeviceLimits& limits) {
   std::array<std::size_t, 3> demanded{};
-  program.context().cl().get_kernel_work_group_info(kernel, program.context().device(),
-                                                    CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof demanded,
-                                                    demanded.data(), nullptr);
+  program.context().cl().clGetKernelWorkGroupInfo(kernel, program.context().device(),
+                                                  CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof demanded,
+                                                  demanded.data(), nullptr);
   const bool demands = demanded[0] != 0;
   const bool given = launch.group_size[0] != 0;
   if (!demands && !given)
@@ -83,7 +83,7 @@ Result<void> set_arguments(const BuiltProgram& program, const Launch& launch, cl
   const auto buffers = KILN_TRY(backend::own_buffers<ClBuffer>(launch, program.context(), device, program.name()));
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const cl_mem memory = buffers[i]->memory();
-    if (const cl_int error = cl.set_kernel_arg(kernel, static_cast<cl_uint>(i), sizeof(cl_mem), &memory);
+    if (const cl_int error = cl.clSetKernelArg(kernel, static_cast<cl_uint>(i), sizeof(cl_mem), &memory);
         error != CL_SUCCESS)
       return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is no buffer in the source ({})",
                                                            program.name(), i, error_name(error)));
@@ -91,7 +91,7 @@ Result<void> set_arguments(const BuiltProgram& program, const Launch& launch, cl
   if (launch.parameters.empty()) return {};
   const std::size_t last = launch.buffers.size();
   if (const cl_int error =
-          cl.set_kernel_arg(kernel, static_cast<cl_uint>(last), launch.parameters.size(), launch.parameters.data());
+          cl.clSetKernelArg(kernel, static_cast<cl_uint>(last), launch.parameters.size(), launch.parameters.data());
       error != CL_SUCCESS)
     return Error(ErrorCode::invalid_request,
                  fmt::format("{}: argument {} does not take {} bytes ({})", program.name(), last,

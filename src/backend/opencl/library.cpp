@@ -5,28 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "backend/calls.hpp"
 #include "backend/quirks/opencl_loader.hpp"
+#include "backend/symbols.hpp"
 
 namespace kiln::opencl {
 namespace {
-
-/// Finds functions, and remembers the first that is not there.
-class Finder {
- public:
-  explicit Finder(const base::DynamicLibrary& library) : library_(library) {}
-
-  template <class Function>
-  void operator()(Function*& function, const char* name) {
-    function = library_.function<Function>(name);
-    if (function == nullptr && missing_ == nullptr) missing_ = name;
-  }
-  const char* missing() const noexcept { return missing_; }
-
- private:
-  const base::DynamicLibrary& library_;
-  const char* missing_ = nullptr;
-};
 
 /// What NVIDIA's driver says of a kernel that left its memory.
 constexpr cl_int nvidia_illegal_access = -9999;
@@ -45,46 +28,6 @@ std::string text_by(Get get) {
 
 }  // namespace
 
-template <class Find>
-void Library::find_each(Find& find) {
-  find(get_platform_ids, "clGetPlatformIDs");
-  find(get_platform_info, "clGetPlatformInfo");
-  find(get_device_ids, "clGetDeviceIDs");
-  find(get_device_info, "clGetDeviceInfo");
-  find(create_context, "clCreateContext");
-  find(get_context_info, "clGetContextInfo");
-  find(retain_context, "clRetainContext");
-  find(release_context, "clReleaseContext");
-  find(create_command_queue, "clCreateCommandQueue");
-  find(release_command_queue, "clReleaseCommandQueue");
-  find(create_buffer, "clCreateBuffer");
-  find(release_mem_object, "clReleaseMemObject");
-  find(create_program_with_source, "clCreateProgramWithSource");
-  find(create_program_with_binary, "clCreateProgramWithBinary");
-  find(build_program, "clBuildProgram");
-  find(get_program_info, "clGetProgramInfo");
-  find(get_program_build_info, "clGetProgramBuildInfo");
-  find(release_program, "clReleaseProgram");
-  find(create_kernel, "clCreateKernel");
-  find(release_kernel, "clReleaseKernel");
-  find(set_kernel_arg, "clSetKernelArg");
-  find(get_kernel_info, "clGetKernelInfo");
-  find(get_kernel_arg_info, "clGetKernelArgInfo");
-  find(get_kernel_work_group_info, "clGetKernelWorkGroupInfo");
-  find(enqueue_read_buffer, "clEnqueueReadBuffer");
-  find(enqueue_write_buffer, "clEnqueueWriteBuffer");
-  find(enqueue_nd_range_kernel, "clEnqueueNDRangeKernel");
-  find(enqueue_map_buffer, "clEnqueueMapBuffer");
-  find(enqueue_unmap_mem_object, "clEnqueueUnmapMemObject");
-  find(flush, "clFlush");
-  find(finish, "clFinish");
-  find(wait_for_events, "clWaitForEvents");
-  find(get_event_info, "clGetEventInfo");
-  find(get_event_profiling_info, "clGetEventProfilingInfo");
-  find(release_event, "clReleaseEvent");
-  find(set_event_callback, "clSetEventCallback");
-}
-
 Result<std::shared_ptr<const Library>> Library::open() {
   const backend::quirks::KeepOpenClVariables keep_variables;
   auto opened = base::DynamicLibrary::open_for_good("libOpenCL.so.1");
@@ -95,33 +38,33 @@ Result<std::shared_ptr<const Library>> Library::open() {
             "; OpenCL comes with the GPU's driver, or on Debian with ocl-icd-libopencl1 and pocl-opencl-icd");
   auto library = std::make_shared<Library>();
   library->library_ = std::move(*opened);
-  Finder finder(library->library_);
-  library->find_each(finder);
-  if (finder.missing() != nullptr)
+  backend::SymbolLookup lookup(library->library_);
+  library->fill(lookup);
+  if (lookup.missing() != nullptr)
     return Error(ErrorCode::unsupported,
-                 fmt::format("libOpenCL.so.1 has no {}; Kiln needs OpenCL 1.2", finder.missing()));
+                 fmt::format("libOpenCL.so.1 has no {}; Kiln needs OpenCL 1.2", lookup.missing()));
   // The loader reads its variables at the first call.
   cl_uint platforms = 0;
-  library->get_platform_ids(0, nullptr, &platforms);
+  library->clGetPlatformIDs(0, nullptr, &platforms);
   return std::shared_ptr<const Library>(std::move(library));
 }
 
-std::shared_ptr<const Library> Library::ended() {
+std::shared_ptr<const Library> Library::stubs() {
   auto library = std::make_shared<Library>();
-  const backend::FillEnded<cl_int{CL_DEVICE_NOT_AVAILABLE}> fill;
-  library->find_each(fill);
+  const backend::StubLookup<cl_int{CL_DEVICE_NOT_AVAILABLE}> lookup;
+  library->fill(lookup);
   return library;
 }
 
 std::string Library::text(cl_platform_id platform, cl_platform_info what) const {
   return text_by([&](std::size_t size, void* text, std::size_t* needed) {
-    return get_platform_info(platform, what, size, text, needed);
+    return clGetPlatformInfo(platform, what, size, text, needed);
   });
 }
 
 std::string Library::text(cl_device_id device, cl_device_info what) const {
   return text_by([&](std::size_t size, void* text, std::size_t* needed) {
-    return get_device_info(device, what, size, text, needed);
+    return clGetDeviceInfo(device, what, size, text, needed);
   });
 }
 
@@ -132,7 +75,7 @@ bool Library::has_extension(cl_device_id device, std::string_view name) const {
 
 std::string Library::argument_type(cl_kernel kernel, cl_uint argument) const {
   return text_by([&](std::size_t size, void* text, std::size_t* needed) {
-    return get_kernel_arg_info(kernel, argument, CL_KERNEL_ARG_TYPE_NAME, size, text, needed);
+    return clGetKernelArgInfo(kernel, argument, CL_KERNEL_ARG_TYPE_NAME, size, text, needed);
   });
 }
 

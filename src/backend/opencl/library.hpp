@@ -14,50 +14,58 @@
 
 namespace kiln::opencl {
 
+/// The functions that Kiln calls, all of OpenCL 1.2.
+// clang-format off
+#define KILN_OPENCL_FUNCTIONS(X) \
+  X(clGetPlatformIDs) \
+  X(clGetPlatformInfo) \
+  X(clGetDeviceIDs) \
+  X(clGetDeviceInfo) \
+  X(clCreateContext) \
+  X(clGetContextInfo) \
+  X(clRetainContext) \
+  X(clReleaseContext) \
+  X(clCreateCommandQueue) \
+  X(clReleaseCommandQueue) \
+  X(clCreateBuffer) \
+  X(clReleaseMemObject) \
+  X(clCreateProgramWithSource) \
+  X(clCreateProgramWithBinary) \
+  X(clBuildProgram) \
+  X(clGetProgramInfo) \
+  X(clGetProgramBuildInfo) \
+  X(clReleaseProgram) \
+  X(clCreateKernel) \
+  X(clReleaseKernel) \
+  X(clSetKernelArg) \
+  X(clGetKernelInfo) \
+  X(clGetKernelArgInfo) \
+  X(clGetKernelWorkGroupInfo) \
+  X(clEnqueueReadBuffer) \
+  X(clEnqueueWriteBuffer) \
+  X(clEnqueueNDRangeKernel) \
+  X(clEnqueueMapBuffer) \
+  X(clEnqueueUnmapMemObject) \
+  X(clFlush) \
+  X(clFinish) \
+  X(clWaitForEvents) \
+  X(clGetEventInfo) \
+  X(clGetEventProfilingInfo) \
+  X(clReleaseEvent) \
+  X(clSetEventCallback)
+// clang-format on
+
 /// The functions of libOpenCL, opened at run time.
 class Library {
  public:
   /// The error says what is missing and what provides it.
   static Result<std::shared_ptr<const Library>> open();
-  /// What stands for it when the process ends.
-  static std::shared_ptr<const Library> ended();
+  /// Stubs for all functions, used once the process ends.
+  static std::shared_ptr<const Library> stubs();
 
-  decltype(&::clGetPlatformIDs) get_platform_ids = nullptr;
-  decltype(&::clGetPlatformInfo) get_platform_info = nullptr;
-  decltype(&::clGetDeviceIDs) get_device_ids = nullptr;
-  decltype(&::clGetDeviceInfo) get_device_info = nullptr;
-  decltype(&::clCreateContext) create_context = nullptr;
-  decltype(&::clGetContextInfo) get_context_info = nullptr;
-  decltype(&::clRetainContext) retain_context = nullptr;
-  decltype(&::clReleaseContext) release_context = nullptr;
-  decltype(&::clCreateCommandQueue) create_command_queue = nullptr;
-  decltype(&::clReleaseCommandQueue) release_command_queue = nullptr;
-  decltype(&::clCreateBuffer) create_buffer = nullptr;
-  decltype(&::clReleaseMemObject) release_mem_object = nullptr;
-  decltype(&::clCreateProgramWithSource) create_program_with_source = nullptr;
-  decltype(&::clCreateProgramWithBinary) create_program_with_binary = nullptr;
-  decltype(&::clBuildProgram) build_program = nullptr;
-  decltype(&::clGetProgramInfo) get_program_info = nullptr;
-  decltype(&::clGetProgramBuildInfo) get_program_build_info = nullptr;
-  decltype(&::clReleaseProgram) release_program = nullptr;
-  decltype(&::clCreateKernel) create_kernel = nullptr;
-  decltype(&::clReleaseKernel) release_kernel = nullptr;
-  decltype(&::clSetKernelArg) set_kernel_arg = nullptr;
-  decltype(&::clGetKernelInfo) get_kernel_info = nullptr;
-  decltype(&::clGetKernelArgInfo) get_kernel_arg_info = nullptr;
-  decltype(&::clGetKernelWorkGroupInfo) get_kernel_work_group_info = nullptr;
-  decltype(&::clEnqueueReadBuffer) enqueue_read_buffer = nullptr;
-  decltype(&::clEnqueueWriteBuffer) enqueue_write_buffer = nullptr;
-  decltype(&::clEnqueueNDRangeKernel) enqueue_nd_range_kernel = nullptr;
-  decltype(&::clEnqueueMapBuffer) enqueue_map_buffer = nullptr;
-  decltype(&::clEnqueueUnmapMemObject) enqueue_unmap_mem_object = nullptr;
-  decltype(&::clFlush) flush = nullptr;
-  decltype(&::clFinish) finish = nullptr;
-  decltype(&::clWaitForEvents) wait_for_events = nullptr;
-  decltype(&::clGetEventInfo) get_event_info = nullptr;
-  decltype(&::clGetEventProfilingInfo) get_event_profiling_info = nullptr;
-  decltype(&::clReleaseEvent) release_event = nullptr;
-  decltype(&::clSetEventCallback) set_event_callback = nullptr;
+#define KILN_DECLARE(name) decltype(&::name) name = nullptr;
+  KILN_OPENCL_FUNCTIONS(KILN_DECLARE)
+#undef KILN_DECLARE
 
   /// A platform's or device's text.
   std::string text(cl_platform_id platform, cl_platform_info what) const;
@@ -69,13 +77,17 @@ class Library {
   template <class T>
   T number(cl_device_id device, cl_device_info what) const {
     T value{};
-    get_device_info(device, what, sizeof value, &value, nullptr);
+    clGetDeviceInfo(device, what, sizeof value, &value, nullptr);
     return value;
   }
 
  private:
-  template <class Find>
-  void find_each(Find& find);
+  template <class Lookup>
+  void fill(Lookup& lookup) {
+#define KILN_FILL(name) lookup(name, #name);
+    KILN_OPENCL_FUNCTIONS(KILN_FILL)
+#undef KILN_FILL
+  }
 
   base::DynamicLibrary library_;
 };

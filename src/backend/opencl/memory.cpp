@@ -17,7 +17,7 @@ Result<std::unique_ptr<ClBuffer>> ClBuffer::allocate(std::shared_ptr<const Conte
                  fmt::format("{} bytes are more than the device gives at once ({})", bytes, largest));
   cl_int error = CL_SUCCESS;
   cl_mem memory =
-      context->cl().create_buffer(context->context(), flags, backend::allocated_bytes(bytes), nullptr, &error);
+      context->cl().clCreateBuffer(context->context(), flags, backend::allocated_bytes(bytes), nullptr, &error);
   if (memory == nullptr)
     return cl_error(error == CL_OUT_OF_RESOURCES ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error,
                     fmt::format("allocating {} bytes", bytes));

@@ -18,7 +18,7 @@ class ClBuffer final : public Buffer {
 
   ClBuffer(std::shared_ptr<const Context> context, cl_mem memory, std::size_t size) noexcept
       : context_(std::move(context)), memory_(memory), size_(size) {}
-  ~ClBuffer() override { context_->cl().release_mem_object(memory_); }
+  ~ClBuffer() override { context_->cl().clReleaseMemObject(memory_); }
 
   std::size_t size() const noexcept override { return size_; }
   cl_mem memory() const noexcept { return memory_; }

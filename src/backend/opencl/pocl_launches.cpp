@@ -54,7 +54,7 @@ void PoclLaunches::end_with(const Library& cl, cl_event event, bool wider) {
     bool wider;
   };
   auto running = std::make_unique<Running>(shared_from_this(), wider);
-  const cl_int error = cl.set_event_callback(
+  const cl_int error = cl.clSetEventCallback(
       event, CL_COMPLETE,
       [](cl_event, cl_int, void* data) {
         const std::unique_ptr<Running> ended(static_cast<Running*>(data));
@@ -65,7 +65,7 @@ void PoclLaunches::end_with(const Library& cl, cl_event event, bool wider) {
     running.release();
     return;
   }
-  cl.wait_for_events(1, &event);
+  cl.clWaitForEvents(1, &event);
   end(wider);
 }
 

@@ -40,9 +40,9 @@ class PoclLaunches : public std::enable_shared_from_this<PoclLaunches> {
     if (event != nullptr)
       *event = own;
     else
-      cl.release_event(own);
+      cl.clReleaseEvent(own);
     // Others may wait for it.
-    return cl.flush(queue);
+    return cl.clFlush(queue);
   }
 
  private:

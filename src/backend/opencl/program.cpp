@@ -37,7 +37,7 @@ std::string origin_of(std::string_view text, std::size_t line) {
 
 ArgumentKind kind_of(const Library& cl, cl_kernel kernel, cl_uint argument) {
   cl_kernel_arg_address_qualifier space = 0;
-  if (cl.get_kernel_arg_info(kernel, argument, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof space, &space, nullptr) !=
+  if (cl.clGetKernelArgInfo(kernel, argument, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof space, &space, nullptr) !=
       CL_SUCCESS)
     return ArgumentKind::unknown;
   const std::string type = cl.argument_type(kernel, argument);
@@ -82,7 +82,7 @@ BuiltProgram::BuiltProgram(std::shared_ptr<const Context> context, cl_program pr
 
 BuiltProgram::~BuiltProgram() {
   kernels_.clear();
-  context_->cl().release_program(program_);
+  context_->cl().clReleaseProgram(program_);
 }
 
 Result<std::unique_ptr<BuiltProgram>> BuiltProgram::from_source(const std::shared_ptr<const Context>& context,
@@ -92,7 +92,7 @@ Result<std::unique_ptr<BuiltProgram>> BuiltProgram::from_source(const std::share
   const char* text = source.data();
   const std::size_t length = source.size();
   cl_int error = CL_SUCCESS;
-  cl_program made = cl.create_program_with_source(context->context(), 1, &text, &length, &error);
+  cl_program made = cl.clCreateProgramWithSource(context->context(), 1, &text, &length, &error);
   if (made == nullptr) return cl_error(error, fmt::format("compiling {}", request.name()));
   auto program = std::make_unique<BuiltProgram>(context, made, request.name(), request.entry());
   auto built = program->build("-cl-kernel-arg-info", options);
@@ -153,7 +153,7 @@ Result<std::unique_ptr<kiln::Module>> BuiltProgram::load(const std::shared_ptr<c
   cl_int status = CL_SUCCESS;
   cl_int error = CL_SUCCESS;
   cl_program made =
-      context->cl().create_program_with_binary(context->context(), 1, &device, &size, &bytes, &status, &error);
+      context->cl().clCreateProgramWithBinary(context->context(), 1, &device, &size, &bytes, &status, &error);
   if (made == nullptr) {
     if (status == CL_SUCCESS && error != CL_INVALID_BINARY && error != CL_INVALID_VALUE)
       return cl_error(error, fmt::format("loading {}", name));
@@ -171,7 +171,7 @@ Result<std::unique_ptr<kiln::Module>> BuiltProgram::load(const std::shared_ptr<c
 Result<void> BuiltProgram::build(const std::string& own, const std::string& asked) {
   cl_device_id device = context_->device();
   const std::string options = own + (own.empty() || asked.empty() ? "" : " ") + asked;
-  const cl_int error = context_->cl().build_program(program_, 1, &device, options.c_str(), nullptr, nullptr);
+  const cl_int error = context_->cl().clBuildProgram(program_, 1, &device, options.c_str(), nullptr, nullptr);
   if (error == CL_SUCCESS) return {};
   if (error == CL_BUILD_PROGRAM_FAILURE || error == CL_INVALID_BINARY)
     return Error(ErrorCode::compile_failed, "it does not compile");
@@ -183,10 +183,10 @@ Result<void> BuiltProgram::build(const std::string& own, const std::string& aske
 
 std::string BuiltProgram::build_log() const {
   std::size_t size = 0;
-  context_->cl().get_program_build_info(program_, context_->device(), CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
+  context_->cl().clGetProgramBuildInfo(program_, context_->device(), CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
   std::string log(size, '\0');
-  context_->cl().get_program_build_info(program_, context_->device(), CL_PROGRAM_BUILD_LOG, size, log.data(),
-                                        nullptr);
+  context_->cl().clGetProgramBuildInfo(program_, context_->device(), CL_PROGRAM_BUILD_LOG, size, log.data(),
+                                       nullptr);
   log.resize(std::min(log.find('\0'), log.size()));
   return log;
 }
@@ -195,8 +195,8 @@ Result<void> BuiltProgram::open_kernel() {
   auto kernel = KILN_TRY(borrow_kernel());
   const Library& cl = context_->cl();
   cl_ulong used = 0;
-  cl.get_kernel_work_group_info(kernel->get(), context_->device(), CL_KERNEL_LOCAL_MEM_SIZE, sizeof used, &used,
-                                nullptr);
+  cl.clGetKernelWorkGroupInfo(kernel->get(), context_->device(), CL_KERNEL_LOCAL_MEM_SIZE, sizeof used, &used,
+                              nullptr);
   const auto has = cl.number<cl_ulong>(context_->device(), CL_DEVICE_LOCAL_MEM_SIZE);
   if (used > has)
     return Error(ErrorCode::unsupported,
@@ -208,7 +208,7 @@ Result<void> BuiltProgram::read_arguments() {
   auto kernel = KILN_TRY(borrow_kernel());
   const Library& cl = context_->cl();
   cl_uint count = 0;
-  if (const cl_int error = cl.get_kernel_info(kernel->get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr);
+  if (const cl_int error = cl.clGetKernelInfo(kernel->get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr);
       error != CL_SUCCESS)
     return cl_error(error, fmt::format("counting the arguments of {}", name_));
   for (cl_uint i = 0; i < count; ++i) arguments_ += static_cast<char>(kind_of(cl, kernel->get(), i));
@@ -218,7 +218,7 @@ Result<void> BuiltProgram::read_arguments() {
 Result<backend::Pool<KernelObject>::Loan> BuiltProgram::borrow_kernel() const {
   return kernels_.borrow([this]() -> Result<std::unique_ptr<KernelObject>> {
     cl_int error = CL_SUCCESS;
-    cl_kernel kernel = context_->cl().create_kernel(program_, entry_.c_str(), &error);
+    cl_kernel kernel = context_->cl().clCreateKernel(program_, entry_.c_str(), &error);
     if (kernel != nullptr) return std::make_unique<KernelObject>(*context_, kernel);
     if (error == CL_INVALID_KERNEL_NAME)
       return Error(ErrorCode::compile_failed,
@@ -231,7 +231,7 @@ cl_int BuiltProgram::enqueue(cl_command_queue queue, cl_kernel kernel, const std
                              const std::array<std::size_t, 3>& local, cl_event* event) const {
   const Library& cl = context_->cl();
   const auto enqueue_on = [&](cl_event* given) {
-    return cl.enqueue_nd_range_kernel(queue, kernel, 3, nullptr, global.data(), local.data(), 0, nullptr, given);
+    return cl.clEnqueueNDRangeKernel(queue, kernel, 3, nullptr, global.data(), local.data(), 0, nullptr, given);
   };
   if (pocl_launches_ == nullptr) return enqueue_on(event);
   return pocl_launches_->run(cl, queue, widest_, global, local, event, enqueue_on);
@@ -240,14 +240,14 @@ cl_int BuiltProgram::enqueue(cl_command_queue queue, cl_kernel kernel, const std
 Result<std::vector<std::byte>> BuiltProgram::image() const {
   const Library& cl = context_->cl();
   std::size_t size = 0;
-  if (const cl_int error = cl.get_program_info(program_, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr);
+  if (const cl_int error = cl.clGetProgramInfo(program_, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr);
       error != CL_SUCCESS)
     return cl_error(error, fmt::format("reading the binary of {}", name_));
   std::vector<std::byte> bytes(size);
   auto* data = reinterpret_cast<unsigned char*>(bytes.data());
   if (size > 0)
     if (const cl_int error =
-            cl.get_program_info(program_, CL_PROGRAM_BINARIES, sizeof(unsigned char*), &data, nullptr);
+            cl.clGetProgramInfo(program_, CL_PROGRAM_BINARIES, sizeof(unsigned char*), &data, nullptr);
         error != CL_SUCCESS)
       return cl_error(error, fmt::format("reading the binary of {}", name_));
   return bytes;

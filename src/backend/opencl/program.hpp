@@ -44,7 +44,7 @@ class Context {
     on_pocl_ = is_pocl(cl(), device);
     if (on_pocl_) pocl_turns_ = PoclTurns::open(log_);
   }
-  ~Context() { cl().release_context(context_); }
+  ~Context() { cl().clReleaseContext(context_); }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -58,7 +58,7 @@ class Context {
 
  private:
   std::shared_ptr<const Library> library_;
-  std::shared_ptr<const Library> ended_ = Library::ended();
+  std::shared_ptr<const Library> ended_ = Library::stubs();
   cl_context context_;
   cl_device_id device_;
   Log log_;
@@ -70,7 +70,7 @@ class Context {
 class KernelObject {
  public:
   KernelObject(const Context& context, cl_kernel kernel) noexcept : context_(context), kernel_(kernel) {}
-  ~KernelObject() { context_.cl().release_kernel(kernel_); }
+  ~KernelObject() { context_.cl().clReleaseKernel(kernel_); }
   KernelObject(const KernelObject&) = delete;
   KernelObject& operator=(const KernelObject&) = delete;
   cl_kernel get() const noexcept { return kernel_; }

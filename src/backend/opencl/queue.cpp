@@ -6,7 +6,7 @@ Result<std::unique_ptr<Queue>> Queue::open(std::shared_ptr<const Context> contex
                                            cl_command_queue_properties properties) {
   cl_int error = CL_SUCCESS;
   cl_command_queue queue =
-      context->cl().create_command_queue(context->context(), context->device(), properties, &error);
+      context->cl().clCreateCommandQueue(context->context(), context->device(), properties, &error);
   if (queue == nullptr) return cl_error(error, "making a command queue");
   return std::make_unique<Queue>(std::move(context), queue);
 }

@@ -15,7 +15,7 @@ class Queue {
 
   Queue(std::shared_ptr<const Context> context, cl_command_queue queue) noexcept
       : context_(std::move(context)), queue_(queue) {}
-  ~Queue() { context_->cl().release_command_queue(queue_); }
+  ~Queue() { context_->cl().clReleaseCommandQueue(queue_); }
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
   cl_command_queue get() const noexcept { return queue_; }

@@ -26,7 +26,7 @@ Result<std::unique_ptr<Slot>> ClSlot::open(std::shared_ptr<const Context> contex
 ClSlot::~ClSlot() {
   unmap();
   // Also for what was queued and never submitted, which drivers may have begun with.
-  context_->cl().finish(queue_->get());
+  context_->cl().clFinish(queue_->get());
 }
 
 Result<void> ClSlot::set_clock() {
@@ -36,7 +36,7 @@ Result<void> ClSlot::set_clock() {
   for (int round = 0; round < 3; ++round) {
     auto added = add(
         [&](cl_event* event) {
-          return context_->cl().enqueue_write_buffer(queue_->get(), word->memory(), CL_FALSE, 0, sizeof value,
+          return context_->cl().clEnqueueWriteBuffer(queue_->get(), word->memory(), CL_FALSE, 0, sizeof value,
                                                      &value, 0, nullptr, event);
         },
         [] { return "opening a slot"; });
@@ -55,7 +55,7 @@ Result<std::span<std::byte>> ClSlot::staging(std::size_t bytes) {
   unmap();
   auto pinned = KILN_TRY(ClBuffer::allocate(context_, bytes, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR));
   cl_int error = CL_SUCCESS;
-  void* mapped = context_->cl().enqueue_map_buffer(
+  void* mapped = context_->cl().clEnqueueMapBuffer(
       queue_->get(), pinned->memory(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0, nullptr, nullptr, &error);
   if (mapped == nullptr) return cl_error(error, fmt::format("mapping {} bytes", bytes));
   pinned_ = std::move(pinned);
@@ -65,7 +65,7 @@ Result<std::span<std::byte>> ClSlot::staging(std::size_t bytes) {
 
 void ClSlot::unmap() {
   if (pinned_ == nullptr) return;
-  context_->cl().enqueue_unmap_mem_object(queue_->get(), pinned_->memory(), staging_.data(), 0, nullptr, nullptr);
+  context_->cl().clEnqueueUnmapMemObject(queue_->get(), pinned_->memory(), staging_.data(), 0, nullptr, nullptr);
   staging_ = {};
   pinned_.reset();
 }
@@ -77,7 +77,7 @@ Result<void> ClSlot::add(Enqueue enqueue, Doing doing) {
   if (const cl_int error = enqueue(&event); error != CL_SUCCESS) return cl_error(error, doing());
   if (queued_.pieces.empty()) queued_.queued = now;
   queued_.pieces.push_back(
-      Event(event, [context = context_](cl_event ended) { context->cl().release_event(ended); }));
+      Event(event, [context = context_](cl_event ended) { context->cl().clReleaseEvent(ended); }));
   return {};
 }
 
@@ -98,7 +98,7 @@ Result<void> ClSlot::upload(const Buffer& to, std::size_t offset, std::size_t st
   if (bytes == 0) return add_nothing();
   return add(
       [&](cl_event* event) {
-        return context_->cl().enqueue_write_buffer(queue_->get(), own->memory(), CL_FALSE, offset, bytes,
+        return context_->cl().clEnqueueWriteBuffer(queue_->get(), own->memory(), CL_FALSE, offset, bytes,
                                                    staging_.data() + staged, 0, nullptr, event);
       },
       [&] { return fmt::format("uploading {} bytes", bytes); });
@@ -109,7 +109,7 @@ Result<void> ClSlot::download(const Buffer& from, std::size_t offset, std::size_
   if (bytes == 0) return add_nothing();
   return add(
       [&](cl_event* event) {
-        return context_->cl().enqueue_read_buffer(queue_->get(), own->memory(), CL_FALSE, offset, bytes,
+        return context_->cl().clEnqueueReadBuffer(queue_->get(), own->memory(), CL_FALSE, offset, bytes,
                                                   staging_.data() + staged, 0, nullptr, event);
       },
       [&] { return fmt::format("downloading {} bytes", bytes); });
@@ -127,7 +127,7 @@ Result<void> ClSlot::submit() {
   for (const Event& piece : submitted_.pieces)
     if (piece != nullptr) last_ = piece;
   if (last_ == nullptr) return {};
-  if (const cl_int error = context_->cl().flush(queue_->get()); error != CL_SUCCESS)
+  if (const cl_int error = context_->cl().clFlush(queue_->get()); error != CL_SUCCESS)
     return cl_error(error, "submitting work");
   return {};
 }
@@ -142,7 +142,7 @@ Result<bool> ClSlot::finished() {
 Result<void> ClSlot::wait() {
   if (last_ == nullptr) return {};
   const cl_event last = last_.get();
-  const cl_int error = context_->cl().wait_for_events(1, &last);
+  const cl_int error = context_->cl().clWaitForEvents(1, &last);
   submitted_.seen = std::chrono::steady_clock::now();
   // The wait says only that something failed, and may not know of pieces before the last.
   for (const Event& piece : submitted_.pieces)
@@ -156,14 +156,14 @@ cl_int ClSlot::state_of(const Event& piece) const {
   if (piece == nullptr) return CL_COMPLETE;
   cl_int state = CL_QUEUED;
   const cl_int error =
-      context_->cl().get_event_info(piece.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
+      context_->cl().clGetEventInfo(piece.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
   return error != CL_SUCCESS ? error : state;
 }
 
 std::optional<backend::Ticks> ClSlot::ticks_of(const Event& piece) const {
   const auto time = [&](cl_profiling_info what) -> std::optional<std::chrono::nanoseconds> {
     cl_ulong ticks = 0;
-    if (context_->cl().get_event_profiling_info(piece.get(), what, sizeof ticks, &ticks, nullptr) != CL_SUCCESS)
+    if (context_->cl().clGetEventProfilingInfo(piece.get(), what, sizeof ticks, &ticks, nullptr) != CL_SUCCESS)
       return std::nullopt;
     return std::chrono::nanoseconds(ticks);
   };

@@ -5,24 +5,11 @@
 namespace kiln::vulkan {
 namespace {
 
-/// Finds functions one after the other, and remembers the first that is not there.
+/// Looks functions up by vkGetInstanceProcAddr or vkGetDeviceProcAddr.
 template <class Get, class Handle>
-class Finder {
- public:
-  Finder(Get get, Handle handle) : get_(get), handle_(handle) {}
-
-  template <class Function>
-  void operator()(Function& function, const char* name) {
-    function = reinterpret_cast<Function>(get_(handle_, name));
-    if (function == nullptr && missing_ == nullptr) missing_ = name;
-  }
-  const char* missing() const noexcept { return missing_; }
-
- private:
-  Get get_;
-  Handle handle_;
-  const char* missing_ = nullptr;
-};
+backend::SymbolLookup lookup_by(Get get, Handle handle) {
+  return backend::SymbolLookup([=](const char* name) { return reinterpret_cast<void*>(get(handle, name)); });
+}
 
 Error lacks(const char* name) {
   return Error(ErrorCode::unsupported, fmt::format("the Vulkan driver lacks {}; Kiln needs Vulkan 1.1", name));
@@ -43,66 +30,11 @@ std::string result_name(VkResult result) {
   }
 }
 
-template <class Find>
-void find_each(DeviceFunctions& vk, Find& find) {
-  find(vk.DestroyDevice, "vkDestroyDevice");
-  find(vk.GetDeviceQueue, "vkGetDeviceQueue");
-  find(vk.QueueSubmit, "vkQueueSubmit");
-  find(vk.QueueWaitIdle, "vkQueueWaitIdle");
-  find(vk.AllocateMemory, "vkAllocateMemory");
-  find(vk.FreeMemory, "vkFreeMemory");
-  find(vk.MapMemory, "vkMapMemory");
-  find(vk.CreateBuffer, "vkCreateBuffer");
-  find(vk.DestroyBuffer, "vkDestroyBuffer");
-  find(vk.GetBufferMemoryRequirements, "vkGetBufferMemoryRequirements");
-  find(vk.BindBufferMemory, "vkBindBufferMemory");
-  find(vk.CreateShaderModule, "vkCreateShaderModule");
-  find(vk.DestroyShaderModule, "vkDestroyShaderModule");
-  find(vk.CreatePipelineCache, "vkCreatePipelineCache");
-  find(vk.DestroyPipelineCache, "vkDestroyPipelineCache");
-  find(vk.GetPipelineCacheData, "vkGetPipelineCacheData");
-  find(vk.CreateComputePipelines, "vkCreateComputePipelines");
-  find(vk.DestroyPipeline, "vkDestroyPipeline");
-  find(vk.CreatePipelineLayout, "vkCreatePipelineLayout");
-  find(vk.DestroyPipelineLayout, "vkDestroyPipelineLayout");
-  find(vk.CreateDescriptorSetLayout, "vkCreateDescriptorSetLayout");
-  find(vk.DestroyDescriptorSetLayout, "vkDestroyDescriptorSetLayout");
-  find(vk.CreateDescriptorPool, "vkCreateDescriptorPool");
-  find(vk.DestroyDescriptorPool, "vkDestroyDescriptorPool");
-  find(vk.ResetDescriptorPool, "vkResetDescriptorPool");
-  find(vk.AllocateDescriptorSets, "vkAllocateDescriptorSets");
-  find(vk.UpdateDescriptorSets, "vkUpdateDescriptorSets");
-  find(vk.CreateCommandPool, "vkCreateCommandPool");
-  find(vk.DestroyCommandPool, "vkDestroyCommandPool");
-  find(vk.ResetCommandPool, "vkResetCommandPool");
-  find(vk.AllocateCommandBuffers, "vkAllocateCommandBuffers");
-  find(vk.BeginCommandBuffer, "vkBeginCommandBuffer");
-  find(vk.EndCommandBuffer, "vkEndCommandBuffer");
-  find(vk.CmdPipelineBarrier, "vkCmdPipelineBarrier");
-  find(vk.CmdBindPipeline, "vkCmdBindPipeline");
-  find(vk.CmdBindDescriptorSets, "vkCmdBindDescriptorSets");
-  find(vk.CmdPushConstants, "vkCmdPushConstants");
-  find(vk.CmdDispatch, "vkCmdDispatch");
-  find(vk.CmdCopyBuffer, "vkCmdCopyBuffer");
-  find(vk.CreateFence, "vkCreateFence");
-  find(vk.DestroyFence, "vkDestroyFence");
-  find(vk.ResetFences, "vkResetFences");
-  find(vk.WaitForFences, "vkWaitForFences");
-  find(vk.GetFenceStatus, "vkGetFenceStatus");
-  find(vk.CreateSemaphore, "vkCreateSemaphore");
-  find(vk.DestroySemaphore, "vkDestroySemaphore");
-  find(vk.CreateQueryPool, "vkCreateQueryPool");
-  find(vk.DestroyQueryPool, "vkDestroyQueryPool");
-  find(vk.GetQueryPoolResults, "vkGetQueryPoolResults");
-  find(vk.CmdResetQueryPool, "vkCmdResetQueryPool");
-  find(vk.CmdWriteTimestamp, "vkCmdWriteTimestamp");
-}
-
-DeviceFunctions ended_functions() {
+DeviceFunctions stubs() {
   DeviceFunctions vk;
-  const backend::FillEnded<VK_ERROR_DEVICE_LOST> fill;
-  find_each(vk, fill);
-  fill(vk.ResetQueryPool, "vkResetQueryPool");
+  const backend::StubLookup<VK_ERROR_DEVICE_LOST> lookup;
+  vk.fill(lookup);
+  lookup(vk.ResetQueryPool, "vkResetQueryPool");
   return vk;
 }
 
@@ -124,31 +56,22 @@ Result<Loader> open_loader() {
 
 Result<InstanceFunctions> instance_functions(PFN_vkGetInstanceProcAddr get, VkInstance instance) {
   InstanceFunctions vk;
-  Finder find(get, instance);
-  find(vk.DestroyInstance, "vkDestroyInstance");
-  find(vk.EnumeratePhysicalDevices, "vkEnumeratePhysicalDevices");
-  find(vk.GetPhysicalDeviceProperties, "vkGetPhysicalDeviceProperties");
-  find(vk.GetPhysicalDeviceProperties2, "vkGetPhysicalDeviceProperties2");
-  find(vk.GetPhysicalDeviceFeatures2, "vkGetPhysicalDeviceFeatures2");
-  find(vk.GetPhysicalDeviceMemoryProperties, "vkGetPhysicalDeviceMemoryProperties");
-  find(vk.GetPhysicalDeviceQueueFamilyProperties, "vkGetPhysicalDeviceQueueFamilyProperties");
-  find(vk.EnumerateDeviceExtensionProperties, "vkEnumerateDeviceExtensionProperties");
-  find(vk.CreateDevice, "vkCreateDevice");
-  find(vk.GetDeviceProcAddr, "vkGetDeviceProcAddr");
-  if (find.missing() != nullptr) return lacks(find.missing());
+  auto lookup = lookup_by(get, instance);
+  vk.fill(lookup);
+  if (lookup.missing() != nullptr) return lacks(lookup.missing());
   return vk;
 }
 
 Result<DeviceFunctions> device_functions(PFN_vkGetDeviceProcAddr get, VkDevice device) {
   DeviceFunctions vk;
-  Finder find(get, device);
-  find_each(vk, find);
-  if (find.missing() != nullptr) return lacks(find.missing());
-  vk.ResetQueryPool = reinterpret_cast<PFN_vkResetQueryPool>(get(device, "vkResetQueryPool"));
+  auto lookup = lookup_by(get, device);
+  vk.fill(lookup);
+  if (lookup.missing() != nullptr) return lacks(lookup.missing());
+  lookup.optional(vk.ResetQueryPool, "vkResetQueryPool");
   return vk;
 }
 
-DeviceCalls::DeviceCalls(const DeviceFunctions& functions) : Calls(functions, ended_functions()) {}
+DeviceCalls::DeviceCalls(const DeviceFunctions& functions) : Calls(functions, stubs()) {}
 
 Error vulkan_error(VkResult result, std::string_view doing) {
   switch (result) {

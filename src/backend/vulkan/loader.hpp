@@ -8,7 +8,7 @@
 
 #include <kiln/result.hpp>
 
-#include "backend/calls.hpp"
+#include "backend/symbols.hpp"
 #include "base/dynamic_library.hpp"
 
 /// Vulkan's functions, found at run time and named as in its manual, without the vk before them.
@@ -23,73 +23,101 @@ struct Loader {
 /// libvulkan.so.1; the error says what provides it.
 Result<Loader> open_loader();
 
+// clang-format off
+#define KILN_VULKAN_INSTANCE_FUNCTIONS(X) \
+  X(DestroyInstance) \
+  X(EnumeratePhysicalDevices) \
+  X(GetPhysicalDeviceProperties) \
+  X(GetPhysicalDeviceProperties2) \
+  X(GetPhysicalDeviceFeatures2) \
+  X(GetPhysicalDeviceMemoryProperties) \
+  X(GetPhysicalDeviceQueueFamilyProperties) \
+  X(EnumerateDeviceExtensionProperties) \
+  X(CreateDevice) \
+  X(GetDeviceProcAddr)
+// clang-format on
+
 struct InstanceFunctions {
-  PFN_vkDestroyInstance DestroyInstance = nullptr;
-  PFN_vkEnumeratePhysicalDevices EnumeratePhysicalDevices = nullptr;
-  PFN_vkGetPhysicalDeviceProperties GetPhysicalDeviceProperties = nullptr;
-  PFN_vkGetPhysicalDeviceProperties2 GetPhysicalDeviceProperties2 = nullptr;
-  PFN_vkGetPhysicalDeviceFeatures2 GetPhysicalDeviceFeatures2 = nullptr;
-  PFN_vkGetPhysicalDeviceMemoryProperties GetPhysicalDeviceMemoryProperties = nullptr;
-  PFN_vkGetPhysicalDeviceQueueFamilyProperties GetPhysicalDeviceQueueFamilyProperties = nullptr;
-  PFN_vkEnumerateDeviceExtensionProperties EnumerateDeviceExtensionProperties = nullptr;
-  PFN_vkCreateDevice CreateDevice = nullptr;
-  PFN_vkGetDeviceProcAddr GetDeviceProcAddr = nullptr;
+#define KILN_DECLARE(name) PFN_vk##name name = nullptr;
+  KILN_VULKAN_INSTANCE_FUNCTIONS(KILN_DECLARE)
+#undef KILN_DECLARE
+
+  template <class Lookup>
+  void fill(Lookup& lookup) {
+#define KILN_FILL(name) lookup(name, "vk" #name);
+    KILN_VULKAN_INSTANCE_FUNCTIONS(KILN_FILL)
+#undef KILN_FILL
+  }
 };
 
+// clang-format off
+#define KILN_VULKAN_DEVICE_FUNCTIONS(X) \
+  X(DestroyDevice) \
+  X(GetDeviceQueue) \
+  X(QueueSubmit) \
+  X(QueueWaitIdle) \
+  X(AllocateMemory) \
+  X(FreeMemory) \
+  X(MapMemory) \
+  X(CreateBuffer) \
+  X(DestroyBuffer) \
+  X(GetBufferMemoryRequirements) \
+  X(BindBufferMemory) \
+  X(CreateShaderModule) \
+  X(DestroyShaderModule) \
+  X(CreatePipelineCache) \
+  X(DestroyPipelineCache) \
+  X(GetPipelineCacheData) \
+  X(CreateComputePipelines) \
+  X(DestroyPipeline) \
+  X(CreatePipelineLayout) \
+  X(DestroyPipelineLayout) \
+  X(CreateDescriptorSetLayout) \
+  X(DestroyDescriptorSetLayout) \
+  X(CreateDescriptorPool) \
+  X(DestroyDescriptorPool) \
+  X(ResetDescriptorPool) \
+  X(AllocateDescriptorSets) \
+  X(UpdateDescriptorSets) \
+  X(CreateCommandPool) \
+  X(DestroyCommandPool) \
+  X(ResetCommandPool) \
+  X(AllocateCommandBuffers) \
+  X(BeginCommandBuffer) \
+  X(EndCommandBuffer) \
+  X(CmdPipelineBarrier) \
+  X(CmdBindPipeline) \
+  X(CmdBindDescriptorSets) \
+  X(CmdPushConstants) \
+  X(CmdDispatch) \
+  X(CmdCopyBuffer) \
+  X(CreateFence) \
+  X(DestroyFence) \
+  X(ResetFences) \
+  X(WaitForFences) \
+  X(GetFenceStatus) \
+  X(CreateSemaphore) \
+  X(DestroySemaphore) \
+  X(CreateQueryPool) \
+  X(DestroyQueryPool) \
+  X(GetQueryPoolResults) \
+  X(CmdResetQueryPool) \
+  X(CmdWriteTimestamp)
+// clang-format on
+
 struct DeviceFunctions {
-  PFN_vkDestroyDevice DestroyDevice = nullptr;
-  PFN_vkGetDeviceQueue GetDeviceQueue = nullptr;
-  PFN_vkQueueSubmit QueueSubmit = nullptr;
-  PFN_vkQueueWaitIdle QueueWaitIdle = nullptr;
-  PFN_vkAllocateMemory AllocateMemory = nullptr;
-  PFN_vkFreeMemory FreeMemory = nullptr;
-  PFN_vkMapMemory MapMemory = nullptr;
-  PFN_vkCreateBuffer CreateBuffer = nullptr;
-  PFN_vkDestroyBuffer DestroyBuffer = nullptr;
-  PFN_vkGetBufferMemoryRequirements GetBufferMemoryRequirements = nullptr;
-  PFN_vkBindBufferMemory BindBufferMemory = nullptr;
-  PFN_vkCreateShaderModule CreateShaderModule = nullptr;
-  PFN_vkDestroyShaderModule DestroyShaderModule = nullptr;
-  PFN_vkCreatePipelineCache CreatePipelineCache = nullptr;
-  PFN_vkDestroyPipelineCache DestroyPipelineCache = nullptr;
-  PFN_vkGetPipelineCacheData GetPipelineCacheData = nullptr;
-  PFN_vkCreateComputePipelines CreateComputePipelines = nullptr;
-  PFN_vkDestroyPipeline DestroyPipeline = nullptr;
-  PFN_vkCreatePipelineLayout CreatePipelineLayout = nullptr;
-  PFN_vkDestroyPipelineLayout DestroyPipelineLayout = nullptr;
-  PFN_vkCreateDescriptorSetLayout CreateDescriptorSetLayout = nullptr;
-  PFN_vkDestroyDescriptorSetLayout DestroyDescriptorSetLayout = nullptr;
-  PFN_vkCreateDescriptorPool CreateDescriptorPool = nullptr;
-  PFN_vkDestroyDescriptorPool DestroyDescriptorPool = nullptr;
-  PFN_vkResetDescriptorPool ResetDescriptorPool = nullptr;
-  PFN_vkAllocateDescriptorSets AllocateDescriptorSets = nullptr;
-  PFN_vkUpdateDescriptorSets UpdateDescriptorSets = nullptr;
-  PFN_vkCreateCommandPool CreateCommandPool = nullptr;
-  PFN_vkDestroyCommandPool DestroyCommandPool = nullptr;
-  PFN_vkResetCommandPool ResetCommandPool = nullptr;
-  PFN_vkAllocateCommandBuffers AllocateCommandBuffers = nullptr;
-  PFN_vkBeginCommandBuffer BeginCommandBuffer = nullptr;
-  PFN_vkEndCommandBuffer EndCommandBuffer = nullptr;
-  PFN_vkCmdPipelineBarrier CmdPipelineBarrier = nullptr;
-  PFN_vkCmdBindPipeline CmdBindPipeline = nullptr;
-  PFN_vkCmdBindDescriptorSets CmdBindDescriptorSets = nullptr;
-  PFN_vkCmdPushConstants CmdPushConstants = nullptr;
-  PFN_vkCmdDispatch CmdDispatch = nullptr;
-  PFN_vkCmdCopyBuffer CmdCopyBuffer = nullptr;
-  PFN_vkCreateFence CreateFence = nullptr;
-  PFN_vkDestroyFence DestroyFence = nullptr;
-  PFN_vkResetFences ResetFences = nullptr;
-  PFN_vkWaitForFences WaitForFences = nullptr;
-  PFN_vkGetFenceStatus GetFenceStatus = nullptr;
-  PFN_vkCreateSemaphore CreateSemaphore = nullptr;
-  PFN_vkDestroySemaphore DestroySemaphore = nullptr;
-  PFN_vkCreateQueryPool CreateQueryPool = nullptr;
-  PFN_vkDestroyQueryPool DestroyQueryPool = nullptr;
-  PFN_vkGetQueryPoolResults GetQueryPoolResults = nullptr;
-  PFN_vkCmdResetQueryPool CmdResetQueryPool = nullptr;
+#define KILN_DECLARE(name) PFN_vk##name name = nullptr;
+  KILN_VULKAN_DEVICE_FUNCTIONS(KILN_DECLARE)
+#undef KILN_DECLARE
   /// From Vulkan 1.2 on; null before.
   PFN_vkResetQueryPool ResetQueryPool = nullptr;
-  PFN_vkCmdWriteTimestamp CmdWriteTimestamp = nullptr;
+
+  template <class Lookup>
+  void fill(Lookup& lookup) {
+#define KILN_FILL(name) lookup(name, "vk" #name);
+    KILN_VULKAN_DEVICE_FUNCTIONS(KILN_FILL)
+#undef KILN_FILL
+  }
 };
 
 /// All functions of an instance; the error names the first that is missing.

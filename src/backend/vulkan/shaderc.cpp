@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "backend/source_text.hpp"
+#include "backend/symbols.hpp"
 #include "backend/vulkan/spirv.hpp"
 #include "base/process_end.hpp"
 #include "base/try.hpp"
@@ -26,26 +27,9 @@ const char* find_functions(const base::DynamicLibrary& library, ShadercFunctions
     functions = *bundled();
     return nullptr;
   }
-  const char* missing = nullptr;
-  const auto find = [&](auto& function, const char* name) {
-    function = library.function<std::remove_pointer_t<std::remove_reference_t<decltype(function)>>>(name);
-    if (function == nullptr && missing == nullptr) missing = name;
-  };
-  find(functions.compiler_initialize, "shaderc_compiler_initialize");
-  find(functions.compiler_release, "shaderc_compiler_release");
-  find(functions.options_initialize, "shaderc_compile_options_initialize");
-  find(functions.options_release, "shaderc_compile_options_release");
-  find(functions.set_optimization_level, "shaderc_compile_options_set_optimization_level");
-  find(functions.set_generate_debug_info, "shaderc_compile_options_set_generate_debug_info");
-  find(functions.set_target_env, "shaderc_compile_options_set_target_env");
-  find(functions.compile_into_spv, "shaderc_compile_into_spv");
-  find(functions.result_release, "shaderc_result_release");
-  find(functions.result_length, "shaderc_result_get_length");
-  find(functions.result_bytes, "shaderc_result_get_bytes");
-  find(functions.result_status, "shaderc_result_get_compilation_status");
-  find(functions.result_message, "shaderc_result_get_error_message");
-  find(functions.spv_version, "shaderc_get_spv_version");
-  return missing;
+  backend::SymbolLookup lookup(library);
+  functions.fill(lookup);
+  return lookup.missing();
 }
 
 /// The libraries that may hold shaderc. Debian 12's own has undefined symbols and does not load, so the build
@@ -116,7 +100,7 @@ Shaderc::Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions
       version_([this] {
         unsigned int version = 0;
         unsigned int revision = 0;
-        functions_.spv_version(&version, &revision);
+        functions_.get_spv_version(&version, &revision);
         const auto package = library_.function<const char*()>("kiln_shaderc_version");
         const std::string release = package != nullptr ? package() : "";
         return fmt::format("shaderc {}{}spirv {}.{} rev {}", release, release.empty() ? "" : " ", version >> 16,
@@ -163,20 +147,21 @@ Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) cons
 Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request, const std::string& text,
                                                     const Options& options) const {
   const ShadercFunctions& call = functions_;
-  const std::unique_ptr<shaderc_compile_options, decltype(call.options_release)> settings(call.options_initialize(),
-                                                                                          call.options_release);
-  call.set_target_env(settings.get(), shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);
-  call.set_optimization_level(settings.get(), options.level);
-  if (options.debug_info) call.set_generate_debug_info(settings.get());
+  const std::unique_ptr<shaderc_compile_options, decltype(call.compile_options_release)> settings(
+      call.compile_options_initialize(), call.compile_options_release);
+  call.compile_options_set_target_env(settings.get(), shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);
+  call.compile_options_set_optimization_level(settings.get(), options.level);
+  if (options.debug_info) call.compile_options_set_generate_debug_info(settings.get());
   const std::unique_ptr<shaderc_compilation_result, decltype(call.result_release)> result(
       call.compile_into_spv(compiler_, text.data(), text.size(), shaderc_glsl_compute_shader,
                             request.name().c_str(), "main", settings.get()),
       call.result_release);
   if (result == nullptr)
     return Error(ErrorCode::compile_failed, fmt::format("{} does not compile: shaderc gave up", request.name()));
-  if (call.result_status(result.get()) != shaderc_compilation_status_success)
-    return backend::compile_error(request, call.result_message(result.get()));
-  return spirv_words(std::as_bytes(std::span(call.result_bytes(result.get()), call.result_length(result.get()))));
+  if (call.result_get_compilation_status(result.get()) != shaderc_compilation_status_success)
+    return backend::compile_error(request, call.result_get_error_message(result.get()));
+  return spirv_words(
+      std::as_bytes(std::span(call.result_get_bytes(result.get()), call.result_get_length(result.get()))));
 }
 
 }  // namespace kiln::vulkan

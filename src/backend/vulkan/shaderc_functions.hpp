@@ -4,22 +4,36 @@
 
 namespace kiln::vulkan {
 
-/// The functions of shaderc that Kiln calls.
+/// The functions of shaderc that Kiln calls, without the shaderc_ before their names.
+// clang-format off
+#define KILN_SHADERC_FUNCTIONS(X) \
+  X(compiler_initialize) \
+  X(compiler_release) \
+  X(compile_options_initialize) \
+  X(compile_options_release) \
+  X(compile_options_set_optimization_level) \
+  X(compile_options_set_generate_debug_info) \
+  X(compile_options_set_target_env) \
+  X(compile_into_spv) \
+  X(result_release) \
+  X(result_get_length) \
+  X(result_get_bytes) \
+  X(result_get_compilation_status) \
+  X(result_get_error_message) \
+  X(get_spv_version)
+// clang-format on
+
 struct ShadercFunctions {
-  decltype(&shaderc_compiler_initialize) compiler_initialize = nullptr;
-  decltype(&shaderc_compiler_release) compiler_release = nullptr;
-  decltype(&shaderc_compile_options_initialize) options_initialize = nullptr;
-  decltype(&shaderc_compile_options_release) options_release = nullptr;
-  decltype(&shaderc_compile_options_set_optimization_level) set_optimization_level = nullptr;
-  decltype(&shaderc_compile_options_set_generate_debug_info) set_generate_debug_info = nullptr;
-  decltype(&shaderc_compile_options_set_target_env) set_target_env = nullptr;
-  decltype(&shaderc_compile_into_spv) compile_into_spv = nullptr;
-  decltype(&shaderc_result_release) result_release = nullptr;
-  decltype(&shaderc_result_get_length) result_length = nullptr;
-  decltype(&shaderc_result_get_bytes) result_bytes = nullptr;
-  decltype(&shaderc_result_get_compilation_status) result_status = nullptr;
-  decltype(&shaderc_result_get_error_message) result_message = nullptr;
-  decltype(&shaderc_get_spv_version) spv_version = nullptr;
+#define KILN_DECLARE(name) decltype(&shaderc_##name) name = nullptr;
+  KILN_SHADERC_FUNCTIONS(KILN_DECLARE)
+#undef KILN_DECLARE
+
+  template <class Lookup>
+  void fill(Lookup& lookup) {
+#define KILN_FILL(name) lookup(name, "shaderc_" #name);
+    KILN_SHADERC_FUNCTIONS(KILN_FILL)
+#undef KILN_FILL
+  }
 };
 
 }  // namespace kiln::vulkan
