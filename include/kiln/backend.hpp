@@ -12,14 +12,15 @@
 
 namespace kiln {
 
-/// A compiled program as the driver gives it out and takes it back.
+/// A compiled program in the driver's own format. A value.
 struct Binary {
-  /// The driver's own tag for the bytes, such as a GL binary format.
+  /// The driver's tag for the format of the bytes, as in OpenGL's binary formats.
   std::uint32_t format = 0;
   std::vector<std::byte> bytes = {};
 };
 
-/// A program loaded into a driver. Destroyed on any thread; keeps alive what it needs of its device.
+/// A program loaded into a driver. It shares ownership of the parts of its device that it needs, so it may outlive
+/// the device, and it may be destroyed on any thread.
 class Module {
  public:
   Module() = default;
@@ -27,17 +28,25 @@ class Module {
   Module& operator=(const Module&) = delete;
   virtual ~Module() = default;
 
-  /// How much memory the program takes, as far as the driver tells.
+  /// The memory that the program takes: an estimate, often the size of its binary. Does not change. Called from any
+  /// thread.
   virtual std::size_t bytes() const noexcept = 0;
 };
 
-/// What compiling yields: a loaded program and, if the driver provides one, its binary.
+/// The result of Backend::compile(): a loaded program, never null, and its binary. Without a binary, a cache keeps
+/// the program in memory only.
 struct Compiled {
   std::unique_ptr<Module> module = {};
   std::optional<Binary> binary = {};
 };
 
-/// What a cache needs of a GPU. Implementations must be thread-safe.
+/// The interface between a cache and a GPU. Device implements it for the APIs that Kiln knows; implement it
+/// yourself for another.
+///
+/// Caches call all functions from any number of threads at once, and share ownership of the backend. Exceptions
+/// from compile() and load() become errors: std::bad_alloc is out_of_memory, any other is device_failed. A backend
+/// may request other programs from the cache that calls it; for the program that it is compiling, the cache returns
+/// invalid_request.
 class Backend {
  public:
   Backend() = default;
@@ -45,13 +54,20 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  /// What decides whether a binary fits; does not change while the backend lives.
+  /// The device, driver and compiler: decides whether a stored binary fits. Does not change while the backend
+  /// lives.
   virtual const Identity& identity() const noexcept = 0;
-  /// Compiles and loads. ErrorCode::out_of_memory makes the cache evict and try again.
+  /// Compiles a request and loads the program. The cache returns errors to its caller as they are, except
+  /// out_of_memory: it evicts an unused program and calls again, until none is left. Kiln's own backends also
+  /// return invalid_request (for a language of another API, say), compile_failed, unsupported (more shared memory
+  /// than the device has), load_failed and device_failed.
   virtual Result<Compiled> compile(const Request& request) = 0;
-  /// Loads what compile() gave out under an equal identity. A refusal is an error, never a broken module.
+  /// Loads a binary that compile() returned under an equal identity, perhaps on another machine. For the cache
+  /// every error is a miss; after load_failed, it also removes the entry from its disk. out_of_memory is retried as
+  /// above. A binary that is refused must return an error, never a broken module.
   virtual Result<std::unique_ptr<Module>> load(const Binary& binary) = 0;
-  /// Whether threads of the cache's own may compile and load, besides those that call it.
+  /// Whether a cache may call compile() and load() on its own threads. If not, it calls them only on the threads
+  /// that call the cache: get_async() and preload() then work on the calling thread.
   virtual bool usable_from_any_thread() const noexcept { return true; }
 };
 

@@ -24,63 +24,84 @@
 
 namespace kiln {
 
-/// How a cache behaves. The defaults suit most programs.
+/// Options of a cache. The defaults suit most applications.
 struct CacheOptions {
-  /// Where binaries are kept. Empty: default_directory().
+  /// Where binaries are kept. Empty: default_directory(). A relative path is resolved when the cache is
+  /// constructed.
   std::filesystem::path directory = {};
-  /// Whether there is a disk level at all.
+  /// Whether programs are kept on disk at all.
   bool disk = true;
-  /// Whether programs are saved as they are compiled; otherwise persist() saves them.
+  /// Whether programs are saved and uploaded as they are compiled. If not, persist() saves them, nothing is
+  /// uploaded to `shared`, and no process waits for another that compiles the same program.
   bool save = true;
-  /// Bounds on what is kept in memory. Programs in use are kept beyond them.
+  /// Bounds on the programs in memory: their number, and the sum of Module::bytes(). Unused programs are evicted,
+  /// least recently used first; programs in use are kept beyond the bounds.
   std::size_t max_programs = 1024;
   std::size_t max_bytes = std::size_t{1} << 30;
-  /// The bound on the whole directory, all devices together; kept at flush() and on destruction.
+  /// Bound on the bytes in the whole directory, all devices together. Enforced by flush() and the destructor.
   std::uint64_t max_disk_bytes = std::uint64_t{4} << 30;
-  /// What a loss of power may do to what was saved.
+  /// What a power failure may do to saved programs.
   Durability durability = Durability::none;
-  /// How long to wait for another process that is compiling the same program before compiling it too.
+  /// How long to wait for another process, or another cache of this one, that is compiling the same program before
+  /// compiling it too.
   std::chrono::milliseconds lock_timeout = std::chrono::seconds(30);
-  /// Programs waiting to be saved; when that many wait, the thread that compiled the next one saves it.
+  /// How many programs may wait to be saved. If that many wait, the thread that compiled the next one saves it.
   std::size_t write_queue = 64;
-  /// Threads for get_async() and preload(); 0: one for each processor, at most 8. The caller of preload() counts as
-  /// one, threads in a callback do not. Started when first needed.
+  /// Threads for get_async(), preload() and warm(). 0: one for each processor, at most 8. The caller of preload()
+  /// or warm() counts as one, threads in a callback do not. Started when first needed.
   unsigned threads = 0;
-  /// The level between the disk and the compiler, such as a store shared between machines.
+  /// The level between the disk and the compiler, shared between machines: see Store. Null: none. The cache shares
+  /// ownership of it.
   std::shared_ptr<Store> shared = {};
-  /// How long flush() and the destructor wait for uploads to `shared`. The destructor drops uploads that are not
-  /// done by then. An upload is also dropped if `write_queue` others already wait; at least one may wait.
+  /// How long flush() and the destructor wait for uploads to `shared`. The destructor drops uploads that have not
+  /// begun by then. An upload is also dropped if `write_queue` others already wait; at least one may wait. Only
+  /// the latter is logged and counted in Stats::store_failures.
   std::chrono::milliseconds upload_limit = std::chrono::seconds(5);
+  /// Receives the cache's messages. Its sink is not called once the destructor has returned.
   Log log = {};
 };
 
 /// Where a cache is kept by default: `$KILN_CACHE_DIR`, else `$XDG_CACHE_HOME/kiln`, else `~/.cache/kiln`;
-/// empty if none of these is set. An empty variable counts as unset.
+/// empty if none of these is set. An empty variable counts as unset. Programs that run with more rights than their
+/// caller (set-uid) read no variables.
 std::filesystem::path default_directory();
 
-/// What preload() and warm() tell after each program: how many are done, of how many, and which one it was.
+/// What preload() and warm() report after each program. Valid only during the call: copy `name` and `*error` to
+/// keep them.
 struct Progress {
+  /// How many programs have been tried so far, this one included, and how many there are.
   std::size_t done = 0;
   std::size_t total = 0;
+  /// The name of this program.
   const std::string& name;
   /// The error if this program failed, else null.
   const Error* error = nullptr;
 };
+/// Called by one thread at a time: see Cache::preload().
 using ProgressCallback = std::function<void(const Progress&)>;
 
-/// What became of the programs of a preload().
+/// The outcome of preload() or warm().
 struct PreloadReport {
+  /// How many programs are ready: in memory already, loaded or compiled.
   std::size_t ready = 0;
+  /// One error for each program that failed, in the order in which they did.
   std::vector<Error> errors = {};
 };
 
-/// Programs compiled once and kept: in memory, on disk, and in a store shared between machines if there is one.
+/// Compiles programs once and keeps them: in memory, on disk, and in a store shared between machines if there is
+/// one.
 ///
 /// All functions may be called from any number of threads at once, and any number of caches, in this process or in
-/// others, may use one directory. A key is compiled once, however many threads and processes request it. A hit in
-/// memory takes no lock. The destructor waits for gets that are loading or compiling, for preload() and warm(),
-/// which complete normally, and until pending programs are saved. Program handles outlive the cache. No get() may
-/// start once destruction has begun. Do not destroy the cache from its own callback or backend.
+/// others, may use one directory. A hit in memory takes no lock. Program handles outlive the cache.
+///
+/// A key is compiled once, however many threads and processes request it, as long as its entry stays on disk and
+/// the driver accepts it. It is compiled more than once if a process cannot lock the key: another one holds the
+/// lock for longer than CacheOptions::lock_timeout, the directory cannot be written to, or there is no lock because
+/// `save` or `disk` is off or the driver provides no binaries.
+///
+/// Failures of the disk and of the shared store never fail a request: they are logged and counted in
+/// Stats::store_failures and Stats::save_failures. If the host runs out of memory, functions may throw
+/// std::bad_alloc.
 ///
 /// After fork(), parent and child may both go on using the cache if the backend, the shared store and a custom log
 /// sink work in a forked child. The child keeps the programs in memory and counts from 0. Gets in flight on other
@@ -89,61 +110,98 @@ struct PreloadReport {
 /// inside a callback, a store or a backend must not return from it.
 class Cache {
  public:
-  /// A cache for `backend`. Never fails: a directory that cannot be used is logged, and programs are then
-  /// kept in memory only.
+  /// A cache for `backend`, which must not be null and of which it shares ownership. Never fails: if the directory
+  /// cannot be used, a warning is logged and there is no disk level.
   explicit Cache(std::shared_ptr<Backend> backend, CacheOptions options = {});
+  /// Waits for gets that are loading or compiling, for get_async(), preload() and warm(), all of which complete
+  /// normally, then does what flush() does and drops the uploads that are left. If a thread is still inside
+  /// Store::put(), it is left behind and ends when the store returns. No call may start once destruction has begun.
+  /// Must not be called from a callback, the backend or the store of this cache.
   ~Cache();
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
 
-  /// The program: from memory, else from disk, else from the shared store, else compiled and kept. An error is
-  /// given to everyone who waited for it, and is not kept: the next get() tries again.
+  /// The program: from memory, else from disk, else from the shared store, else compiled and kept. If another
+  /// thread is already working on the key, waits for its result. An error is returned to all callers that wait for
+  /// it, and is not kept: the next get() tries again.
+  ///
+  /// Errors are those of Request::error() (invalid_request, include_not_found, include_cycle, io) and those of
+  /// Backend::compile() (compile_failed, unsupported, device_failed and others), which includes its exceptions.
+  /// out_of_memory is returned once no unused program is left to evict. A program that is not in memory is refused
+  /// with invalid_request if the store of this cache requests it, or if a backend requests the one that it is
+  /// providing.
   Result<Program> get(const Request& request);
-  /// Like get(), but on a thread of the cache if the program is not in memory.
+  /// Like get(), but on a thread of the cache. The work is done on the calling thread, before this returns, if the
+  /// program is in memory, if the backend is not usable_from_any_thread(), if called from inside the store of this
+  /// cache (the result is then invalid_request), or if no thread can be started. The future may outlive the cache.
   std::future<Result<Program>> get_async(Request request);
-  /// Like get(), but returns at once: `done` is called with the result, on this thread if the program is in memory,
-  /// otherwise later on a thread of the cache. `done` may request other programs from this cache and wait for them;
-  /// another thread does the cache's work meanwhile. Exceptions from `done` are logged and dropped.
+  /// The same, but calls `done` once with the result: later on a thread of the cache, or on the calling thread,
+  /// before this returns, in the four cases above. The cache owns `done` until then. `done` may request other
+  /// programs from this cache and wait for them; another thread does the cache's work meanwhile. Exceptions from
+  /// `done` are logged and dropped.
   void get_async(Request request, std::function<void(Result<Program>)> done);
-  /// The program if any level has it; never compiles.
+  /// The program if any level has it, else nothing. Never compiles; if another thread is already compiling the key,
+  /// waits and returns its result. Otherwise fails as get() does, without the errors of a compiler: an entry that
+  /// cannot be used counts as absent.
   Result<std::optional<Program>> find(const Request& request);
-  /// Adds a program that was compiled elsewhere, and saves its binary. If the key is there already, that one
-  /// is returned and `compiled` is dropped.
+  /// Adds a program that was compiled elsewhere, then saves and uploads its binary as get() does. `compiled.module`
+  /// must be of this cache's backend, which is not checked; `compile_time` is what later hits count as saved. If
+  /// the key is in memory or another thread provides it, that program is returned and `compiled` is dropped.
+  /// Errors: those of Request::error(); invalid_request without a module, or from inside the store of this cache.
   Result<Program> add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time = {});
 
-  /// Gets all requests in parallel and keeps the programs in memory as far as the bounds allow. `progress` is
-  /// called from one thread at a time, not always the caller's; it may request programs from this cache and wait
-  /// for them. If it throws, preload() rethrows the exception after all requests were tried.
+  /// Gets all requests in parallel, on this thread and on the cache's own, and keeps the programs in memory as far
+  /// as the bounds allow. If the backend is not usable_from_any_thread(), this thread does everything. The report
+  /// has get()'s error for each program that failed. From inside the store of this cache, it has invalid_request
+  /// only.
+  ///
+  /// `progress` is called after each program, by one thread at a time, not always the caller's. It may request
+  /// programs from this cache and wait for them. If it throws, all requests are still tried and reported; then the
+  /// exception, of several the last one, is rethrown in place of the report. `requests` and `progress` are not used
+  /// after this returns.
   PreloadReport preload(std::span<const Request> requests, const ProgressCallback& progress = {});
-  /// Loads every program of this device's folder into memory, last used first, up to the bounds. Entries that are
-  /// damaged, or that the driver refuses, are removed. Programs loaded this way count as no request, hit or time
-  /// saved.
+  /// Loads the programs of this device's folder into memory: as many of the last used ones as the bounds allow.
+  /// Entries that are damaged, or that the driver refuses, are reported as damaged or load_failed, and removed if
+  /// `save` is on. Programs loaded this way count as no request, hit or time saved. A folder that cannot be listed
+  /// is one error, io. Threads and `progress`: as in preload().
   PreloadReport warm(const ProgressCallback& progress = {});
 
-  /// Drops the program from memory unless it is in use. Returns whether it was dropped.
+  /// Drops the program from memory unless it is in use. Returns whether it was dropped. The other levels keep it.
   bool evict(const Request& request);
   /// Evicts unused programs, least recently used first, until at most `keep` are left. Returns how many it evicted.
   std::size_t trim(std::size_t keep = 0);
-  /// Drops every unused program from memory, and this device's programs from disk. Returns how many entries were
-  /// removed from disk. If some cannot be removed, the others still are, and the error says how many are left and
-  /// why.
+  /// Drops every unused program from memory, and this device's programs from disk. The shared store is left as it
+  /// is, and programs in use stay in memory. Returns how many entries were removed from disk. If some cannot be
+  /// removed, the others still are, and the error, io, says how many are left and why. From inside the store of
+  /// this cache, fails with invalid_request.
   Result<std::size_t> clear();
 
   /// Waits until everything compiled so far is on disk, if it can be saved, and at most CacheOptions::upload_limit
-  /// for uploads. Saves noted performance, enforces the disk bound and adds to the lifetime statistics. Once a day,
-  /// one process also checks in the background what the whole directory holds. Apart from that check and from
-  /// pruning to the bound, the cost does not depend on how many programs are stored.
+  /// for uploads, which go on afterwards. Saves noted performance, enforces the disk bound and adds to the lifetime
+  /// statistics. Once a day, one process also checks in the background what the whole directory holds. Apart from
+  /// that check and from pruning to the bound, the cost does not depend on how many programs are stored.
+  ///
+  /// Failures appear in the log and the statistics only: Stats::save_failures for programs that could not be saved,
+  /// Stats::store_failures for uploads. Does nothing from inside the store of this cache.
   void flush();
-  /// Saves all programs that are not saved yet, then calls flush(). Returns the first error, if any.
+  /// Saves all programs in memory that are not saved yet, because `save` is off or saving failed, then calls
+  /// flush(). Uploads none of them. Returns the first error, if any: io, or unsupported for an entry of more than 1
+  /// GiB. Does nothing more than flush() if there is no disk level.
   Result<void> persist();
-  /// Removes stored programs of all devices by age and by size.
+  /// Removes stored programs of all devices by age and by size, as kiln::prune() does on the cache's directory,
+  /// after all pending programs are saved. Programs in memory and in the shared store are left as they are. Empty
+  /// report if there is no disk level.
   Result<PruneReport> prune(const PruneOptions& options);
 
+  /// The counters since this cache was constructed, or since the fork, and what is in memory and on disk now. Does
+  /// not stop other threads, so counts that belong together may differ by what they do meanwhile. Figures of the
+  /// disk that cannot be read are 0.
   Stats stats() const;
-  /// The programs in memory, least recently used first.
+  /// A copy of what is known of the programs in memory, least recently used first.
   std::vector<ProgramInfo> programs() const;
-  /// This device's folder; empty if nothing is kept on disk.
+  /// This device's folder, which is created when it is first needed; empty if there is no disk level.
   std::filesystem::path folder() const;
+  /// The backend given to the constructor. Valid as long as the cache.
   Backend& backend() const noexcept;
 
  private:

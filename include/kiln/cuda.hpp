@@ -13,22 +13,25 @@ using CUfunction = struct CUfunc_st*;
 
 namespace kiln::cuda {
 
-/// A program loaded into a CUDA context. Its functions may be called from any thread.
+/// A program loaded into a CUDA context, made by a device of this API: see Program::as(). All functions may be
+/// called from any thread.
 class Module : public kiln::Module {
  public:
-  /// For cuModuleGetGlobal and similar functions. Valid until the module is destroyed.
+  /// The module, for cuModuleGetGlobal and similar functions. Valid until this is destroyed.
   virtual CUmodule native() const noexcept = 0;
-  /// The request's entry point, for cuLaunchKernel; looked up at the first call. Null if the driver has none, which
-  /// Device::launch explains.
+  /// The function of the request's entry point, for cuLaunchKernel; looked up at the first call. Valid until this
+  /// is destroyed. Null if the driver finds none; the error of Device::launch() says why.
   virtual CUfunction function() const noexcept = 0;
 };
 
-/// The address of a buffer on its device (a CUdeviceptr), the buffer's until it is destroyed; 0 for a buffer of
-/// another API.
+/// The address of a buffer on its device (a CUdeviceptr). It belongs to the buffer and is valid until that is
+/// destroyed; 0 for a buffer of another API. May be called from any thread.
 std::uintptr_t memory(const Buffer& buffer) noexcept;
 
-/// A device on the caller's own context, which outlives it and everything that came of it. The context need not be
-/// current, and what is current on a thread is the same after every call as before.
+/// A device on the caller's own context, which must outlive the device and all its programs, buffers and slots. The
+/// context need not be current, and the context that is current on a thread is the same after every call as before.
+/// May be called from any thread. Fails with invalid_request for a null context, no_device without a driver,
+/// unsupported if the driver is too old or NVRTC is missing or does not fit, and device_failed.
 Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& log = {});
 
 }  // namespace kiln::cuda

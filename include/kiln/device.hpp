@@ -17,7 +17,8 @@
 
 namespace kiln {
 
-/// Memory of a device. Keeps alive what it needs of its device; destroyed on any thread.
+/// Memory of a device, made by Device::allocate(). It shares ownership of the parts of its device that it needs, so
+/// it may outlive the device, and it may be destroyed on any thread, once no work uses it.
 class Buffer {
  public:
   Buffer() = default;
@@ -25,14 +26,17 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
   virtual ~Buffer() = default;
 
+  /// In bytes, as allocated. Does not change.
   virtual std::size_t size() const noexcept = 0;
 };
 
-/// One run of a program: how many work groups, on which memory. A value; the buffers are the caller's.
+/// One run of a program: how many work groups, on which memory. A value that does not own the buffers: they must
+/// stay until the run has ended.
 struct Launch {
+  /// Work groups in each dimension. If one is 0, nothing runs.
   std::array<std::uint32_t, 3> groups = {1, 1, 1};
-  /// Work items in a group; {0, 0, 0}: as the source declares. GLSL always declares it, OpenCL C may
-  /// (reqd_work_group_size); CUDA and HIP never do, so it is required there.
+  /// Work items in a group; {0, 0, 0}: as the source declares. GLSL always declares it, and this value is ignored.
+  /// OpenCL C may declare it (reqd_work_group_size). CUDA and HIP never do, so it is required there.
   std::array<std::uint32_t, 3> group_size = {0, 0, 0};
   /// The i-th is storage buffer i in GLSL (set 0 in Vulkan), and argument i elsewhere.
   std::vector<const Buffer*> buffers = {};
@@ -41,20 +45,22 @@ struct Launch {
   std::vector<std::byte> parameters = {};
 };
 
-/// What a device can take.
+/// Limits of a launch on a device.
 struct DeviceLimits {
+  /// Work groups in each dimension.
   std::array<std::uint32_t, 3> max_groups = {};
+  /// Work items of a group in each dimension.
   std::array<std::uint32_t, 3> max_group_size = {};
-  /// Work items in a group, over all dimensions.
+  /// Work items of a group in all.
   std::uint32_t max_group_items = 0;
-  /// Memory a group shares.
+  /// Bytes of memory that the work items of a group can share.
   std::uint64_t shared_bytes = 0;
 };
 
-/// Properties of a device, as far as its API reports them: for constraints and defaults of kernels, never part of a
+/// Properties of a device, as far as its API reports them. For constraints and defaults of kernels; not part of any
 /// key.
 struct DeviceTraits {
-  /// As in "NVIDIA", "AMD", "Intel", "Mesa", "Arm": spelled the same by every API.
+  /// As in "NVIDIA", "AMD", "Intel", "Mesa" or "Arm", spelled the same for every API.
   std::string vendor = {};
   /// As in "sm_90" or "gfx1030"; empty if unknown.
   std::string architecture = {};
@@ -62,22 +68,24 @@ struct DeviceTraits {
   std::uint32_t subgroup_width = 0;
   /// Multiprocessors of a GPU, threads of a CPU. 0 if unknown.
   std::uint32_t compute_units = 0;
-  /// Whether the API lets programs compute with f16, and keep it in buffers.
+  /// Whether programs can compute with f16 and keep it in buffers.
   bool fp16 = false;
-  /// Whether the device has units that multiply matrices, such as tensor cores.
+  /// Whether the device has tensor cores or other units that multiply matrices.
   bool matrix_units = false;
 
   bool operator==(const DeviceTraits&) const = default;
 };
 
-/// A device as listings show it.
+/// The description of a device. A value.
 struct DeviceInfo {
-  /// What open_device() takes for it, as in "opengl:0".
+  /// The name that open_device() takes, as in "opengl:0"; "opengl:adopted" for a context of the caller's own, and
+  /// "opengl" for an API without a driver.
   std::string name = {};
+  /// Decides which stored binaries fit. Incomplete if the device cannot be used.
   Identity identity = {};
   /// A name for people, as in "NVIDIA H200"; if empty, use identity.device.
   std::string label = {};
-  /// What programs for it are written in.
+  /// The language of its programs.
   Language language = Language::glsl;
   DeviceLimits limits = {};
   DeviceTraits traits = {};
@@ -91,28 +99,41 @@ struct DeviceInfo {
 
 class Slot;
 
-/// A backend with memory, on which programs run. All functions may be called from any number of threads.
+/// A backend with memory, on which programs run. Made by open_device() or by the adopt functions of an API.
+///
+/// All functions may be called from any number of threads at once, with one exception: a device on an OpenGL
+/// context that is not shared works only on threads on which that context is current (see opengl::adopt_current()).
+/// Arguments are used only until a function returns. Every function may also fail with device_failed: the driver
+/// reported an error or the device was lost. After a device is lost, all calls fail: open it again, or on CUDA and
+/// HIP start another process.
 ///
 /// A device and its buffers, modules and slots may be held by static variables. Those that exit() destroys after
-/// the driver has shut down are left to the operating system; calls on a device then return an error.
+/// the driver has shut down are left to the operating system; calls on a device then return device_failed.
 class Device : public Backend {
  public:
+  /// Does not change; valid as long as the device.
   virtual const DeviceInfo& info() const noexcept = 0;
 
-  /// Memory for `bytes` bytes, of unspecified content.
+  /// Memory for `bytes` bytes, of unspecified content; 0 is allowed. Fails with out_of_memory, also if the size is
+  /// more than the device has in one buffer.
   virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) = 0;
-  /// Copies into a buffer; done when it returns.
+  /// Copies `bytes` into a buffer at `offset`, and waits until they are there. Fails with invalid_request if the
+  /// buffer is another device's or too small, and with out_of_memory.
   virtual Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset = 0) = 0;
-  /// Copies out of a buffer; done when it returns.
+  /// Copies out of a buffer, from `offset` on, and waits until `bytes` is filled. Fails as write() does.
   virtual Result<void> read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset = 0) = 0;
-  /// Runs the program and waits for its end.
+  /// Runs the program and waits for its end. Fails with invalid_request, before anything runs, if the module or a
+  /// buffer is of another device, if buffers or parameters are not those that the program declares, or if the group
+  /// size or the number of groups does not fit; with unsupported if neither the driver nor the binary says which
+  /// arguments the program takes; with load_failed if a loaded binary lacks its entry point; and with
+  /// out_of_memory. How a program indexes its buffers is not checked.
   virtual Result<void> launch(Module& module, const Launch& launch) = 0;
-  /// Opens a queue for asynchronous work, owned by the calling thread (slot.hpp). It keeps alive what it needs of
-  /// the device.
+  /// Opens a queue for asynchronous work (slot.hpp). It belongs to the calling thread and may outlive the device.
+  /// Fails with out_of_memory.
   virtual Result<std::unique_ptr<Slot>> open_slot() = 0;
 };
 
-/// A buffer that holds a copy of `values`.
+/// A new buffer that holds a copy of `values`. Fails as Device::allocate() and Device::write() do.
 template <class T>
 requires std::is_trivially_copyable_v<T> Result<std::unique_ptr<Buffer>> upload(Device& device,
                                                                                 const std::vector<T>& values) {
@@ -123,7 +144,7 @@ requires std::is_trivially_copyable_v<T> Result<std::unique_ptr<Buffer>> upload(
   return buffer;
 }
 
-/// The whole of a buffer, as values.
+/// A copy of the whole buffer; bytes after the last whole value are left out. Fails as Device::read() does.
 template <class T>
 requires std::is_trivially_copyable_v<T> Result<std::vector<T>> download(Device& device, const Buffer& buffer) {
   std::vector<T> values(buffer.size() / sizeof(T));
@@ -132,17 +153,22 @@ requires std::is_trivially_copyable_v<T> Result<std::vector<T>> download(Device&
   return values;
 }
 
-/// Opens a device: the best one for "" (a GPU before a CPU), the first of an API for "opengl", a particular one for
-/// "opencl:1". If `name` is empty, `KILN_DEVICE` replaces it. The error says what was looked for and what is
-/// missing.
+/// Opens a device: the best one for "" (a GPU before a CPU), the first usable one of an API for "opengl", a
+/// particular one for "opencl:1". If `name` is empty, `$KILN_DEVICE` replaces it.
 ///
-/// For "", the program kiln-helper lists the devices of each API in a process of its own first, so that a driver
-/// that crashes or hangs while it is loaded does no harm; this takes a while. If the program is missing, drivers
-/// are loaded into this process. An API that is named is opened in this process at once.
+/// May be called from any thread; drivers are loaded and opened one at a time. `log` is copied. Each call opens a
+/// device of its own, whose buffers and programs do not mix with another's. For "", the only error is no_device,
+/// with every device that was tried and its problem. A named device also fails with unsupported (a driver that is
+/// too old, a compiler that is missing), device_failed or out_of_memory.
+///
+/// For "", the program kiln-helper first lists the devices of each API in a process of its own, so that a driver
+/// that crashes or hangs while it is loaded does no harm. If the program is missing, drivers are loaded into this
+/// process. An API that is named is opened in this process directly.
 Result<std::shared_ptr<Device>> open_device(std::string_view name = "", const Log& log = {});
 
-/// All devices of this machine, those that cannot be used with the reason. Drivers are asked in the way that
-/// open_device("") asks them.
+/// All devices of this machine; DeviceInfo::problem says why one cannot be used. An API without a driver is listed
+/// as one device with a problem. Never fails. Drivers are queried as for open_device(""). May be called from any
+/// thread.
 std::vector<DeviceInfo> list_devices(const Log& log = {});
 
 }  // namespace kiln

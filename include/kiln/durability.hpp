@@ -2,13 +2,12 @@
 
 namespace kiln {
 
-/// What a loss of power, or a crash of the whole system, may do to a program that was saved. The end of a process,
-/// however sudden, does none of this; and a program that is lost or damaged is only compiled again: no damaged one
-/// ever reaches a driver.
+/// What a power failure, or a crash of the operating system, may do to a saved program. A process that is killed
+/// loses and damages none. A lost or damaged program is compiled again; a damaged one never reaches a driver.
 enum class Durability {
-  none,    ///< it may be lost, or found damaged and replaced
-  rename,  ///< it may be lost; what is found is whole: a file is on disk before it gets its name
-  fsync,   ///< nothing: a program that was saved, as after Cache::flush(), is there
+  none,    ///< it may be lost or damaged
+  rename,  ///< it may be lost, not damaged: the file is synced before it gets its name
+  fsync,   ///< nothing: a program is on disk once it is saved, at the latest when Cache::flush() returns
 };
 
 }  // namespace kiln

@@ -23,7 +23,9 @@ template <class T>
 class Promise;
 class Pending;
 
-/// Done when all are; the error of the first in the list that has one. Cancels none of them.
+/// A future that is ready when all of `pending` are. It has the error of the first in the list that has one. It
+/// keeps copies of the handles, cancels none of them, and cannot be cancelled itself. May be called from any
+/// thread.
 Future<void> when_all(std::span<const Pending> pending);
 
 namespace detail {
@@ -41,7 +43,7 @@ std::chrono::steady_clock::time_point after(std::chrono::duration<Rep, Period> t
 /// Runs continuations. Non-owning: work that arrives after the executor has ended runs at once.
 using Continue = std::function<void(std::function<void()>)>;
 
-/// What a future and its promise share, whatever the value is.
+/// The state that a future and its promise share, without the value.
 class FutureState {
  public:
   explicit FutureState(std::shared_ptr<const Continue> where) : where_(std::move(where)) {}
@@ -61,7 +63,7 @@ class FutureState {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, when, [this] { return ready_; });
   }
-  /// Calls `done` when there is a result: here and now where there is one already, else on the thread that sets it.
+  /// Calls `done` when there is a result: now if there is one already, else on the thread that sets it.
   void when_ready(std::function<void()> done) {
     {
       const std::lock_guard lock(mutex_);
@@ -72,16 +74,16 @@ class FutureState {
     }
     done();
   }
-  /// What cancel() asks; set before the future is handed out.
+  /// The function that cancel() calls; set before the future is handed out.
   void on_cancel(std::function<bool()> cancel) { cancel_ = std::move(cancel); }
   bool cancel() const { return cancel_ && cancel_(); }
   const std::shared_ptr<const Continue>& where() const noexcept { return where_; }
 
-  /// The error there is instead of a value; only once ready().
+  /// The error in place of a value, or null; only once ready().
   virtual const Error* error() const noexcept = 0;
 
  protected:
-  /// Stores the result by `store` and tells everyone; false if there was one already.
+  /// Stores the result by `store` and notifies all threads that wait; false if there was one already.
   template <class Store>
   bool finish(Store store) {
     std::vector<std::function<void()>> waiting;
@@ -97,7 +99,7 @@ class FutureState {
       try {
         done();
       } catch (...) {
-        // What one of them throws is not to keep the others, nor this thread, from going on.
+        // An exception of one must stop neither the others nor this thread.
       }
     }
     return true;
@@ -119,7 +121,7 @@ class FutureValue final : public FutureState {
   bool set(Result<T> result) {
     return finish([&] { result_.emplace(std::move(result)); });
   }
-  /// Only once ready(), from when on it does not change.
+  /// Only once ready(); does not change then.
   const Result<T>& result() const noexcept { return *result_; }
   const Error* error() const noexcept override { return *result_ ? nullptr : &result_->error(); }
 
@@ -136,7 +138,7 @@ struct Unwrapped<Result<T>> {
   using type = T;
 };
 
-/// What `f` returns, and the exception it throws as an error.
+/// The result of `f`; an exception becomes an error.
 template <class T, class F>
 Result<T> call(F&& f) {
   try {
@@ -157,34 +159,36 @@ Result<T> call(F&& f) {
 
 }  // namespace detail
 
-/// Something that is done some time: what futures of all types have in common, and what a job can wait for. A
-/// handle; copies are the same thing. All functions may be called from any thread.
+/// The common part of futures of all types, and what a job can wait for (Job::after). A handle: copies share the
+/// state, which lives as long as one of them. All functions may be called from any thread.
 class Pending {
  public:
-  /// Nothing to wait for.
+  /// Ready from the start, without an error.
   Pending() = default;
 
+  /// Whether there is a result or an error. Does not wait.
   bool ready() const { return state_ == nullptr || state_->ready(); }
+  /// Waits until ready(). A continuation must not wait for another one: see Future::then().
   void wait() const {
     if (state_ != nullptr) state_->wait();
   }
-  /// Whether it is done within `time`.
+  /// Waits for at most `time`; whether it is ready().
   template <class Rep, class Period>
   bool wait_for(std::chrono::duration<Rep, Period> time) const {
     return state_ == nullptr || state_->wait_until(detail::after(time));
   }
-  /// Waits; what went wrong, or null. Valid as long as this handle or a copy of it, so it does not compile on a
-  /// temporary: keep the future, or call get().
+  /// Waits; then the error, or null if there is none. Valid as long as this handle or a copy of it, so it does not
+  /// compile on a temporary: keep the future, or call get().
   const Error* error() const& {
     wait();
     return state_ != nullptr ? state_->error() : nullptr;
   }
   const Error* error() const&& = delete;
-  /// Cancels the work if it has not begun; the future then holds the error `cancelled`. Returns whether it was
-  /// cancelled.
+  /// Cancels the job if it has not begun; the future then holds the error `cancelled`. Returns whether it was
+  /// cancelled. Continuations and when_all() cannot be cancelled.
   bool cancel() const { return state_ != nullptr && state_->cancel(); }
-  /// Calls `done` once the result is ready: now, or later on the thread that sets the result, which ignores
-  /// exceptions from `done`. For joining; put work into Future::then().
+  /// Calls `done` once when this is ready: now if it is already, which lets exceptions through, else on the thread
+  /// that sets the result, which ignores them. Must return soon; put work into Future::then().
   void when_ready(std::function<void()> done) const {
     if (state_ != nullptr) {
       state_->when_ready(std::move(done));
@@ -199,11 +203,13 @@ class Pending {
   std::shared_ptr<detail::FutureState> state_;
 };
 
-/// A value there will be, or the error in its place. Copies share it, and it lives as long as one of them.
+/// A value that will be there later, or the error in its place. Copies share it, and it lives as long as one of
+/// them. All functions may be called from any thread.
 template <class T>
 class Future : public Pending {
  public:
-  /// Waits for the result. Valid as long as the future or a copy of it; a temporary returns a copy of the result.
+  /// Waits for the result, which is valid as long as the future or a copy of it. A temporary returns a copy of the
+  /// result.
   const Result<T>& get() const& {
     wait();
     return value().result();
@@ -213,10 +219,11 @@ class Future : public Pending {
     return value().result();
   }
 
-  /// Calls `f` with the result, on a thread of the executor, once it is ready. `f` takes a `const Result<T>&` and
-  /// returns U, Result<U> or nothing; if it throws, the new future holds the error. `f` may submit jobs and wait
-  /// for them, but not for other continuations. It must neither destroy the executor nor own the last reference to
-  /// it.
+  /// Calls `f` with the result once it is ready, also if that is an error: on a thread of the executor for
+  /// continuations, or at once, on the thread that sets the result or calls this, if there is no executor or it has
+  /// ended. `f` takes a `const Result<T>&` and returns U, Result<U> or nothing. If it throws, the new future holds
+  /// callback_failed, or the error of a Failure. `f` is kept until it has run. It may submit jobs and wait for
+  /// them, but not for other continuations. It must neither destroy the executor nor own the last reference to it.
   template <class F>
   auto then(F f) const {
     using Returned = std::invoke_result_t<F, const Result<T>&>;
@@ -247,18 +254,21 @@ class Future : public Pending {
   }
 };
 
-/// The end of a future that is written once. Where all copies are gone and none was set, the future has the error
-/// `cancelled`.
+/// The other end of a future, which sets its result once. Copies share it; if all are destroyed before a result is
+/// set, the future holds the error `cancelled`. All functions but on_cancel() may be called from any thread.
 template <class T>
 class Promise {
  public:
-  /// `where` runs the continuations; null: the thread that sets the value.
+  /// `where` runs the continuations; null: the thread that sets the result.
   explicit Promise(std::shared_ptr<const detail::Continue> where = {})
       : end_(std::make_shared<const End>(std::make_shared<detail::FutureValue<T>>(std::move(where)))) {}
 
+  /// The future; any number of calls return the same one.
   Future<T> future() const { return Future<T>(end_->state); }
-  /// Sets the result. Returns false, and does nothing, if there already is one.
+  /// Sets the result, then runs what waits for it. Returns false, and does nothing, if there already is one.
   bool set(Result<T> result) const { return end_->state->set(std::move(result)); }
+  /// Sets the function that Pending::cancel() calls and whose result it returns. Call it before the future is
+  /// handed out.
   void on_cancel(std::function<bool()> cancel) const { end_->state->on_cancel(std::move(cancel)); }
 
  private:
@@ -274,6 +284,7 @@ class Promise {
   std::shared_ptr<const End> end_;
 };
 
+/// The same for futures of one type.
 template <class T>
 Future<void> when_all(const std::vector<Future<T>>& futures) {
   const std::vector<Pending> pending(futures.begin(), futures.end());

@@ -13,26 +13,31 @@ using hipFunction_t = struct ihipModuleSymbol_t*;
 
 namespace kiln::hip {
 
-/// A program loaded into a HIP context. Its functions may be called from any thread.
+/// A program loaded into a HIP context, made by a device of this API: see Program::as(). All functions may be
+/// called from any thread.
 class Module : public kiln::Module {
  public:
-  /// For hipModuleGetGlobal and similar functions. Valid until the module is destroyed.
+  /// The module, for hipModuleGetGlobal and similar functions. Valid until this is destroyed.
   virtual hipModule_t native() const noexcept = 0;
-  /// The request's entry point, for hipModuleLaunchKernel; looked up at the first call. Null if the driver has
-  /// none, which Device::launch explains.
+  /// The function of the request's entry point, for hipModuleLaunchKernel; looked up at the first call. Valid until
+  /// this is destroyed. Null if the driver finds none; the error of Device::launch() says why.
   virtual hipFunction_t function() const noexcept = 0;
 };
 
-/// The address of a buffer on its device (a hipDeviceptr_t), the buffer's until it is destroyed; null for a buffer
-/// of another API.
+/// The address of a buffer on its device (a hipDeviceptr_t). It belongs to the buffer and is valid until that is
+/// destroyed; null for a buffer of another API. May be called from any thread.
 void* memory(const Buffer& buffer) noexcept;
 
-/// A device on the caller's own context, which outlives it and everything that came of it. The context need not be
-/// current, and what is current on a thread is the same after every call as before.
+/// A device on the caller's own context, which must outlive the device and all its programs, buffers and slots. The
+/// context need not be current, and the context that is current on a thread is the same after every call as before.
+/// May be called from any thread. Fails with invalid_request for a null context, no_device without a driver,
+/// unsupported if the driver is too old or hipRTC is missing or does not fit, and device_failed.
 Result<std::shared_ptr<Device>> adopt(hipCtx_t context, const Log& log = {});
 
-/// The binary of a program for an AMD GPU that need not be here, such as "gfx906": what Device::load takes where it
-/// is. Compiled by hipcc in a process of its own; ErrorCode::unsupported where there is no hipcc.
+/// Compiles a program for an AMD GPU that need not be in this machine, as in "gfx906". Device::load() takes the
+/// binary on a machine that has it. Runs hipcc in a process of its own, and waits for it. May be called from any
+/// thread. Fails with the error of an invalid request, invalid_request for another language or architecture,
+/// unsupported without hipcc or in a set-uid program, compile_failed, and io if no temporary file can be written.
 Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log = {});
 
 }  // namespace kiln::hip

@@ -8,23 +8,25 @@
 
 namespace kiln {
 
-/// What outside a request decides whether a binary fits. It has two halves: what a device accepts (`api`, `vendor`,
-/// `device`, `driver`, `formats`) and who compiled (`compiler`). Cache folders and shared stores keep programs
-/// apart by both halves; the first half alone says whether a device can load a binary that was made elsewhere.
+/// Decides, besides the request, whether a binary fits. It has two halves: the target, which is what a device
+/// accepts (`api`, `vendor`, `device`, `driver`, `formats`), and the compiler. Cache folders and shared stores keep
+/// programs apart by both halves; the target alone says whether a device can load a binary that was made elsewhere.
+/// A value.
 struct Identity {
+  /// "opengl", "opencl", "vulkan", "cuda" or "hip" for Kiln's own backends.
   std::string api = {};
   std::string vendor = {};
   std::string device = {};
   std::string driver = {};
   std::string compiler = {};
-  /// The binary formats that the driver accepts. Without any, its programs cannot be kept on disk.
+  /// The binary formats that the driver accepts. If there are none, programs cannot be kept on disk.
   std::vector<std::uint32_t> formats = {};
 
   /// SHA-256 over all fields.
   Digest digest() const;
-  /// SHA-256 over what the device accepts: all fields but `compiler`.
+  /// SHA-256 over the target: all fields except `compiler`.
   Digest target_digest() const;
-  /// The name of this identity's folder: readable, unique by its digest, safe on every file system.
+  /// The name of this identity's folder in a cache directory: readable, unique by its digest, safe as a file name.
   std::string folder() const;
 
   friend bool operator==(const Identity&, const Identity&) = default;

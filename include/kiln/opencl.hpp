@@ -12,20 +12,26 @@ struct _cl_program;
 
 namespace kiln::opencl {
 
-/// A built OpenCL program and the kernel of it that was asked for.
+/// A built OpenCL program and the name of the requested kernel, made by a device of this API: see Program::as().
+/// All functions may be called from any thread.
 class Module : public kiln::Module {
  public:
-  /// The cl_program. A kernel object holds its arguments, so each thread needs one of its own.
+  /// The cl_program; retain it to keep it longer than this. A cl_kernel holds its arguments, so each thread needs
+  /// one of its own.
   virtual _cl_program* program() const noexcept = 0;
-  /// The name of the kernel.
+  /// The name of the kernel, for clCreateKernel. Valid until this is destroyed.
   virtual const std::string& entry() const noexcept = 0;
 };
 
-/// The cl_mem of a buffer, the buffer's until it is destroyed; null for a buffer of another API.
+/// The cl_mem of a buffer. It belongs to the buffer and is valid until that is destroyed; null for a buffer of
+/// another API. May be called from any thread.
 _cl_mem* memory(const Buffer& buffer) noexcept;
 
 /// A device in the caller's own cl_context, which is retained as long as the device, its programs or its buffers
-/// live. Programs and buffers (see memory()) can be used with the caller's queues.
+/// live. Programs and buffers (see memory()) can be used with the caller's queues. May be called from any thread.
+/// Fails with invalid_request if an argument is null or `device` is not one of the context's, no_device if
+/// libOpenCL.so.1 is missing or the device is unavailable or has no compiler, unsupported before OpenCL 1.2,
+/// device_failed or out_of_memory.
 Result<std::shared_ptr<Device>> adopt(_cl_context* context, _cl_device_id* device, const Log& log = {});
 
 }  // namespace kiln::opencl

@@ -10,24 +10,26 @@ namespace kiln::opengl {
 
 class ShareGroup;
 
-/// A linked OpenGL program object, visible in every context of its device's share group.
+/// A linked OpenGL program object, visible in every context of its device's share group. Made by a device of this
+/// API: see Program::as(). All functions may be called from any thread.
 class Module : public kiln::Module {
  public:
-  /// The program object's name, for glUseProgram, in contexts that make_current() lent or adopt_current() adopted.
-  /// Kiln does not know other contexts of the application. On Mesa, deleting a program in one context can crash
-  /// dispatches in others, so destroy none while one is dispatched there.
+  /// The program object's name, for glUseProgram, valid until the module is destroyed, in contexts that
+  /// make_current() lent or adopt_current() adopted. Kiln does not know other contexts of the application. On Mesa,
+  /// deleting a program in one context can crash dispatches in others, so destroy no program while those contexts
+  /// dispatch one.
   virtual std::uint32_t id() const noexcept = 0;
-  /// The name of the program's request.
+  /// The name of the program's request. Valid until the module is destroyed.
   virtual const std::string& name() const noexcept = 0;
 };
 
-/// The buffer object's name, the buffer's until it is destroyed, in every context of its device's share group; 0
-/// for a buffer of another API.
+/// The buffer object's name, valid in every context of its device's share group until the buffer, which owns it, is
+/// destroyed; 0 for a buffer of another API. May be called from any thread.
 std::uint32_t memory(const Buffer& buffer) noexcept;
 
-/// Makes a context of the device current on this thread, for GL calls of one's own and so that calls of
-/// Kiln's in between need not switch; gives it back, and restores what was current before, on destruction.
-/// Owned by the thread that made it.
+/// Keeps a context of a device current on one thread, for the application's own GL calls, and so that calls of Kiln
+/// in between need not switch. The destructor gives it back and restores the context that was current before. Must
+/// be used and destroyed on the thread that called make_current(). It may outlive the device.
 class Current {
  public:
   Current(Current&& other) noexcept;
@@ -41,18 +43,22 @@ class Current {
   std::unique_ptr<State> state_;
 };
 
-/// Lends this thread a context of `device`, which must be an OpenGL one.
+/// Makes a context of `device` current on this thread until the result is destroyed; if one of them is current
+/// already, it stays. Fails with invalid_request for a device of another API, and with device_failed or unsupported
+/// if the driver makes no context, or none current.
 ///
-/// On Mesa, programs destroyed while contexts are lent or adopted are deleted when a call is made in the only one,
-/// or when the last is given back and the device is used again.
+/// On Mesa, programs that are destroyed while contexts are lent or adopted are deleted later: by a call in the only
+/// one of them, or when the last is given back and the device is used again.
 Result<Current> make_current(Device& device);
 
-/// A device on the caller's own OpenGL context, which is current on this thread and outlives it.
+/// A device on the caller's own OpenGL context, which must be current on this thread and outlive the device and all
+/// its programs, buffers and slots. Fails with no_device if no context is current or libEGL or libOpenGL is
+/// missing, unsupported before OpenGL 4.3, or device_failed.
 ///
-/// An EGL context is joined by contexts of Kiln's in its share group: every thread may use the device, and
-/// programs can be used in the caller's context. With a context of another kind (GLX), or with `share` false,
-/// the device works only on threads where the caller has made that context current; programs destroyed
-/// elsewhere are deleted at its next use.
+/// Kiln adds contexts of its own to the share group of an EGL context: every thread may use the device, and
+/// programs can be used in the caller's context. With a context of another kind (GLX), or with `share` false, the
+/// device works only on threads on which the caller has made that context current: elsewhere its functions fail
+/// with device_failed, and programs that are destroyed elsewhere are deleted at its next use.
 Result<std::shared_ptr<Device>> adopt_current(const Log& log = {}, bool share = true);
 
 }  // namespace kiln::opengl

@@ -16,15 +16,16 @@ namespace memory {
 class Resident;
 }
 
-/// Where a program in memory came from.
+/// The level that brought a program into memory, or Cache::add().
 enum class Origin : std::uint8_t { compiled, disk, shared, added };
 
-/// The name of an origin, as in "disk".
+/// The name of an origin, as in "disk". The text is static.
 std::string_view to_string(Origin origin) noexcept;
 
-/// A counted handle on a loaded program: while one exists, the program is neither evicted nor destroyed.
-/// Cheap to copy, cheaper to move. May be released on any thread, also after its cache was destroyed. Two threads
-/// must not modify one handle at once; different handles on one program are independent.
+/// A counted handle on a loaded program, made by Cache: while one exists, the program is neither evicted nor
+/// destroyed. Cheap to copy, cheaper to move. May be released on any thread, also after its cache was destroyed;
+/// the last one then destroys the program. Two threads must not modify one handle at once; different handles on one
+/// program are independent, and all functions on them may be called from any thread.
 class Program {
  public:
   /// A handle on nothing.
@@ -40,11 +41,13 @@ class Program {
     if (resident_ != nullptr) release();
   }
 
-  /// Whether there is a program; everything below is only for handles that have one.
+  /// Whether there is a program. All functions below require one, which is not checked.
   explicit operator bool() const noexcept { return resident_ != nullptr; }
 
+  /// The key of its request. References that this and the next two functions return are valid as long as a handle.
   const Key& key() const noexcept;
   const std::string& name() const noexcept { return key().name; }
+  /// The loaded program, for Device::launch().
   Module& module() const noexcept;
   /// The module as its backend's own type, as in `program.as<kiln::opengl::Module>().id()`. Throws
   /// std::bad_cast if it belongs to another backend.
@@ -62,7 +65,8 @@ class Program {
   /// The performance last noted, in GFLOP/s and in GB/s of memory read and written; 0 if none was noted.
   double gflops() const noexcept;
   double gbps() const noexcept;
-  /// Notes a measured performance; it is saved with the program at the cache's next flush().
+  /// Notes a measured performance, in place of an earlier one. It is saved on disk, if there is one, at the cache's
+  /// next flush().
   void note_gflops(double gflops) const noexcept;
   void note_gbps(double gbps) const noexcept;
 
@@ -75,10 +79,11 @@ class Program {
   std::uint32_t stripe_ = 0;
 };
 
-/// What is known of one program in memory.
+/// What is known of one program in memory at the time of Cache::programs(). A value.
 struct ProgramInfo {
   Key key = {};
   Origin origin = Origin::compiled;
+  /// Module::bytes().
   std::size_t bytes = 0;
   /// Handles that exist.
   std::uint64_t references = 0;
@@ -86,6 +91,7 @@ struct ProgramInfo {
   std::uint64_t hits = 0;
   /// Grows with every use: of two programs, the one with the larger number was used later.
   std::uint64_t last_use = 0;
+  /// These as in Program.
   std::chrono::nanoseconds compile_time = {};
   double gflops = 0;
   double gbps = 0;

@@ -9,27 +9,32 @@
 
 namespace kiln {
 
-/// What to remove from a cache directory.
+/// Which programs to remove from a cache directory. Without bounds, only leftovers are removed.
 struct PruneOptions {
-  /// Remove programs that were not used for longer than this.
+  /// Remove programs whose last use is longer ago. Uses are recorded to the hour.
   std::optional<std::chrono::seconds> max_age = {};
-  /// Then remove the least recently used until what is left is no larger than this.
+  /// Then remove the least recently used until the others take no more than this.
   std::optional<std::uint64_t> max_bytes = {};
-  /// Report what would be removed, and remove nothing.
+  /// Remove nothing, and report what would be removed.
   bool dry_run = false;
 };
 
-/// What prune() removed and left.
+/// The outcome of prune().
 struct PruneReport {
+  /// Programs that this call removed, and their bytes.
   std::size_t removed = 0;
   std::uint64_t removed_bytes = 0;
+  /// Programs that are left, and their bytes.
   std::size_t kept = 0;
   std::uint64_t kept_bytes = 0;
-  /// Files left behind by processes that died.
+  /// Removed files that dead processes had left behind.
   std::size_t leftovers = 0;
 };
 
-/// Prunes a cache directory, all devices together; safe while processes use it.
+/// Removes programs of all devices from a cache directory. Safe from any thread, and while processes use the
+/// directory: a program that is removed is compiled again when it is next requested. A missing directory is an
+/// empty one. Fails with io if the directory cannot be read, or if none of the programs to remove could be removed;
+/// otherwise those that could not be removed count as kept.
 Result<PruneReport> prune(const std::filesystem::path& directory, const PruneOptions& options);
 
 }  // namespace kiln

@@ -8,28 +8,29 @@
 
 namespace kiln {
 
-/// What kind of failure an Error is; the part of it a program branches on.
+/// The kind of an Error: the part that programs branch on.
 enum class ErrorCode {
-  invalid_request,    ///< the request itself cannot be honoured (empty source, wrong entry point, …)
+  invalid_request,    ///< the arguments are wrong (empty source, a buffer of another device, …)
   include_not_found,  ///< a file named by #include is in no header and no include folder
   include_cycle,      ///< a file includes itself, directly or through others
-  compile_failed,     ///< the compiler refused the source; Error::log() is its log
+  compile_failed,     ///< the compiler refused the source, or it lacks the entry point; see Error::log()
   load_failed,        ///< the driver refused a binary
   damaged,            ///< stored bytes are not what was stored
-  no_device,          ///< no such device, or no driver for it
-  device_failed,      ///< the driver reported an error
-  out_of_memory,      ///< the device has no memory left
+  no_device,          ///< the device or its driver was not found
+  device_failed,      ///< the driver reported an error, or a backend threw an exception
+  out_of_memory,      ///< the device, or the host, has no memory left
   unsupported,        ///< the driver or the device lacks what is needed
   io,                 ///< a file or folder could not be read or written
-  cancelled,          ///< it was cancelled before it was done
-  timed_out,          ///< its time limit was exceeded
+  cancelled,          ///< the work was cancelled before it began
+  timed_out,          ///< a time limit was exceeded
   callback_failed,    ///< a callback threw an exception
 };
 
-/// The name of a code, as in "compile_failed".
+/// The name of a code, as in "compile_failed". The text is static.
 std::string_view to_string(ErrorCode code) noexcept;
 
-/// A failure: a code, a sentence for people that names what it happened to, and the compiler's log if any.
+/// A failure: a code, a message for people, which names the program, file or device, and the compiler's log if any.
+/// A value.
 class Error {
  public:
   Error(ErrorCode code, std::string message, std::string log = {})
@@ -37,7 +38,7 @@ class Error {
 
   ErrorCode code() const noexcept { return code_; }
   const std::string& message() const noexcept { return message_; }
-  /// The compiler's log in full; empty unless a compiler ran.
+  /// The compiler's, or sometimes the driver's, log in full; empty if there is none.
   const std::string& log() const noexcept { return log_; }
   /// The message, and the log below it.
   std::string describe() const;
@@ -48,7 +49,7 @@ class Error {
   std::string log_;
 };
 
-/// Thrown by Result::value() on a failure; what() is Error::describe().
+/// Thrown by Result::value() if there is an error; what() is Error::describe().
 class Failure : public std::runtime_error {
  public:
   explicit Failure(Error error) : std::runtime_error(error.describe()), error_(std::move(error)) {}
@@ -58,13 +59,16 @@ class Failure : public std::runtime_error {
   Error error_;
 };
 
-/// A value or the Error that stands in its place. Absence is not an error: see Result<std::optional<T>>.
+/// A value, or the Error in its place. Absence is not an error: functions that look for something return
+/// Result<std::optional<T>>. Owns either; as safe for threads as T is.
 template <class T>
 class [[nodiscard]] Result {
  public:
+  /// Implicit, so that a function can return a T or an Error.
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
 
+  /// Whether there is a value.
   bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }
 
@@ -95,13 +99,15 @@ class [[nodiscard]] Result {
   std::variant<T, Error> state_;
 };
 
-/// Success, or the Error that stands in its place.
+/// Success, or an Error.
 template <>
 class [[nodiscard]] Result<void> {
  public:
+  /// Success.
   Result() = default;
   Result(Error error) : state_(std::move(error)) {}
 
+  /// Whether there is no error.
   bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }
 

@@ -17,12 +17,16 @@ struct Ran {
   std::chrono::steady_clock::time_point end = {};
 };
 
-/// Work that a device does in order, without anyone waiting for it, and memory of the host that passes data to and
-/// fro at full speed. Pieces of work of different slots overlap as far as the device can.
+/// A queue of asynchronous work that the device does in order, and memory of the host through which data is copied
+/// at full speed. Work of different slots overlaps as far as the device can. Made by Device::open_slot().
 ///
-/// A slot is used and destroyed on the thread that opened it. What is queued keeps nothing alive: modules, buffers
-/// and the slot stay until the work has ended. After an error, a slot is only to be destroyed, which waits for what
-/// the device still does. A refusal to grow the staging memory is the exception: the slot goes on.
+/// All functions and the destructor must be called on the thread that opened the slot. Queued work owns nothing:
+/// keep the modules, the buffers and the slot until it has ended. A slot may outlive its device. The destructor
+/// waits for the work that the device still does.
+///
+/// Errors are those of Device::launch() and Device::write(), and invalid_request for a range outside the staging
+/// memory. After an error a slot can only be destroyed, except if staging() refused to grow while work was under
+/// way: then it goes on.
 ///
 ///     queue upload, launch and download  ->  submit()  ->  finished() or wait()  ->  times()  ->  queue …
 class Slot {
@@ -32,31 +36,33 @@ class Slot {
   Slot& operator=(const Slot&) = delete;
   virtual ~Slot() = default;
 
-  /// The slot's memory on the host, of `bytes` bytes at least: pinned or mapped, and the same every time unless it
-  /// has to grow, when its content is lost. It cannot grow while work is queued, or was submitted and neither
-  /// finished() nor wait() has reported its end: the error is `invalid_request`, and the memory, the work and the
-  /// slot stay as they were.
+  /// The slot's memory on the host, pinned or mapped, at least `bytes` bytes. It belongs to the slot. It is the
+  /// same every time unless it has to grow, which loses its content. It cannot grow while work is queued, or until
+  /// finished() or wait() has reported the end of submitted work: the error is invalid_request, and the memory, the
+  /// work and the slot stay as they were.
   virtual Result<std::span<std::byte>> staging(std::size_t bytes) = 0;
 
-  /// Each of these queues a piece of work, which sees what those queued before it have written. `staged` is where
-  /// in the staging memory the bytes are taken from or put.
+  /// Each of these queues a piece of work, which sees everything that earlier pieces have written. May wait for the
+  /// last submission to end. `staged` is the offset of the bytes in the staging memory; they must not be changed
+  /// until the work has ended. `launch` is not used after the call.
   virtual Result<void> upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) = 0;
   virtual Result<void> launch(Module& module, const Launch& launch) = 0;
   virtual Result<void> download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) = 0;
 
-  /// Submits all queued work to the device.
+  /// Submits all queued work to the device, which may have begun with it before.
   virtual Result<void> submit() = 0;
-  /// Whether all that was submitted has ended; true if there was nothing. Does not wait.
+  /// Whether all submitted work has ended; true if there is none. Does not wait. Returns the error of work that
+  /// failed.
   virtual Result<bool> finished() = 0;
-  /// Waits until all that was submitted has ended.
+  /// Waits until all submitted work has ended, without a time limit. Returns the error of work that failed.
   virtual Result<void> wait() = 0;
-  /// When each piece of the last submission ran, in the order they were queued; after it has ended. Empty where the
-  /// device cannot tell.
+  /// When each piece of the last submission ran, in the order in which they were queued. Call it after the work has
+  /// ended and before more is submitted. Empty if the device has no clock.
   virtual std::vector<Ran> times() = 0;
 
-  /// Declares that nobody waits any longer for the work under way, which may never end; other work is kept away
-  /// from it if possible. Do not use or destroy the slot until finished() returns true; then it is usable as
-  /// before.
+  /// Declares that the submitted work may never end, so that other slots avoid its queue if the API has several.
+  /// Until finished() returns true, only finished() may be called, and the slot must not be destroyed. Then it is
+  /// usable as before.
   virtual void give_up() noexcept {}
 };
 

@@ -6,52 +6,58 @@
 
 namespace kiln {
 
-/// What a cache has done since it was made. Every request is counted once among memory_hits, disk_hits,
-/// shared_hits, joined, compiles, failures and absent.
+/// Counters of a cache since it was constructed. A value. Every request is counted once among memory_hits,
+/// disk_hits, shared_hits, joined, compiles, failures and absent.
 struct Stats {
+  /// Calls of get(), get_async() and find(), programs of preload(), and calls of add() that return another program
+  /// or fail.
   std::uint64_t requests = 0;
   std::uint64_t memory_hits = 0;
   std::uint64_t disk_hits = 0;
   std::uint64_t shared_hits = 0;
-  /// Requests that waited for another thread's answer to the same key.
+  /// Requests that waited for another thread's result for the same key.
   std::uint64_t joined = 0;
+  /// Requests for which the compiler ran here, successfully.
   std::uint64_t compiles = 0;
-  /// Requests answered with an error by the thread that tried.
+  /// Requests that returned an error, without those that joined another thread.
   std::uint64_t failures = 0;
   /// find() calls that found nothing.
   std::uint64_t absent = 0;
 
+  /// Programs dropped from memory.
   std::uint64_t evictions = 0;
-  /// Times a program was kept beyond a bound, because all programs were in use.
+  /// Times that a program was added beyond a bound because all others were in use.
   std::uint64_t bound_exceeded = 0;
-  /// Times a device ran out of memory and unused programs were evicted for it.
+  /// Programs evicted because the device ran out of memory.
   std::uint64_t pressure = 0;
+  /// Programs saved to disk.
   std::uint64_t saves = 0;
-  /// Programs that could not be saved.
+  /// Attempts to save a program to disk that failed.
   std::uint64_t save_failures = 0;
-  /// Entries on disk that were damaged or refused by the driver, and were removed.
+  /// Entries on disk that were damaged or refused by the driver, and were removed for that.
   std::uint64_t replaced = 0;
-  /// Calls on the disk or the shared store that failed, threw, or returned something other than the entry asked
-  /// for.
+  /// Entries from disk or the shared store that could not be used, calls on them that failed or threw, and uploads
+  /// that failed or were dropped.
   std::uint64_t store_failures = 0;
 
+  /// Programs in memory, and the sum of their Module::bytes().
   std::uint64_t programs = 0;
   std::uint64_t bytes = 0;
-  /// What this device's folder holds, by counts that are kept beside the programs. Processes that are killed or
-  /// prune at this moment can make them differ a little from the truth.
+  /// Programs in this device's folder, and their bytes, by counts that are kept in a file. Processes that are
+  /// killed, or that prune at this moment, can make them differ a little from the truth.
   std::uint64_t disk_programs = 0;
   std::uint64_t disk_bytes = 0;
 
-  /// Time spent compiling here.
+  /// Time spent in the compiler here.
   std::chrono::nanoseconds compile_time = {};
-  /// What the programs that came from disk or the shared store once took to compile.
+  /// The time that programs from disk or the shared store took to compile when they were compiled.
   std::chrono::nanoseconds compile_time_saved = {};
 
-  /// Requests no level could answer.
+  /// Requests that memory, disk and shared store could not answer.
   std::uint64_t misses() const noexcept { return compiles + failures + absent; }
   /// The share of requests that needed no compiler; 0 before the first request.
   double hit_rate() const noexcept;
-  /// One JSON object.
+  /// All fields, misses() and hit_rate() as one JSON object; times are in seconds.
   std::string to_json() const;
   /// One line for people: "15 programs cached, 12 on disk, 3.2 s of compiling saved, 95% hit rate".
   std::string to_line() const;

@@ -14,36 +14,42 @@
 
 namespace kiln {
 
-/// Where a kernel of the library runs: on a cache's device, and done on return, or on an executor, which is given
-/// the work and has it done some time. A value, made of either where a call wants one; both outlive what runs.
+/// Runs the kernels of the library: on a cache's device, synchronously, or on an executor, asynchronously. A value;
+/// a Cache& or an Executor& converts to it in a call. It owns nothing: cache, executor, device and tuner must
+/// outlive all work that they run. May be used from any thread.
 class Runner {
  public:
-  /// The cache's backend must be a Device.
+  /// The cache's backend must be a Device; otherwise the kernels fail with invalid_request.
   Runner(Cache& cache);
+  /// Kernels return once their job is queued.
   Runner(Executor& executor);
-  /// Hands the jobs of kernels on `device` to `run`, which may add uploads and downloads, or keep them for later.
+  /// Passes the jobs of kernels on `device` to `run`, which may add uploads and downloads, or keep them for later.
+  /// The kernel returns the error of `run`; its result is ready when the Pending is.
   Runner(Device& device, std::function<Result<Pending>(Job)> run) : device_(&device), run_(std::move(run)) {}
 
-  /// The same with the variants that a tuner for the device chooses; it outlives what runs.
+  /// The same, with the variants that a tuner for the device chooses.
   Runner tuned_by(Tuner& tuner) const {
     Runner tuned = *this;
     tuned.tuner_ = &tuner;
     return tuned;
   }
-  /// Null where every call runs its initial variant.
+  /// The tuner; null if every call runs its initial variant.
   Tuner* tuner() const noexcept { return tuner_; }
-  /// The same with programs for the sizes of each call alone, in which they are constants: worth it for calls that
-  /// come again and again.
+  /// The same, with programs for the sizes of each call only, in which they are constants: worth their compile time
+  /// for calls that are repeated often.
   Runner with_constants() const {
     Runner constant = *this;
     constant.constants_ = true;
     return constant;
   }
+  /// Whether sizes are constants: see with_constants().
   bool constants() const noexcept { return constants_; }
 
-  /// Null where a cache was given whose backend is no device.
+  /// The device; null if the backend of the given cache is not one.
   Device* device() const noexcept { return device_; }
-  /// Runs a job; what it returns is ready when the job has ended, at once where it ran on a cache.
+  /// Runs a job. On a cache, returns after the job, with the errors of Cache::get(), Device::allocate() and
+  /// Device::launch(); only for jobs without uploads and downloads. On an executor, returns once the job is queued,
+  /// and the Pending holds the error, if any.
   Result<Pending> run(Job job) const { return run_(std::move(job)); }
 
  private:
@@ -53,22 +59,28 @@ class Runner {
   bool constants_ = false;
 };
 
-// The kernels. Each returns a new tensor, f32 unless `output` says f16, which is there at once with a cache, and
-// when its pending() is with an executor. Tensors of f16 are read as they are and computed with as f32. Shapes that
-// do not fit each other are `invalid_request` errors that name the tensor and its dimension; more elements than
-// Tensor::max_count are `unsupported`. What is a sum of nothing is 0; NaN and infinities take the course they have
-// in IEEE arithmetic. docs/library.md says more.
+// The kernels. Each returns a new tensor, f32 unless `output` says f16. With a cache its content is complete; with
+// an executor it is when pending() is ready. Tensors of f16 are read as they are and computed with as f32.
+// Arguments are not needed after the call: queued work shares ownership of the tensors' memory. All kernels may be
+// called from any thread. Empty sums are 0; NaN and infinities behave as in IEEE arithmetic. docs/library.md says
+// more.
+//
+// All kernels fail with invalid_request if shapes do not fit each other, which names the tensor and its dimension,
+// or if a tensor is on another device; with unsupported if a tensor would have more than Tensor::max_count elements
+// or the device cannot run the kernel; and as Device::allocate() does. With a cache they also fail as Runner::run()
+// does; with an executor, later errors are in pending().
 
-/// How exact products must be at least; sums are of f32 always. What a device has no units for that multiply
-/// matrices so is computed in f32: of less than that, only CUDA from sm_80 on makes use today.
+/// The least precision of products; sums are always f32. A device without matrix units for a precision computes in
+/// f32. Today only CUDA from sm_80 on uses less than f32.
 enum class Precision {
   f32,
   /// Ten bits of the factors' mantissas.
   tf32,
-  /// Factors as f16: ten bits of their mantissas, and what is larger than 65,504 is infinite.
+  /// Factors as f16: ten bits of their mantissas, and values beyond 65,504 are infinite.
   f16,
 };
 
+/// Options of conv2d().
 struct Conv2dOptions {
   /// Added to each output channel: [K].
   std::optional<Tensor> bias = {};
@@ -83,31 +95,36 @@ struct Conv2dOptions {
   Precision precision = Precision::f32;
   Type output = Type::f32;
 };
-/// x [N, C, H, W] with the filters w [K, C / groups, R, S]: [N, K, P, Q]. The filters are not turned around.
+/// The convolution of x [N, C, H, W] with the filters w [K, C / groups, R, S]: [N, K, P, Q]. Filters are not
+/// flipped.
 Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dOptions& options = {});
 
+/// Options of gemm().
 struct GemmOptions {
   bool transpose_a = false;
   bool transpose_b = false;
   float alpha = 1;
-  /// With beta 0, c is not read.
+  /// If it is 0, c is not read; otherwise c is required.
   float beta = 0;
   std::optional<Tensor> c = {};
   Precision precision = Precision::f32;
   Type output = Type::f32;
 };
-/// alpha a b + beta c, with a [M, K], b [K, N] and c [M, N] before they are transposed; or a batch of each, [B, …],
-/// where a matrix without a batch, or one in a batch of 1, goes with all.
+/// alpha a b + beta c: [M, N]. a is [M, K], or [K, M] if it is to be transposed; b is [K, N], or [N, K]; c is [M,
+/// N]. Or a batch of each, [B, …]: a matrix without a batch, or in a batch of 1, is used with all others.
 Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptions& options = {});
 
+/// Options of softmax().
 struct SoftmaxOptions {
-  /// Added to x before: of x's shape, or of its last dimensions and the same for all before. -inf masks an element.
+  /// Added to x first. It has x's shape, or x's last dimensions and is then the same for all others. -inf masks an
+  /// element.
   std::optional<Tensor> mask = {};
   Type output = Type::f32;
 };
-/// exp(x) / sum exp(x) over the last dimension. A row of which every element is -inf becomes zeros.
+/// exp(x) / sum exp(x) over the last dimension. A row in which every element is -inf becomes zeros.
 Result<Tensor> softmax(Runner on, const Tensor& x, const SoftmaxOptions& options = {});
 
+/// Options of weighted_matmul().
 struct WeightedMatmulOptions {
   Type output = Type::f32;
 };
@@ -115,47 +132,53 @@ struct WeightedMatmulOptions {
 Result<Tensor> weighted_matmul(Runner on, const Tensor& weights, const Tensor& values,
                                const WeightedMatmulOptions& options = {});
 
+/// Options of flash_attention().
 struct FlashAttentionOptions {
   /// Query i sees the keys up to i + (keys - queries): the last query sees all.
   bool causal = false;
-  /// What q k is multiplied by; 1 / sqrt(D) where not given.
+  /// The factor of q k; 1 / sqrt(D) if not given.
   std::optional<float> scale = {};
   Type output = Type::f32;
 };
-/// softmax(scale q k) v for q [B, H, Q, D], k and v [B, H, K, D], without the scores ever being stored: [B, H, Q,
-/// D]. D is at most 256. A query that sees no key gets zeros.
+/// softmax(scale q k) v for q [B, H, Q, D], k and v [B, H, K, D]: [B, H, Q, D]. Scores are never stored in memory.
+/// A D of more than 256 is unsupported. A query that sees no key gets zeros.
 Result<Tensor> flash_attention(Runner on, const Tensor& q, const Tensor& k, const Tensor& v,
                                const FlashAttentionOptions& options = {});
 
-/// x again, as `output`. Values that f16 cannot hold become what the device's conversion makes of them.
+/// A copy of x, as `output`. How values that f16 cannot hold are converted depends on the device.
 Result<Tensor> copy(Runner on, const Tensor& x, Type output);
+/// A copy of x in its own type.
 inline Result<Tensor> copy(Runner on, const Tensor& x) { return copy(on, x, x.type()); }
 
+/// How reduce() combines the elements of a row.
 enum class Reduction { sum, max, min, mean };
+/// Options of reduce().
 struct ReduceOptions {
   Type output = Type::f32;
 };
-/// Folds the last dimension away. A NaN in a row makes its result NaN. Of an empty row, the sum is 0, the maximum
-/// -inf, the minimum inf and the mean NaN.
+/// Reduces the last dimension to one value, which removes it from the shape. A NaN in a row makes its result NaN.
+/// Of an empty row, the sum is 0, the maximum -inf, the minimum inf and the mean NaN.
 Result<Tensor> reduce(Runner on, const Tensor& x, Reduction reduction, const ReduceOptions& options = {});
 
+/// Options of scan().
 struct ScanOptions {
-  /// Whether an element's own value is left out of its sum.
+  /// Whether the sum at an element leaves out the element itself.
   bool exclusive = false;
   Type output = Type::f32;
 };
 /// The running sums along the last dimension.
 Result<Tensor> scan(Runner on, const Tensor& x, const ScanOptions& options = {});
 
-/// What a Tuner takes to tune a call, of f32 and without further options:
+/// The Tunable of a call with f32 tensors and default options, for Tuner::tune(). Fails with invalid_request for
+/// another kernel, or for extents that it does not take:
 ///
-///     gemm, gemm_nt, gemm_tn, gemm_tt      M N K, or M N K and a batch; the letters say what is transposed
+///     gemm, gemm_nt, gemm_tn, gemm_tt      M N K, or M N K and a batch; t marks a transposed matrix
 ///     weighted_matmul                      B H Q K D
 ///     conv2d, conv2d_winograd              N C H W, and K R S of the filters; padded by R / 2 and S / 2
 ///     softmax                              rows and their width
 ///     flash_attention, …_causal            B H Q D, or B H Q K D
 Result<Tunable> tunable(const Device& device, std::string_view kernel, const Shape& extents);
-/// The same for a call that a record is of.
+/// The same for the call of a record. Fails with invalid_request if this version of Kiln has no kernel for it.
 Result<Tunable> tunable(const Device& device, const TuneRecord& record);
 
 }  // namespace kiln
