@@ -231,7 +231,8 @@ TEST(CudaDriver, LosesItsDeviceToAnIllegalAddress) {
 
 TEST(RunTimeCompiler, ThatIsMissingIsNamedWithWhatProvidesIt) {
   static constexpr std::array nowhere = {"libkiln_nowhere.so"};
-  const cuda::RtcNames names{.title = "NVRTC", .libraries = nowhere, .provider = "libnvrtc", .symbols = cuda::SymbolSet::cuda};
+  const cuda::RtcNames names{
+      .title = "NVRTC", .libraries = nowhere, .provider = "libnvrtc", .symbols = cuda::SymbolSet::cuda};
   const auto missing = cuda::Rtc::open(names, {"/nowhere"});
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code(), ErrorCode::unsupported);
@@ -240,7 +241,8 @@ TEST(RunTimeCompiler, ThatIsMissingIsNamedWithWhatProvidesIt) {
 
 TEST(RunTimeCompiler, ThatLacksAFunctionIsTooOld) {
   static constexpr std::array libc = {"libc.so.6"};
-  const cuda::RtcNames names{.title = "NVRTC", .libraries = libc, .provider = "libnvrtc", .symbols = cuda::SymbolSet::cuda};
+  const cuda::RtcNames names{
+      .title = "NVRTC", .libraries = libc, .provider = "libnvrtc", .symbols = cuda::SymbolSet::cuda};
   const auto old = cuda::Rtc::open(names, {});
   ASSERT_FALSE(old);
   EXPECT_EQ(old.error().message(), "NVRTC is too old: it has no nvrtcVersion; install libnvrtc");
@@ -248,7 +250,8 @@ TEST(RunTimeCompiler, ThatLacksAFunctionIsTooOld) {
 
 TEST(StandInCompiler, ThatIsTooOldIsPassedOverForTheNext) {
   static constexpr std::array libraries = {"libc.so.6", KILN_FAKE_NVRTC_12};
-  const cuda::RtcNames names{.title = "NVRTC", .libraries = libraries, .provider = "libnvrtc", .symbols = cuda::SymbolSet::cuda};
+  const cuda::RtcNames names{
+      .title = "NVRTC", .libraries = libraries, .provider = "libnvrtc", .symbols = cuda::SymbolSet::cuda};
   EXPECT_EQ(cuda::Rtc::open(names, {}).value()->version(), "NVRTC 12.3");
 }
 

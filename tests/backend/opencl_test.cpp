@@ -15,7 +15,6 @@
 #include <kiln/opencl.hpp>
 
 #include "backend/opencl/library.hpp"
-#include "backend/opencl/pocl.hpp"
 #include "backend/opencl/program.hpp"
 #include "backend/quirks/opencl_loader.hpp"
 #include "backend/sections.hpp"
@@ -170,17 +169,43 @@ TEST_F(PoClBinary, IsWholeWhereProcessesCompileTheSame) {
 
 TEST_F(PoClBinary, IsMadeByOneAtATime) {
   using namespace std::chrono_literals;
-  const auto turns = opencl::PoclTurns::open(book_.log());
-  const auto others = opencl::PoclTurns::open(book_.log());
-  ASSERT_TRUE(turns && others);
-  std::optional turn = turns->take("some text", "-w", 0ms);
-  EXPECT_TRUE(turn->held());
-  EXPECT_FALSE(turns->take("some text", "-w", 0ms).held()) << "in the same process";
-  EXPECT_FALSE(others->take("some text", "-w", 1ms).held());
-  EXPECT_TRUE(others->take("another text", "-w", 0ms).held());
-  EXPECT_TRUE(others->take("some text", "", 0ms).held());
-  turn.reset();
-  EXPECT_TRUE(others->take("some text", "-w", 0ms).held());
+  const auto cl = opencl::Library::open().value();
+  cl_platform_id platform = nullptr;
+  cl_device_id device = nullptr;
+  ASSERT_EQ(cl->clGetPlatformIDs(1, &platform, nullptr), CL_SUCCESS);
+  ASSERT_EQ(cl->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr), CL_SUCCESS);
+  const auto cache = backend::quirks::PoclKernelCache::of(*cl, device, book_.log());
+  const auto other = backend::quirks::PoclKernelCache::of(*cl, device, book_.log());
+  if (!cache) GTEST_SKIP() << "this PoCL does not need the lock";
+  std::optional lock = cache->lock("some text", "-w", 0ms);
+  EXPECT_TRUE(lock->held());
+  EXPECT_FALSE(cache->lock("some text", "-w", 0ms).held()) << "in the same process";
+  EXPECT_FALSE(other->lock("some text", "-w", 1ms).held());
+  EXPECT_TRUE(other->lock("another text", "-w", 0ms).held());
+  EXPECT_TRUE(other->lock("some text", "", 0ms).held());
+  lock.reset();
+  EXPECT_TRUE(other->lock("some text", "-w", 0ms).held());
+}
+
+TEST(PoclQuirks, ApplyToTheVersionsThatHaveTheBug) {
+  const std::string pocl = "OpenCL 3.0 pocl HSTR: pthread-x86_64-pc-linux-gnu-skylake-avx512";
+  const std::string later = "OpenCL 3.0 PoCL HSTR: cpu-x86_64-pc-linux-gnu-haswell";
+  const auto kernel_cache = [](const std::string& device, const char* driver) {
+    return backend::quirks::PoclKernelCache::affects(device, driver);
+  };
+  const auto dlhandle_cache = [](const std::string& device, const char* driver) {
+    return backend::quirks::PoclDlhandleCache::affects(device, driver);
+  };
+  EXPECT_TRUE(kernel_cache(pocl, "3.1+debian"));
+  EXPECT_TRUE(kernel_cache(later, "5.0"));
+  EXPECT_FALSE(kernel_cache(later, "6.0"));
+  EXPECT_FALSE(kernel_cache(later, "10.2"));
+  EXPECT_TRUE(dlhandle_cache(pocl, "3.1+debian"));
+  EXPECT_TRUE(dlhandle_cache(later, "6.0"));
+  EXPECT_FALSE(dlhandle_cache(later, "7.0-pre"));
+  EXPECT_TRUE(kernel_cache(pocl, "unknown") && dlhandle_cache(pocl, "")) << "assume the bug if in doubt";
+  EXPECT_FALSE(kernel_cache("OpenCL 3.0 CUDA", "560.35.03")) << "another driver";
+  EXPECT_FALSE(dlhandle_cache("OpenCL 3.0 CUDA", "560.35.03"));
 }
 
 TEST(OpenClError, OfALostDeviceSaysToOpenItAnew) {
@@ -224,10 +249,10 @@ class PoClLeavesOut : public OpenClAdopt {
     OpenClAdopt::SetUp();
     if (IsSkipped()) return;
     auto library = std::const_pointer_cast<opencl::Library>(cl_);
-    really_ = std::exchange(library->get_program_info, &without_program);
+    really_ = std::exchange(library->clGetProgramInfo, &without_program);
     const auto context = std::make_shared<const opencl::Context>(library, std::exchange(context_, nullptr), mine_,
                                                                  book_.log(LogLevel::debug));
-    if (!context->pocl_turns()) GTEST_SKIP() << "this is not PoCL";
+    if (!context->pocl_kernel_cache()) GTEST_SKIP() << "this driver does not need the work-around";
     compile_ = [=] { return opencl::BuiltProgram::compile(context, program("__global float* a", "a[0] = 2;")); };
   }
 

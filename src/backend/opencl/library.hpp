@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -91,6 +92,10 @@ class Library {
 
   base::DynamicLibrary library_;
 };
+
+/// The major version of PoCL, by a device's CL_DEVICE_VERSION and CL_DRIVER_VERSION: 3 for "3.1+debian". Empty for
+/// other drivers, 0 if PoCL's version cannot be read.
+std::optional<int> pocl_major_version(std::string_view device_version, std::string_view driver_version);
 
 /// The name of an error, such as CL_INVALID_BINARY.
 std::string error_name(cl_int error);

@@ -77,7 +77,7 @@ Error of_load(const std::string& name, Error error) {
 BuiltProgram::BuiltProgram(std::shared_ptr<const Context> context, cl_program program, std::string name,
                            std::string entry)
     : context_(std::move(context)), program_(program), name_(std::move(name)), entry_(std::move(entry)) {
-  if (context_->on_pocl()) pocl_launches_ = PoclLaunches::of(entry_);
+  if (context_->has_pocl_dlhandle_cache()) pocl_dlhandle_cache_ = backend::quirks::PoclDlhandleCache::of(entry_);
 }
 
 BuiltProgram::~BuiltProgram() {
@@ -114,16 +114,16 @@ Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& con
   KILN_TRY(backend::check_language(request, Language::opencl));
   const std::string source = backend::with_defines(request);
   const std::string options = fmt::format("{}", fmt::join(request.options(), " "));
-  std::optional<PoclTurns::Turn> turn;
-  if (context->pocl_turns()) turn = context->pocl_turns()->take(source, options, 10s);
-  if (turn && !turn->held())
-    context->log().debug(request.name() + " is compiled while others may have PoCL compile it");
-  // Each of those who compile the same at the same time, without Kiln, takes a file away once.
+  const auto& quirk = context->pocl_kernel_cache();
+  std::optional<backend::quirks::PoclKernelCache::CompileLock> lock;
+  if (quirk) lock = quirk->lock(source, options, 10s);
+  if (lock && !lock->held()) context->log().debug(request.name() + " may be compiled by PoCL in several processes");
+  // Each process that compiles the same text without Kiln removes the file once.
   constexpr int most_tries = 16;
   for (int tries = 1;; ++tries) {
     auto program = KILN_TRY(from_source(context, request, source, options));
     const auto image = KILN_TRY(program->image());
-    const bool whole = is_whole(backend::as_text(image));
+    const bool whole = !quirk || quirk->has_program(backend::as_text(image));
     if (!whole) context->log().debug("PoCL left the program out of the binary of " + request.name());
     if (!whole && tries < most_tries) continue;
     program->bytes_ = image.size();
@@ -144,7 +144,7 @@ Result<std::unique_ptr<kiln::Module>> BuiltProgram::load(const std::shared_ptr<c
   if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: it has another checksum");
   const auto image = (*sections)[3];
   const std::string name(backend::as_text((*sections)[0]));
-  if (!is_whole(backend::as_text(image)))
+  if (context->pocl_kernel_cache() && !backend::quirks::PoclKernelCache::has_program(backend::as_text(image)))
     return Error(ErrorCode::load_failed,
                  fmt::format("the binary of {} is not whole: PoCL left its program out", name));
   const auto* bytes = reinterpret_cast<const unsigned char*>(image.data());
@@ -233,8 +233,8 @@ cl_int BuiltProgram::enqueue(cl_command_queue queue, cl_kernel kernel, const std
   const auto enqueue_on = [&](cl_event* given) {
     return cl.clEnqueueNDRangeKernel(queue, kernel, 3, nullptr, global.data(), local.data(), 0, nullptr, given);
   };
-  if (pocl_launches_ == nullptr) return enqueue_on(event);
-  return pocl_launches_->run(cl, queue, widest_, global, local, event, enqueue_on);
+  if (pocl_dlhandle_cache_ == nullptr) return enqueue_on(event);
+  return pocl_dlhandle_cache_->run(cl, queue, widest_, global, local, event, enqueue_on);
 }
 
 Result<std::vector<std::byte>> BuiltProgram::image() const {

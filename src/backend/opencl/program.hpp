@@ -12,9 +12,9 @@
 #include <kiln/opencl.hpp>
 
 #include "backend/opencl/library.hpp"
-#include "backend/opencl/pocl.hpp"
-#include "backend/opencl/pocl_launches.hpp"
 #include "backend/pool.hpp"
+#include "backend/quirks/pocl_dlhandle_cache.hpp"
+#include "backend/quirks/pocl_kernel_cache.hpp"
 #include "base/process_end.hpp"
 
 namespace kiln::opencl {
@@ -41,29 +41,31 @@ class Context {
   Context(std::shared_ptr<const Library> library, cl_context context, cl_device_id device, Log log)
       : library_(std::move(library)), context_(context), device_(device), log_(std::move(log)) {
     base::expect_process_end();
-    on_pocl_ = is_pocl(cl(), device);
-    if (on_pocl_) pocl_turns_ = PoclTurns::open(log_);
+    pocl_kernel_cache_ = backend::quirks::PoclKernelCache::of(cl(), device, log_);
+    has_pocl_dlhandle_cache_ = backend::quirks::PoclDlhandleCache::affects(cl(), device);
   }
   ~Context() { cl().clReleaseContext(context_); }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  const Library& cl() const noexcept { return base::process_ends() ? *ended_ : *library_; }
+  const Library& cl() const noexcept { return base::process_ends() ? *stubs_ : *library_; }
   cl_context context() const noexcept { return context_; }
   cl_device_id device() const noexcept { return device_; }
   const Log& log() const noexcept { return log_; }
-  bool on_pocl() const noexcept { return on_pocl_; }
-  /// Nothing where the device is not PoCL's, or its folder cannot be used.
-  const std::optional<PoclTurns>& pocl_turns() const noexcept { return pocl_turns_; }
+  /// Work-arounds; empty and false if the driver does not need them.
+  const std::optional<backend::quirks::PoclKernelCache>& pocl_kernel_cache() const noexcept {
+    return pocl_kernel_cache_;
+  }
+  bool has_pocl_dlhandle_cache() const noexcept { return has_pocl_dlhandle_cache_; }
 
  private:
   std::shared_ptr<const Library> library_;
-  std::shared_ptr<const Library> ended_ = Library::stubs();
+  std::shared_ptr<const Library> stubs_ = Library::stubs();
   cl_context context_;
   cl_device_id device_;
   Log log_;
-  bool on_pocl_ = false;
-  std::optional<PoclTurns> pocl_turns_;
+  std::optional<backend::quirks::PoclKernelCache> pocl_kernel_cache_;
+  bool has_pocl_dlhandle_cache_ = false;
 };
 
 /// A kernel with its arguments: one thread's at a time.
@@ -132,9 +134,9 @@ class BuiltProgram final : public Module {
   std::size_t bytes_ = 0;
   // Safe from any thread, as is what follows.
   mutable backend::Pool<KernelObject> kernels_;
-  /// Null where the device is not PoCL's.
-  std::shared_ptr<PoclLaunches> pocl_launches_;
-  mutable PoclLaunches::Widest widest_;
+  /// Null if the driver does not need it.
+  std::shared_ptr<backend::quirks::PoclDlhandleCache> pocl_dlhandle_cache_;
+  mutable backend::quirks::PoclDlhandleCache::Widest widest_;
 };
 
 }  // namespace kiln::opencl

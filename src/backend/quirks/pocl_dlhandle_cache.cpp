@@ -1,25 +1,34 @@
-#include "backend/opencl/pocl_launches.hpp"
+#include "backend/quirks/pocl_dlhandle_cache.hpp"
 
 #include <algorithm>
 
-namespace kiln::opencl {
+namespace kiln::backend::quirks {
 
-std::shared_ptr<PoclLaunches> PoclLaunches::of(const std::string& kernel) {
+bool PoclDlhandleCache::affects(std::string_view device_version, std::string_view driver_version) {
+  const auto major = opencl::pocl_major_version(device_version, driver_version);
+  return major && *major < 7;
+}
+
+bool PoclDlhandleCache::affects(const opencl::Library& cl, cl_device_id device) {
+  return affects(cl.text(device, CL_DEVICE_VERSION), cl.text(device, CL_DRIVER_VERSION));
+}
+
+std::shared_ptr<PoclDlhandleCache> PoclDlhandleCache::of(const std::string& kernel) {
   struct All {
     std::mutex mutex;
-    std::map<std::string, std::weak_ptr<PoclLaunches>> launches;
+    std::map<std::string, std::weak_ptr<PoclDlhandleCache>> launches;
   };
-  // Never destroyed: PoCL's threads may outlive what static variables hold.
+  // Never destroyed: PoCL's threads may outlive static variables.
   static All& all = *new All;
   const std::lock_guard lock(all.mutex);
   if (auto found = all.launches[kernel].lock()) return found;
   std::erase_if(all.launches, [](const auto& one) { return one.second.expired(); });
-  auto made = std::make_shared<PoclLaunches>();
+  auto made = std::make_shared<PoclDlhandleCache>();
   all.launches[kernel] = made;
   return made;
 }
 
-bool PoclLaunches::begin(Widest& widest, const Sizes& global, const Sizes& local) {
+bool PoclDlhandleCache::begin(Widest& widest, const Sizes& global, const Sizes& local) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !wider_; });
   Sizes& so_far = widest[local];
@@ -36,21 +45,21 @@ bool PoclLaunches::begin(Widest& widest, const Sizes& global, const Sizes& local
   return wider;
 }
 
-void PoclLaunches::forget(Widest& widest, const Sizes& local) {
+void PoclDlhandleCache::forget(Widest& widest, const Sizes& local) {
   const std::lock_guard lock(mutex_);
   widest.erase(local);
 }
 
-void PoclLaunches::end(bool wider) {
+void PoclDlhandleCache::end(bool wider) {
   const std::lock_guard lock(mutex_);
   --running_;
   if (wider) wider_ = false;
   changed_.notify_all();
 }
 
-void PoclLaunches::end_with(const Library& cl, cl_event event, bool wider) {
+void PoclDlhandleCache::end_with(const opencl::Library& cl, cl_event event, bool wider) {
   struct Running {
-    std::shared_ptr<PoclLaunches> launches;
+    std::shared_ptr<PoclDlhandleCache> launches;
     bool wider;
   };
   auto running = std::make_unique<Running>(shared_from_this(), wider);
@@ -69,4 +78,4 @@ void PoclLaunches::end_with(const Library& cl, cl_event event, bool wider) {
   end(wider);
 }
 
-}  // namespace kiln::opencl
+}  // namespace kiln::backend::quirks
