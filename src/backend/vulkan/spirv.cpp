@@ -9,60 +9,22 @@
 #include <unordered_map>
 
 #include <fmt/format.h>
+#include <spirv/unified1/spirv.hpp11>
 
 #include "base/bytes.hpp"
 
 namespace kiln::vulkan {
 namespace {
 
-// Numbers of the SPIR-V specification.
-constexpr std::uint32_t magic = 0x07230203;
+using spv::Decoration;
+using spv::Op;
+using spv::StorageClass;
+
 constexpr std::uint32_t version_1_0 = 0x00010000;
 constexpr std::uint32_t version_1_3 = 0x00010300;
 /// The universal limit on ids.
 constexpr std::uint32_t max_bound = 0x400000;
 constexpr std::size_t header_words = 5;
-
-enum Op : std::uint32_t {
-  op_entry_point = 15,
-  op_execution_mode = 16,
-  op_type_bool = 20,
-  op_type_int = 21,
-  op_type_float = 22,
-  op_type_vector = 23,
-  op_type_matrix = 24,
-  op_type_array = 28,
-  op_type_runtime_array = 29,
-  op_type_struct = 30,
-  op_type_pointer = 32,
-  op_constant = 43,
-  op_constant_composite = 44,
-  op_spec_constant = 50,
-  op_spec_constant_composite = 51,
-  op_variable = 59,
-  op_decorate = 71,
-  op_member_decorate = 72,
-};
-enum StorageClass : std::uint32_t {
-  uniform_constant = 0,
-  uniform = 2,
-  workgroup = 4,
-  push_constant = 9,
-  storage_buffer = 12,
-};
-enum Decoration : std::uint32_t {
-  buffer_block = 3,
-  row_major = 4,
-  array_stride = 6,
-  matrix_stride = 7,
-  built_in = 11,
-  binding = 33,
-  descriptor_set = 34,
-  member_offset = 35,
-};
-constexpr std::uint32_t gl_compute = 5;
-constexpr std::uint32_t local_size = 17;
-constexpr std::uint32_t workgroup_size = 25;
 
 constexpr std::uint64_t huge = std::numeric_limits<std::uint64_t>::max();
 
@@ -71,7 +33,7 @@ std::uint64_t plus(std::uint64_t a, std::uint64_t b) { return b > huge - a ? hug
 std::uint64_t times(std::uint64_t a, std::uint64_t b) { return a != 0 && b > huge / a ? huge : a * b; }
 
 struct Instruction {
-  std::uint32_t op;
+  Op op;
   std::span<const std::uint32_t> operands;
 };
 
@@ -98,7 +60,7 @@ struct Type {
   std::uint32_t columns = 0;
   std::uint32_t rows = 0;
   /// Of a pointer.
-  std::uint32_t storage_class = 0;
+  StorageClass storage_class = {};
   std::uint32_t pointee = 0;
 };
 
@@ -107,7 +69,8 @@ class Reader {
   explicit Reader(std::span<const std::uint32_t> words) : words_(words) {}
 
   Result<Shape> read() {
-    if (words_.size() < header_words || words_[0] != magic) return malformed("it does not begin as SPIR-V does");
+    if (words_.size() < header_words || words_[0] != spv::MagicNumber)
+      return malformed("it does not begin as SPIR-V does");
     if (words_[1] < version_1_0 || words_[1] > version_1_3 || (words_[1] & 0xff) != 0)
       return malformed("its version is not between 1.0 and 1.3");
     bound_ = words_[3];
@@ -131,12 +94,12 @@ class Reader {
   template <class Visit>
   void for_each(Visit visit) {
     for (std::size_t at = header_words; at < words_.size() && problem_ == nullptr;) {
-      const std::size_t count = words_[at] >> 16;
+      const std::size_t count = words_[at] >> spv::WordCountShift;
       if (count == 0 || count > words_.size() - at) {
         problem_ = "an instruction is longer than the module";
         return;
       }
-      visit(Instruction{words_[at] & 0xffff, words_.subspan(at + 1, count - 1)});
+      visit(Instruction{static_cast<Op>(words_[at] & spv::OpCodeMask), words_.subspan(at + 1, count - 1)});
       at += count;
     }
   }
@@ -158,72 +121,77 @@ class Reader {
 
   void decorate(const Instruction& instruction) {
     const auto& operands = instruction.operands;
-    if (instruction.op == op_decorate && has(instruction, 2, 1)) {
+    if (instruction.op == Op::OpDecorate && has(instruction, 2, 1)) {
       Decorations& of = decorations_[operands[0]];
-      const std::uint32_t kind = operands[1];
-      if (kind == buffer_block) of.buffer_block = true;
-      if (kind != binding && kind != descriptor_set && kind != array_stride && kind != built_in) return;
+      const auto kind = static_cast<Decoration>(operands[1]);
+      if (kind == Decoration::BufferBlock) of.buffer_block = true;
+      if (kind != Decoration::Binding && kind != Decoration::DescriptorSet && kind != Decoration::ArrayStride &&
+          kind != Decoration::BuiltIn)
+        return;
       if (!has(instruction, 3, 1)) return;
-      if (kind == binding) of.binding = operands[2];
-      if (kind == descriptor_set) of.set = operands[2];
-      if (kind == array_stride) of.array_stride = operands[2];
-      if (kind == built_in && operands[2] == workgroup_size) of.workgroup_size = true;
-    } else if (instruction.op == op_member_decorate && has(instruction, 3, 1)) {
+      if (kind == Decoration::Binding) of.binding = operands[2];
+      if (kind == Decoration::DescriptorSet) of.set = operands[2];
+      if (kind == Decoration::ArrayStride) of.array_stride = operands[2];
+      if (kind == Decoration::BuiltIn && static_cast<spv::BuiltIn>(operands[2]) == spv::BuiltIn::WorkgroupSize)
+        of.workgroup_size = true;
+    } else if (instruction.op == Op::OpMemberDecorate && has(instruction, 3, 1)) {
       Member& of = decorations_[operands[0]].members[operands[1]];
-      const std::uint32_t kind = operands[2];
-      if (kind == row_major) of.row_major = true;
-      if ((kind != member_offset && kind != matrix_stride) || !has(instruction, 4, 1)) return;
-      (kind == member_offset ? of.offset : of.matrix_stride) = operands[3];
+      const auto kind = static_cast<Decoration>(operands[2]);
+      if (kind == Decoration::RowMajor) of.row_major = true;
+      if ((kind != Decoration::Offset && kind != Decoration::MatrixStride) || !has(instruction, 4, 1)) return;
+      (kind == Decoration::Offset ? of.offset : of.matrix_stride) = operands[3];
     }
   }
 
   void declare(const Instruction& instruction) {
     const auto& operands = instruction.operands;
     switch (instruction.op) {
-      case op_entry_point:
+      case Op::OpEntryPoint:
         if (has(instruction, 3, 0) && is_id(operands[1])) entries_ += is_main(instruction) ? 1U : 2U;
         break;
-      case op_execution_mode:
+      case Op::OpExecutionMode:
         // A WorkgroupSize constant, where there is one, comes later and counts more.
-        if (has(instruction, 2, 1) && operands[1] == local_size && has(instruction, 5, 1))
+        if (has(instruction, 2, 1) &&
+            static_cast<spv::ExecutionMode>(operands[1]) == spv::ExecutionMode::LocalSize && has(instruction, 5, 1))
           std::copy_n(operands.begin() + 2, 3, shape_.group_size.begin());
         break;
-      case op_type_bool:
+      case Op::OpTypeBool:
         if (has(instruction, 1, 1)) types_[operands[0]] = {.size = 4};
         break;
-      case op_type_int:
-      case op_type_float:
+      case Op::OpTypeInt:
+      case Op::OpTypeFloat:
         if (has(instruction, 2, 1)) types_[operands[0]] = {.size = operands[1] / 8};
         break;
-      case op_type_vector:
+      case Op::OpTypeVector:
         if (has(instruction, 3, 2))
           types_[operands[0]] = {.size = times(size_of(operands[1]), operands[2]), .components = operands[2]};
         break;
-      case op_type_matrix:
+      case Op::OpTypeMatrix:
         if (has(instruction, 3, 2)) declare_matrix(operands);
         break;
-      case op_type_array:
+      case Op::OpTypeArray:
         if (has(instruction, 3, 3)) declare_array(operands);
         break;
-      case op_type_runtime_array:
+      case Op::OpTypeRuntimeArray:
         if (has(instruction, 2, 2)) types_[operands[0]] = {};
         break;
-      case op_type_struct:
+      case Op::OpTypeStruct:
         if (has(instruction, 1, operands.size())) declare_struct(operands);
         break;
-      case op_type_pointer:
+      case Op::OpTypePointer:
         if (has(instruction, 3, 1) && is_id(operands[2]))
-          types_[operands[0]] = {.size = 8, .storage_class = operands[1], .pointee = operands[2]};
+          types_[operands[0]] = {
+              .size = 8, .storage_class = static_cast<StorageClass>(operands[1]), .pointee = operands[2]};
         break;
-      case op_constant:
-      case op_spec_constant:
+      case Op::OpConstant:
+      case Op::OpSpecConstant:
         if (has(instruction, 3, 2)) constants_[operands[1]] = operands[2];
         break;
-      case op_constant_composite:
-      case op_spec_constant_composite:
+      case Op::OpConstantComposite:
+      case Op::OpSpecConstantComposite:
         if (has(instruction, 2, operands.size())) declare_group_size(operands);
         break;
-      case op_variable:
+      case Op::OpVariable:
         if (has(instruction, 3, 2)) declare_variable(operands);
         break;
       default: break;
@@ -234,7 +202,8 @@ class Reader {
     std::uint32_t main[2] = {0, 0};
     std::memcpy(main, "main", 4);
     const auto name = entry.operands.subspan(2);
-    return entry.operands[0] == gl_compute && name.size() >= 2 && name[0] == main[0] && name[1] == main[1];
+    return static_cast<spv::ExecutionModel>(entry.operands[0]) == spv::ExecutionModel::GLCompute &&
+           name.size() >= 2 && name[0] == main[0] && name[1] == main[1];
   }
 
   std::uint64_t size_of(std::uint32_t type) const {
@@ -292,9 +261,10 @@ class Reader {
   }
 
   void declare_variable(std::span<const std::uint32_t> operands) {
-    const std::uint32_t storage_class = operands[2];
-    if (storage_class != uniform_constant && storage_class != uniform && storage_class != workgroup &&
-        storage_class != push_constant && storage_class != storage_buffer)
+    const auto storage_class = static_cast<StorageClass>(operands[2]);
+    if (storage_class != StorageClass::UniformConstant && storage_class != StorageClass::Uniform &&
+        storage_class != StorageClass::Workgroup && storage_class != StorageClass::PushConstant &&
+        storage_class != StorageClass::StorageBuffer)
       return;
     const auto pointer = types_.find(operands[0]);
     if (pointer == types_.end() || pointer->second.storage_class != storage_class || pointer->second.pointee == 0) {
@@ -302,9 +272,9 @@ class Reader {
       return;
     }
     const std::uint32_t pointee = pointer->second.pointee;
-    if (storage_class == workgroup) {
+    if (storage_class == StorageClass::Workgroup) {
       shape_.shared_bytes = plus(shape_.shared_bytes, size_of(pointee));
-    } else if (storage_class == push_constant) {
+    } else if (storage_class == StorageClass::PushConstant) {
       const std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
       shape_.parameter_bytes =
           std::max(shape_.parameter_bytes, static_cast<std::uint32_t>(std::min(size_of(pointee), most)));
@@ -313,12 +283,13 @@ class Reader {
     }
   }
 
-  void declare_resource(std::uint32_t id, std::uint32_t type, std::uint32_t storage_class) {
+  void declare_resource(std::uint32_t id, std::uint32_t type, StorageClass storage_class) {
     const auto found = types_.find(type);
     const bool block = found != types_.end() && found->second.is_struct;
     const auto of_type = decorations_.find(type);
-    const bool buffer = storage_class == storage_buffer ||
-                        (storage_class == uniform && of_type != decorations_.end() && of_type->second.buffer_block);
+    const bool buffer =
+        storage_class == StorageClass::StorageBuffer ||
+        (storage_class == StorageClass::Uniform && of_type != decorations_.end() && of_type->second.buffer_block);
     const Decorations& where = decorations_[id];
     if (!buffer) {
       unsupported_ =
