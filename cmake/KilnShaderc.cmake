@@ -1,8 +1,9 @@
-# The headers of what is opened at run time, and, where all of them are there, the static parts of shaderc as
-# KILN_SHADERC_PARTS. Nobody who uses Kiln needs them.
+# Headers that only the build of Kiln needs: those of libraries opened at run time, and SPIR-V's enumerants. If all
+# static parts of shaderc are installed, they are listed in KILN_SHADERC_PARTS.
 find_path(KILN_VULKAN_HEADERS vulkan/vulkan_core.h REQUIRED)
 find_path(KILN_SHADERC_HEADERS shaderc/shaderc.h REQUIRED)
-mark_as_advanced(KILN_VULKAN_HEADERS KILN_SHADERC_HEADERS)
+find_path(KILN_SPIRV_HEADERS spirv/unified1/spirv.hpp11 REQUIRED)
+mark_as_advanced(KILN_VULKAN_HEADERS KILN_SHADERC_HEADERS KILN_SPIRV_HEADERS)
 
 set(KILN_SHADERC_PARTS)
 foreach(part shaderc_combined glslang SPIRV MachineIndependent GenericCodeGen OSDependent OGLCompiler HLSL

@@ -3,77 +3,34 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
+#include <spirv/unified1/spirv.hpp11>
 
 #include "base/bytes.hpp"
 
 namespace kiln::vulkan {
 namespace {
 
-// Numbers of the SPIR-V specification.
-constexpr std::uint32_t magic = 0x07230203;
+using spv::Decoration;
+using spv::Op;
+using spv::StorageClass;
+using Words = std::span<const std::uint32_t>;
+
 constexpr std::uint32_t version_1_0 = 0x00010000;
 constexpr std::uint32_t version_1_3 = 0x00010300;
 /// The universal limit on ids.
 constexpr std::uint32_t max_bound = 0x400000;
 constexpr std::size_t header_words = 5;
 
-enum Op : std::uint32_t {
-  op_entry_point = 15,
-  op_execution_mode = 16,
-  op_type_bool = 20,
-  op_type_int = 21,
-  op_type_float = 22,
-  op_type_vector = 23,
-  op_type_matrix = 24,
-  op_type_array = 28,
-  op_type_runtime_array = 29,
-  op_type_struct = 30,
-  op_type_pointer = 32,
-  op_constant = 43,
-  op_constant_composite = 44,
-  op_spec_constant = 50,
-  op_spec_constant_composite = 51,
-  op_variable = 59,
-  op_decorate = 71,
-  op_member_decorate = 72,
-};
-enum StorageClass : std::uint32_t {
-  uniform_constant = 0,
-  uniform = 2,
-  workgroup = 4,
-  push_constant = 9,
-  storage_buffer = 12,
-};
-enum Decoration : std::uint32_t {
-  buffer_block = 3,
-  row_major = 4,
-  array_stride = 6,
-  matrix_stride = 7,
-  built_in = 11,
-  binding = 33,
-  descriptor_set = 34,
-  member_offset = 35,
-};
-constexpr std::uint32_t gl_compute = 5;
-constexpr std::uint32_t local_size = 17;
-constexpr std::uint32_t workgroup_size = 25;
-
+/// Lengths come from the module: sums and products saturate instead of wrapping around.
 constexpr std::uint64_t huge = std::numeric_limits<std::uint64_t>::max();
-
-/// Lengths come from the module: sums and products stop at the largest number instead of beginning anew.
 std::uint64_t plus(std::uint64_t a, std::uint64_t b) { return b > huge - a ? huge : a + b; }
 std::uint64_t times(std::uint64_t a, std::uint64_t b) { return a != 0 && b > huge / a ? huge : a * b; }
-
-struct Instruction {
-  std::uint32_t op;
-  std::span<const std::uint32_t> operands;
-};
 
 struct Member {
   std::optional<std::uint32_t> offset;
@@ -81,44 +38,48 @@ struct Member {
   bool row_major = false;
 };
 
-struct Decorations {
+struct Type {
+  std::uint64_t size = 0;
+  bool is_struct = false;
+  /// Of a vector, and of a matrix; otherwise 0.
+  std::uint32_t components = 0;
+  std::uint32_t columns = 0;
+  std::uint32_t rows = 0;
+  /// Of a pointer.
+  StorageClass storage_class = {};
+  std::uint32_t pointee = 0;
+};
+
+/// Decorations and declaration of an id. Everything is empty for an id that the module only mentions.
+struct Id {
   std::optional<std::uint32_t> binding;
   std::optional<std::uint32_t> set;
   std::optional<std::uint32_t> array_stride;
   bool buffer_block = false;
   bool workgroup_size = false;
   std::unordered_map<std::uint32_t, Member> members;
-};
-
-struct Type {
-  std::uint64_t size = 0;
-  bool is_struct = false;
-  /// Of a vector, and of a matrix; 0 elsewhere.
-  std::uint32_t components = 0;
-  std::uint32_t columns = 0;
-  std::uint32_t rows = 0;
-  /// Of a pointer.
-  std::uint32_t storage_class = 0;
-  std::uint32_t pointee = 0;
+  Type type;
+  std::optional<std::uint32_t> constant;
 };
 
 class Reader {
  public:
-  explicit Reader(std::span<const std::uint32_t> words) : words_(words) {}
+  explicit Reader(Words words) : words_(words) {}
 
   Result<Shape> read() {
-    if (words_.size() < header_words || words_[0] != magic) return malformed("it does not begin as SPIR-V does");
+    if (words_.size() < header_words || words_[0] != spv::MagicNumber)
+      return malformed("it does not begin as SPIR-V does");
     if (words_[1] < version_1_0 || words_[1] > version_1_3 || (words_[1] & 0xff) != 0)
       return malformed("its version is not between 1.0 and 1.3");
     bound_ = words_[3];
     if (bound_ == 0 || bound_ > max_bound || words_[4] != 0) return malformed("its header is wrong");
-    // What decorates a type comes before it, but nothing here should depend on that.
-    for_each([&](const Instruction& i) { decorate(i); });
-    for_each([&](const Instruction& i) { declare(i); });
+    // Decorations precede types in valid modules; two passes do not depend on it.
+    for_each_instruction([this](Op op, Words operands) { decorate(op, operands); });
+    for_each_instruction([this](Op op, Words operands) { declare(op, operands); });
     if (problem_ != nullptr) return malformed(problem_);
     if (!unsupported_.empty()) return Error(ErrorCode::unsupported, unsupported_);
     if (entries_ != 1) return malformed("it has not one compute program called main");
-    if (std::find(shape_.group_size.begin(), shape_.group_size.end(), 0U) != shape_.group_size.end())
+    if (std::ranges::find(shape_.group_size, 0U) != shape_.group_size.end())
       return malformed("it does not say how large a work group is");
     return shape_;
   }
@@ -129,220 +90,207 @@ class Reader {
   }
 
   template <class Visit>
-  void for_each(Visit visit) {
-    for (std::size_t at = header_words; at < words_.size() && problem_ == nullptr;) {
-      const std::size_t count = words_[at] >> 16;
-      if (count == 0 || count > words_.size() - at) {
+  void for_each_instruction(Visit visit) {
+    for (Words rest = words_.subspan(header_words); !rest.empty() && problem_ == nullptr;) {
+      const std::size_t count = rest[0] >> spv::WordCountShift;
+      if (count == 0 || count > rest.size()) {
         problem_ = "an instruction is longer than the module";
         return;
       }
-      visit(Instruction{words_[at] & 0xffff, words_.subspan(at + 1, count - 1)});
-      at += count;
+      visit(static_cast<Op>(rest[0] & spv::OpCodeMask), rest.subspan(1, count - 1));
+      rest = rest.subspan(count);
     }
   }
 
-  /// Whether an instruction has so many operands, the first `ids` of which are ids.
-  bool has(const Instruction& instruction, std::size_t operands, std::size_t ids) {
-    if (instruction.operands.size() < operands) {
-      problem_ = "an instruction is too short";
-      return false;
-    }
-    for (const std::uint32_t id : instruction.operands.first(ids))
-      if (!is_id(id)) return false;
-    return true;
+  /// Whether there are at least `count` operands, the first `ids` of which are ids.
+  bool has(Words operands, std::size_t count, std::size_t ids) {
+    if (operands.size() < count) problem_ = "an instruction is too short";
+    return operands.size() >= count &&
+           std::ranges::all_of(operands.first(ids), [this](std::uint32_t id) { return is_id(id); });
   }
   bool is_id(std::uint32_t id) {
     if (id == 0 || id >= bound_) problem_ = "an id is out of bounds";
     return id != 0 && id < bound_;
   }
 
-  void decorate(const Instruction& instruction) {
-    const auto& operands = instruction.operands;
-    if (instruction.op == op_decorate && has(instruction, 2, 1)) {
-      Decorations& of = decorations_[operands[0]];
-      const std::uint32_t kind = operands[1];
-      if (kind == buffer_block) of.buffer_block = true;
-      if (kind != binding && kind != descriptor_set && kind != array_stride && kind != built_in) return;
-      if (!has(instruction, 3, 1)) return;
-      if (kind == binding) of.binding = operands[2];
-      if (kind == descriptor_set) of.set = operands[2];
-      if (kind == array_stride) of.array_stride = operands[2];
-      if (kind == built_in && operands[2] == workgroup_size) of.workgroup_size = true;
-    } else if (instruction.op == op_member_decorate && has(instruction, 3, 1)) {
-      Member& of = decorations_[operands[0]].members[operands[1]];
-      const std::uint32_t kind = operands[2];
-      if (kind == row_major) of.row_major = true;
-      if ((kind != member_offset && kind != matrix_stride) || !has(instruction, 4, 1)) return;
-      (kind == member_offset ? of.offset : of.matrix_stride) = operands[3];
+  std::optional<std::uint32_t> argument(Words operands, std::size_t at) {
+    return has(operands, at + 1, 0) ? std::optional(operands[at]) : std::nullopt;
+  }
+
+  void decorate(Op op, Words operands) {
+    if (op == Op::OpDecorate && has(operands, 2, 1)) {
+      Id& of = ids_[operands[0]];
+      switch (static_cast<Decoration>(operands[1])) {
+        case Decoration::BufferBlock: of.buffer_block = true; break;
+        case Decoration::Binding: of.binding = argument(operands, 2); break;
+        case Decoration::DescriptorSet: of.set = argument(operands, 2); break;
+        case Decoration::ArrayStride: of.array_stride = argument(operands, 2); break;
+        case Decoration::BuiltIn:
+          of.workgroup_size |= argument(operands, 2) == static_cast<std::uint32_t>(spv::BuiltIn::WorkgroupSize);
+          break;
+        default: break;
+      }
+    } else if (op == Op::OpMemberDecorate && has(operands, 3, 1)) {
+      Member& of = ids_[operands[0]].members[operands[1]];
+      switch (static_cast<Decoration>(operands[2])) {
+        case Decoration::RowMajor: of.row_major = true; break;
+        case Decoration::Offset: of.offset = argument(operands, 3); break;
+        case Decoration::MatrixStride: of.matrix_stride = argument(operands, 3); break;
+        default: break;
+      }
     }
   }
 
-  void declare(const Instruction& instruction) {
-    const auto& operands = instruction.operands;
-    switch (instruction.op) {
-      case op_entry_point:
-        if (has(instruction, 3, 0) && is_id(operands[1])) entries_ += is_main(instruction) ? 1U : 2U;
+  void declare(Op op, Words operands) {
+    switch (op) {
+      case Op::OpEntryPoint:
+        if (has(operands, 3, 0) && is_id(operands[1])) entries_ += is_main(operands) ? 1U : 2U;
         break;
-      case op_execution_mode:
-        // A WorkgroupSize constant, where there is one, comes later and counts more.
-        if (has(instruction, 2, 1) && operands[1] == local_size && has(instruction, 5, 1))
-          std::copy_n(operands.begin() + 2, 3, shape_.group_size.begin());
+      case Op::OpExecutionMode:
+        // A WorkgroupSize constant comes later and overrides this.
+        if (has(operands, 2, 1) && static_cast<spv::ExecutionMode>(operands[1]) == spv::ExecutionMode::LocalSize &&
+            has(operands, 5, 1))
+          std::ranges::copy(operands.subspan(2, 3), shape_.group_size.begin());
         break;
-      case op_type_bool:
-        if (has(instruction, 1, 1)) types_[operands[0]] = {.size = 4};
+      case Op::OpTypeBool:
+        if (has(operands, 1, 1)) type(operands[0]) = {.size = 4};
         break;
-      case op_type_int:
-      case op_type_float:
-        if (has(instruction, 2, 1)) types_[operands[0]] = {.size = operands[1] / 8};
+      case Op::OpTypeInt:
+      case Op::OpTypeFloat:
+        if (has(operands, 2, 1)) type(operands[0]) = {.size = operands[1] / 8};
         break;
-      case op_type_vector:
-        if (has(instruction, 3, 2))
-          types_[operands[0]] = {.size = times(size_of(operands[1]), operands[2]), .components = operands[2]};
+      case Op::OpTypeVector:
+        if (has(operands, 3, 2))
+          type(operands[0]) = {.size = times(type(operands[1]).size, operands[2]), .components = operands[2]};
         break;
-      case op_type_matrix:
-        if (has(instruction, 3, 2)) declare_matrix(operands);
+      case Op::OpTypeMatrix:
+        if (has(operands, 3, 2))
+          type(operands[0]) = {.size = times(type(operands[1]).size, operands[2]),
+                               .columns = operands[2],
+                               .rows = type(operands[1]).components};
         break;
-      case op_type_array:
-        if (has(instruction, 3, 3)) declare_array(operands);
+      case Op::OpTypeArray:
+        if (has(operands, 3, 3)) declare_array(operands);
         break;
-      case op_type_runtime_array:
-        if (has(instruction, 2, 2)) types_[operands[0]] = {};
+      case Op::OpTypeRuntimeArray:
+        if (has(operands, 2, 2)) type(operands[0]) = {};
         break;
-      case op_type_struct:
-        if (has(instruction, 1, operands.size())) declare_struct(operands);
+      case Op::OpTypeStruct:
+        if (has(operands, 1, operands.size())) declare_struct(operands);
         break;
-      case op_type_pointer:
-        if (has(instruction, 3, 1) && is_id(operands[2]))
-          types_[operands[0]] = {.size = 8, .storage_class = operands[1], .pointee = operands[2]};
+      case Op::OpTypePointer:
+        if (has(operands, 3, 1) && is_id(operands[2]))
+          type(operands[0]) = {
+              .size = 8, .storage_class = static_cast<StorageClass>(operands[1]), .pointee = operands[2]};
         break;
-      case op_constant:
-      case op_spec_constant:
-        if (has(instruction, 3, 2)) constants_[operands[1]] = operands[2];
+      case Op::OpConstant:
+      case Op::OpSpecConstant:
+        if (has(operands, 3, 2)) ids_[operands[1]].constant = operands[2];
         break;
-      case op_constant_composite:
-      case op_spec_constant_composite:
-        if (has(instruction, 2, operands.size())) declare_group_size(operands);
+      case Op::OpConstantComposite:
+      case Op::OpSpecConstantComposite:
+        if (has(operands, 2, operands.size())) declare_group_size(operands);
         break;
-      case op_variable:
-        if (has(instruction, 3, 2)) declare_variable(operands);
+      case Op::OpVariable:
+        if (has(operands, 3, 2)) declare_variable(operands);
         break;
       default: break;
     }
   }
 
-  static bool is_main(const Instruction& entry) {
+  Type& type(std::uint32_t id) { return ids_[id].type; }
+
+  static bool is_main(Words entry) {
     std::uint32_t main[2] = {0, 0};
     std::memcpy(main, "main", 4);
-    const auto name = entry.operands.subspan(2);
-    return entry.operands[0] == gl_compute && name.size() >= 2 && name[0] == main[0] && name[1] == main[1];
+    return static_cast<spv::ExecutionModel>(entry[0]) == spv::ExecutionModel::GLCompute && entry.size() >= 4 &&
+           std::ranges::equal(entry.subspan(2, 2), main);
   }
 
-  std::uint64_t size_of(std::uint32_t type) const {
-    const auto found = types_.find(type);
-    return found != types_.end() ? found->second.size : 0;
+  void declare_array(Words operands) {
+    Id& id = ids_[operands[0]];
+    const std::uint64_t each = id.array_stride ? *id.array_stride : type(operands[1]).size;
+    id.type = {.size = times(each, ids_[operands[2]].constant.value_or(1))};
   }
 
-  void declare_matrix(std::span<const std::uint32_t> operands) {
-    const auto column = types_.find(operands[1]);
-    types_[operands[0]] = {.size = times(size_of(operands[1]), operands[2]),
-                           .columns = operands[2],
-                           .rows = column != types_.end() ? column->second.components : 0};
-  }
-
-  void declare_array(std::span<const std::uint32_t> operands) {
-    const auto length = constants_.find(operands[2]);
-    const auto decorated = decorations_.find(operands[0]);
-    std::uint64_t each = size_of(operands[1]);
-    if (decorated != decorations_.end() && decorated->second.array_stride) each = *decorated->second.array_stride;
-    types_[operands[0]] = {.size = times(each, length != constants_.end() ? length->second : 1)};
-  }
-
-  void declare_struct(std::span<const std::uint32_t> operands) {
-    Type type{.is_struct = true};
-    const auto decorated = decorations_.find(operands[0]);
+  void declare_struct(Words operands) {
+    Id& id = ids_[operands[0]];
+    Type made{.is_struct = true};
     for (std::uint32_t i = 0; i + 1 < operands.size(); ++i) {
-      const std::uint32_t member_type = operands[i + 1];
-      std::uint64_t begin = type.size;
-      std::uint64_t size = size_of(member_type);
-      if (decorated != decorations_.end()) {
-        if (const auto found = decorated->second.members.find(i); found != decorated->second.members.end()) {
-          const Member& member = found->second;
-          begin = member.offset.value_or(0);
-          const auto matrix = types_.find(member_type);
-          if (member.matrix_stride && matrix != types_.end() && matrix->second.columns != 0)
-            size = times(*member.matrix_stride, member.row_major ? matrix->second.rows : matrix->second.columns);
-        }
+      const Type& of = type(operands[i + 1]);
+      std::uint64_t begin = made.size;
+      std::uint64_t size = of.size;
+      if (const auto found = id.members.find(i); found != id.members.end()) {
+        const Member& member = found->second;
+        begin = member.offset.value_or(0);
+        if (member.matrix_stride && of.columns != 0)
+          size = times(*member.matrix_stride, member.row_major ? of.rows : of.columns);
       }
-      type.size = std::max(type.size, plus(begin, size));
+      made.size = std::max(made.size, plus(begin, size));
     }
-    types_[operands[0]] = type;
+    id.type = made;
   }
 
-  void declare_group_size(std::span<const std::uint32_t> operands) {
-    const auto decorated = decorations_.find(operands[1]);
-    if (decorated == decorations_.end() || !decorated->second.workgroup_size) return;
+  void declare_group_size(Words operands) {
+    if (!ids_[operands[1]].workgroup_size) return;
     if (operands.size() != 5) {
       problem_ = "the size of a work group has not three dimensions";
       return;
     }
-    for (std::size_t i = 0; i < 3; ++i) {
-      const auto value = constants_.find(operands[i + 2]);
-      shape_.group_size[i] = value != constants_.end() ? value->second : 0;
-    }
+    for (std::size_t i = 0; i < 3; ++i) shape_.group_size[i] = ids_[operands[i + 2]].constant.value_or(0);
   }
 
-  void declare_variable(std::span<const std::uint32_t> operands) {
-    const std::uint32_t storage_class = operands[2];
-    if (storage_class != uniform_constant && storage_class != uniform && storage_class != workgroup &&
-        storage_class != push_constant && storage_class != storage_buffer)
-      return;
-    const auto pointer = types_.find(operands[0]);
-    if (pointer == types_.end() || pointer->second.storage_class != storage_class || pointer->second.pointee == 0) {
+  void declare_variable(Words operands) {
+    const auto storage_class = static_cast<StorageClass>(operands[2]);
+    switch (storage_class) {
+      case StorageClass::UniformConstant:
+      case StorageClass::Uniform:
+      case StorageClass::Workgroup:
+      case StorageClass::PushConstant:
+      case StorageClass::StorageBuffer: break;
+      default: return;
+    }
+    const Type& pointer = type(operands[0]);
+    if (pointer.storage_class != storage_class || pointer.pointee == 0) {
       problem_ = "a variable has no type";
       return;
     }
-    const std::uint32_t pointee = pointer->second.pointee;
-    if (storage_class == workgroup) {
-      shape_.shared_bytes = plus(shape_.shared_bytes, size_of(pointee));
-    } else if (storage_class == push_constant) {
+    const Id& pointee = ids_[pointer.pointee];
+    if (storage_class == StorageClass::Workgroup) {
+      shape_.shared_bytes = plus(shape_.shared_bytes, pointee.type.size);
+    } else if (storage_class == StorageClass::PushConstant) {
       const std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
       shape_.parameter_bytes =
-          std::max(shape_.parameter_bytes, static_cast<std::uint32_t>(std::min(size_of(pointee), most)));
+          std::max(shape_.parameter_bytes, static_cast<std::uint32_t>(std::min(pointee.type.size, most)));
     } else {
-      declare_resource(operands[1], pointee, storage_class);
+      declare_resource(ids_[operands[1]], pointee, storage_class);
     }
   }
 
-  void declare_resource(std::uint32_t id, std::uint32_t type, std::uint32_t storage_class) {
-    const auto found = types_.find(type);
-    const bool block = found != types_.end() && found->second.is_struct;
-    const auto of_type = decorations_.find(type);
-    const bool buffer = storage_class == storage_buffer ||
-                        (storage_class == uniform && of_type != decorations_.end() && of_type->second.buffer_block);
-    const Decorations& where = decorations_[id];
+  void declare_resource(const Id& variable, const Id& block, StorageClass storage_class) {
+    const bool buffer = storage_class == StorageClass::StorageBuffer ||
+                        (storage_class == StorageClass::Uniform && block.buffer_block);
     if (!buffer) {
       unsupported_ =
           "it binds a uniform buffer or an image; Kiln binds storage buffers, and parameters as push_constant";
-    } else if (!block) {
+    } else if (!block.type.is_struct) {
       unsupported_ = "it binds an array of storage buffers; Kiln binds each on its own";
-    } else if (where.set.value_or(0) != 0) {
-      unsupported_ = fmt::format("it binds a buffer in set {}; Kiln binds those of set 0", *where.set);
-    } else if (!where.binding || *where.binding >= max_bound) {
+    } else if (variable.set.value_or(0) != 0) {
+      unsupported_ = fmt::format("it binds a buffer in set {}; Kiln binds those of set 0", *variable.set);
+    } else if (!variable.binding || *variable.binding >= max_bound) {
       problem_ = "a buffer has no binding";
     } else {
-      shape_.buffers = std::max(shape_.buffers, *where.binding + 1);
+      shape_.buffers = std::max(shape_.buffers, *variable.binding + 1);
     }
   }
 
-  const std::span<const std::uint32_t> words_;
+  const Words words_;
   std::uint32_t bound_ = 0;
   const char* problem_ = nullptr;
   std::string unsupported_;
   std::uint32_t entries_ = 0;
   Shape shape_;
-  std::unordered_map<std::uint32_t, Decorations> decorations_;
-  std::unordered_map<std::uint32_t, Type> types_;
-  std::unordered_map<std::uint32_t, std::uint32_t> constants_;
+  std::unordered_map<std::uint32_t, Id> ids_;
 };
 
 }  // namespace
