@@ -70,40 +70,42 @@ TEST(Compiler, OfTheBuildsOwnMakingTellsItsRelease) {
 #endif
 
 TEST(Spirv, TellsWhatAProgramAsksFor) {
-  const Shape shape = read_spirv(rich_module()).value();
-  EXPECT_EQ(shape.buffers, 4U);
+  const ShaderInterface interface = read_spirv(rich_module()).value();
+  EXPECT_EQ(interface.buffers, 4U);
   // n at 0, v at 8, m at 16 in columns of 16 bytes, f at 64, last at 76.
-  EXPECT_EQ(shape.parameter_bytes, 80U);
-  EXPECT_EQ(shape.shared_bytes, 4U * 16 * 17 + 16 * 10 + 2 * 24);
-  EXPECT_EQ(shape.group_size, (std::array<std::uint32_t, 3>{8, 4, 2}));
+  EXPECT_EQ(interface.parameter_bytes, 80U);
+  EXPECT_EQ(interface.shared_bytes, 4U * 16 * 17 + 16 * 10 + 2 * 24);
+  EXPECT_EQ(interface.group_size, (std::array<std::uint32_t, 3>{8, 4, 2}));
 }
 
 TEST(Spirv, AShapeIsTheSameAfterItWasBytes) {
-  const Shape shape = read_spirv(rich_module()).value();
-  auto bytes = to_bytes(shape);
-  EXPECT_EQ(shape_from(bytes), shape);
+  const ShaderInterface interface = read_spirv(rich_module()).value();
+  auto bytes = to_bytes(interface);
+  EXPECT_EQ(interface_from(bytes), interface);
   bytes.pop_back();
-  EXPECT_FALSE(shape_from(bytes));
-  EXPECT_FALSE(shape_from({}));
+  EXPECT_FALSE(interface_from(bytes));
+  EXPECT_FALSE(interface_from({}));
 }
 
 TEST(Spirv, RowMajorMatricesHaveTheirRowsApart) {
-  const Shape shape = read_spirv(compiled(vulkan_program(
-                                     "matrix",
-                                     "layout(push_constant, std430) uniform P { layout(row_major) mat4x2 m; };\n"
-                                     "layout(binding = 0) buffer A { vec2 a[]; };",
-                                     "a[0] = m[1];")))
-                          .value();
-  EXPECT_EQ(shape.parameter_bytes, 32U);
+  const ShaderInterface interface =
+      read_spirv(
+          compiled(vulkan_program("matrix",
+                                  "layout(push_constant, std430) uniform P { layout(row_major) mat4x2 m; };\n"
+                                  "layout(binding = 0) buffer A { vec2 a[]; };",
+                                  "a[0] = m[1];")))
+          .value();
+  EXPECT_EQ(interface.parameter_bytes, 32U);
 }
 
 TEST(Spirv, ASpecialisedGroupSizeIsThatOfItsConstants) {
-  const Shape shape = read_spirv(compiled(Request({.name = "special",
-                                                   .source = "#version 450\nlayout(local_size_x = 32) in;\n"
-                                                             "layout(local_size_x_id = 7) in;\nvoid main() {}\n",
-                                                   .language = Language::vulkan_glsl})))
-                          .value();
-  EXPECT_EQ(shape.group_size, (std::array<std::uint32_t, 3>{32, 1, 1}));
+  const ShaderInterface interface =
+      read_spirv(compiled(Request({.name = "special",
+                                   .source = "#version 450\nlayout(local_size_x = 32) in;\n"
+                                             "layout(local_size_x_id = 7) in;\nvoid main() {}\n",
+                                   .language = Language::vulkan_glsl})))
+          .value();
+  EXPECT_EQ(interface.group_size, (std::array<std::uint32_t, 3>{32, 1, 1}));
 }
 
 TEST(Spirv, RefusesWhatIsNone) {

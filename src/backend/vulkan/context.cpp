@@ -125,7 +125,7 @@ Context::Context(std::shared_ptr<const Instance> instance, const Physical& of, V
 }
 
 Context::~Context() {
-  for (const auto& [shape, layout] : layouts_) {
+  for (const auto& [sizes, layout] : layouts_) {
     vk->DestroyPipelineLayout(device, layout.pipeline, nullptr);
     vk->DestroyDescriptorSetLayout(device, layout.set, nullptr);
   }

@@ -13,17 +13,17 @@ namespace kiln::vulkan {
 Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const Shaderc& shaderc,
                                  const Request& request) {
   auto spirv = KILN_TRY(shaderc.compile(request));
-  const auto shape = read_spirv(spirv);
-  if (!shape)
+  const auto interface = read_spirv(spirv);
+  if (!interface)
     return Error(
-        shape.error().code() == ErrorCode::unsupported ? ErrorCode::invalid_request : ErrorCode::compile_failed,
-        fmt::format("{} cannot be run: {}", request.name(), shape.error().message()));
-  KILN_TRY(check_shape(context->physical, request.name(), *shape));
-  auto made = KILN_TRY(Pipeline::create(context, request.name(), spirv, *shape));
+        interface.error().code() == ErrorCode::unsupported ? ErrorCode::invalid_request : ErrorCode::compile_failed,
+        fmt::format("{} cannot be run: {}", request.name(), interface.error().message()));
+  KILN_TRY(check_limits(context->physical, request.name(), *interface));
+  auto made = KILN_TRY(Pipeline::create(context, request.name(), spirv, *interface));
   Compiled compiled{.module = std::make_unique<PipelineModule>(std::move(made.pipeline))};
   if (check_cache_header(context->physical, made.cache_data))
     compiled.binary =
-        Binary{binary_format, backend::seal_sections({std::as_bytes(std::span(spirv)), to_bytes(*shape),
+        Binary{binary_format, backend::seal_sections({std::as_bytes(std::span(spirv)), to_bytes(*interface),
                                                       made.cache_data, backend::as_section(request.name())})};
   return compiled;
 }
@@ -36,13 +36,13 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context
   const std::string name(backend::as_text((*sections)[3]));
   const auto cache = (*sections)[2];
   // The seal shows that the SPIR-V is the one that was read when it was compiled.
-  const auto shape = shape_from((*sections)[1]);
-  if (!shape) return Error(ErrorCode::load_failed, fmt::format("{}: the binary is damaged", name));
-  if (auto ok = check_shape(context->physical, name, *shape); !ok)
+  const auto interface = interface_from((*sections)[1]);
+  if (!interface) return Error(ErrorCode::load_failed, fmt::format("{}: the binary is damaged", name));
+  if (auto ok = check_limits(context->physical, name, *interface); !ok)
     return Error(ErrorCode::load_failed, ok.error().message());
   if (auto ok = check_cache_header(context->physical, cache); !ok)
     return Error(ErrorCode::load_failed, fmt::format("{}: {}", name, ok.error().message()));
-  auto made = KILN_TRY(Pipeline::create(context, name, spirv_words((*sections)[0]), *shape, cache));
+  auto made = KILN_TRY(Pipeline::create(context, name, spirv_words((*sections)[0]), *interface, cache));
   return std::unique_ptr<kiln::Module>(std::make_unique<PipelineModule>(std::move(made.pipeline)));
 }
 

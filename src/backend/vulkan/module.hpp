@@ -13,8 +13,8 @@
 
 namespace kiln::vulkan {
 
-/// The only format of Kiln's Vulkan binaries: sealed, the SPIR-V, what was read from it (see Shape), the driver's
-/// pipeline cache, the program's name.
+/// The only format of Kiln's Vulkan binaries: sealed, the SPIR-V, what was read from it (see ShaderInterface), the
+/// driver's pipeline cache, the program's name.
 constexpr std::uint32_t binary_format = 2;
 
 class PipelineModule final : public Module {
@@ -25,8 +25,8 @@ class PipelineModule final : public Module {
   VkPipelineLayout layout() const noexcept override { return pipeline_->layout.pipeline; }
   VkDescriptorSetLayout set_layout() const noexcept override { return pipeline_->layout.set; }
   const std::string& name() const noexcept override { return pipeline_->name; }
-  std::uint32_t buffers() const noexcept override { return pipeline_->shape.buffers; }
-  std::uint32_t parameter_bytes() const noexcept override { return pipeline_->shape.parameter_bytes; }
+  std::uint32_t buffers() const noexcept override { return pipeline_->interface.buffers; }
+  std::uint32_t parameter_bytes() const noexcept override { return pipeline_->interface.parameter_bytes; }
   std::size_t bytes() const noexcept override { return pipeline_->bytes; }
   const Context& context() const noexcept { return *pipeline_->context; }
 

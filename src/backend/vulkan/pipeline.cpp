@@ -51,28 +51,29 @@ std::vector<std::byte> data_of(const Context& context, VkPipelineCache cache) {
 
 }  // namespace
 
-Result<void> check_shape(const Physical& physical, const std::string& name, const Shape& shape) {
+Result<void> check_limits(const Physical& physical, const std::string& name, const ShaderInterface& interface) {
   const VkPhysicalDeviceLimits& limits = physical.properties.limits;
-  if (shape.shared_bytes > limits.maxComputeSharedMemorySize)
-    return beyond(name, fmt::format("shares {} bytes in a work group", shape.shared_bytes),
+  if (interface.shared_bytes > limits.maxComputeSharedMemorySize)
+    return beyond(name, fmt::format("shares {} bytes in a work group", interface.shared_bytes),
                   limits.maxComputeSharedMemorySize);
   std::uint64_t items = 1;
   for (std::size_t i = 0; i < 3; ++i) {
-    if (shape.group_size[i] > limits.maxComputeWorkGroupSize[i])
-      return beyond(name, fmt::format("has work groups of {} items in dimension {}", shape.group_size[i], i),
+    if (interface.group_size[i] > limits.maxComputeWorkGroupSize[i])
+      return beyond(name, fmt::format("has work groups of {} items in dimension {}", interface.group_size[i], i),
                     limits.maxComputeWorkGroupSize[i]);
-    items *= shape.group_size[i];
+    items *= interface.group_size[i];
     if (items > limits.maxComputeWorkGroupInvocations)
       return beyond(name,
-                    fmt::format("has work groups of {}x{}x{} items", shape.group_size[0], shape.group_size[1],
-                                shape.group_size[2]),
+                    fmt::format("has work groups of {}x{}x{} items", interface.group_size[0],
+                                interface.group_size[1], interface.group_size[2]),
                     limits.maxComputeWorkGroupInvocations);
   }
   const std::uint32_t buffers =
       std::min(limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers);
-  if (shape.buffers > buffers) return beyond(name, fmt::format("takes {} storage buffers", shape.buffers), buffers);
-  if (shape.parameter_bytes > limits.maxPushConstantsSize)
-    return beyond(name, fmt::format("declares {} bytes of parameters", shape.parameter_bytes),
+  if (interface.buffers > buffers)
+    return beyond(name, fmt::format("takes {} storage buffers", interface.buffers), buffers);
+  if (interface.parameter_bytes > limits.maxPushConstantsSize)
+    return beyond(name, fmt::format("declares {} bytes of parameters", interface.parameter_bytes),
                   limits.maxPushConstantsSize);
   return {};
 }
@@ -95,7 +96,7 @@ Result<void> check_cache_header(const Physical& physical, std::span<const std::b
 }
 
 Result<Pipeline::Made> Pipeline::create(std::shared_ptr<Context> owner, const std::string& name,
-                                        std::span<const std::uint32_t> spirv, const Shape& shape,
+                                        std::span<const std::uint32_t> spirv, const ShaderInterface& interface,
                                         std::span<const std::byte> cache_data) {
   const Context& context = *owner;
   Owned<VkPipelineCache> cache(context, context.vk->DestroyPipelineCache);
@@ -105,8 +106,8 @@ Result<Pipeline::Made> Pipeline::create(std::shared_ptr<Context> owner, const st
   info.pInitialData = cache_data.data();
   const auto doing = fmt::format("preparing {}", name);
   KILN_TRY(check(context.vk->CreatePipelineCache(context.device, &info, nullptr, cache.receive()), doing));
-  auto pipeline = std::make_unique<Pipeline>(std::move(owner), name, shape);
-  auto layout = KILN_TRY(pipeline->context->layout(shape.buffers, shape.parameter_bytes, doing));
+  auto pipeline = std::make_unique<Pipeline>(std::move(owner), name, interface);
+  auto layout = KILN_TRY(pipeline->context->layout(interface.buffers, interface.parameter_bytes, doing));
   pipeline->layout = layout;
   KILN_TRY(pipeline->make_pipeline(spirv, cache.get()));
   std::vector<std::byte> made;

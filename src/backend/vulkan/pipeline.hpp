@@ -14,7 +14,7 @@
 namespace kiln::vulkan {
 
 /// Whether a program keeps to the limits of a device; the error names the program and both numbers.
-Result<void> check_shape(const Physical& physical, const std::string& name, const Shape& shape);
+Result<void> check_limits(const Physical& physical, const std::string& name, const ShaderInterface& interface);
 
 /// Whether the data begins as the pipeline caches that this device gives out. The driver sees no other.
 Result<void> check_cache_header(const Physical& physical, std::span<const std::byte> data);
@@ -27,20 +27,20 @@ class Pipeline {
     /// What the driver made of the program, for the next time; empty where it was given, or gives none.
     std::vector<std::byte> cache_data = {};
   };
-  /// Makes the pipeline of a module with the shape that was read from it, within the device's limits.
+  /// Makes the pipeline of a module with the interface that was read from it, within the device's limits.
   static Result<Made> create(std::shared_ptr<Context> context, const std::string& name,
-                             std::span<const std::uint32_t> spirv, const Shape& shape,
+                             std::span<const std::uint32_t> spirv, const ShaderInterface& interface,
                              std::span<const std::byte> cache_data = {});
 
-  Pipeline(std::shared_ptr<Context> of, std::string called, const Shape& shaped)
-      : context(std::move(of)), name(std::move(called)), shape(shaped) {}
+  Pipeline(std::shared_ptr<Context> of, std::string called, const ShaderInterface& declared)
+      : context(std::move(of)), name(std::move(called)), interface(declared) {}
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
   const std::shared_ptr<Context> context;
   const std::string name;
-  const Shape shape;
+  const ShaderInterface interface;
   /// Of the SPIR-V and of what the driver made of it.
   std::size_t bytes = 0;
   /// The context's.

@@ -66,7 +66,7 @@ class Reader {
  public:
   explicit Reader(Words words) : words_(words) {}
 
-  Result<Shape> read() {
+  Result<ShaderInterface> read() {
     if (words_.size() < header_words || words_[0] != spv::MagicNumber)
       return malformed("it does not begin as SPIR-V does");
     if (words_[1] < version_1_0 || words_[1] > version_1_3 || (words_[1] & 0xff) != 0)
@@ -79,9 +79,9 @@ class Reader {
     if (problem_ != nullptr) return malformed(problem_);
     if (!unsupported_.empty()) return Error(ErrorCode::unsupported, unsupported_);
     if (entries_ != 1) return malformed("it has not one compute program called main");
-    if (std::ranges::find(shape_.group_size, 0U) != shape_.group_size.end())
+    if (std::ranges::find(interface_.group_size, 0U) != interface_.group_size.end())
       return malformed("it does not say how large a work group is");
-    return shape_;
+    return interface_;
   }
 
  private:
@@ -150,7 +150,7 @@ class Reader {
         // A WorkgroupSize constant comes later and overrides this.
         if (has(operands, 2, 1) && static_cast<spv::ExecutionMode>(operands[1]) == spv::ExecutionMode::LocalSize &&
             has(operands, 5, 1))
-          std::ranges::copy(operands.subspan(2, 3), shape_.group_size.begin());
+          std::ranges::copy(operands.subspan(2, 3), interface_.group_size.begin());
         break;
       case Op::OpTypeBool:
         if (has(operands, 1, 1)) type(operands[0]) = {.size = 4};
@@ -237,7 +237,7 @@ class Reader {
       problem_ = "the size of a work group has not three dimensions";
       return;
     }
-    for (std::size_t i = 0; i < 3; ++i) shape_.group_size[i] = ids_[operands[i + 2]].constant.value_or(0);
+    for (std::size_t i = 0; i < 3; ++i) interface_.group_size[i] = ids_[operands[i + 2]].constant.value_or(0);
   }
 
   void declare_variable(Words operands) {
@@ -257,11 +257,11 @@ class Reader {
     }
     const Id& pointee = ids_[pointer.pointee];
     if (storage_class == StorageClass::Workgroup) {
-      shape_.shared_bytes = plus(shape_.shared_bytes, pointee.type.size);
+      interface_.shared_bytes = plus(interface_.shared_bytes, pointee.type.size);
     } else if (storage_class == StorageClass::PushConstant) {
       const std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
-      shape_.parameter_bytes =
-          std::max(shape_.parameter_bytes, static_cast<std::uint32_t>(std::min(pointee.type.size, most)));
+      interface_.parameter_bytes =
+          std::max(interface_.parameter_bytes, static_cast<std::uint32_t>(std::min(pointee.type.size, most)));
     } else {
       declare_resource(ids_[operands[1]], pointee, storage_class);
     }
@@ -280,7 +280,7 @@ class Reader {
     } else if (!variable.binding || *variable.binding >= max_bound) {
       problem_ = "a buffer has no binding";
     } else {
-      shape_.buffers = std::max(shape_.buffers, *variable.binding + 1);
+      interface_.buffers = std::max(interface_.buffers, *variable.binding + 1);
     }
   }
 
@@ -289,30 +289,30 @@ class Reader {
   const char* problem_ = nullptr;
   std::string unsupported_;
   std::uint32_t entries_ = 0;
-  Shape shape_;
+  ShaderInterface interface_;
   std::unordered_map<std::uint32_t, Id> ids_;
 };
 
 }  // namespace
 
-std::vector<std::byte> to_bytes(const Shape& shape) {
+std::vector<std::byte> to_bytes(const ShaderInterface& interface) {
   base::ByteWriter writer;
-  writer.number(shape.buffers);
-  writer.number(shape.parameter_bytes);
-  writer.number(shape.shared_bytes);
-  for (const std::uint32_t size : shape.group_size) writer.number(size);
+  writer.number(interface.buffers);
+  writer.number(interface.parameter_bytes);
+  writer.number(interface.shared_bytes);
+  for (const std::uint32_t size : interface.group_size) writer.number(size);
   return std::move(writer).bytes();
 }
 
-std::optional<Shape> shape_from(std::span<const std::byte> bytes) {
+std::optional<ShaderInterface> interface_from(std::span<const std::byte> bytes) {
   if (bytes.size() != 28) return std::nullopt;
   base::ByteReader reader(bytes);
-  Shape shape;
-  shape.buffers = reader.number<std::uint32_t>();
-  shape.parameter_bytes = reader.number<std::uint32_t>();
-  shape.shared_bytes = reader.number<std::uint64_t>();
-  for (std::uint32_t& size : shape.group_size) size = reader.number<std::uint32_t>();
-  return shape;
+  ShaderInterface interface;
+  interface.buffers = reader.number<std::uint32_t>();
+  interface.parameter_bytes = reader.number<std::uint32_t>();
+  interface.shared_bytes = reader.number<std::uint64_t>();
+  for (std::uint32_t& size : interface.group_size) size = reader.number<std::uint32_t>();
+  return interface;
 }
 
 std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes) {
@@ -322,6 +322,6 @@ std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes) {
   return words;
 }
 
-Result<Shape> read_spirv(std::span<const std::uint32_t> words) { return Reader(words).read(); }
+Result<ShaderInterface> read_spirv(std::span<const std::uint32_t> words) { return Reader(words).read(); }
 
 }  // namespace kiln::vulkan

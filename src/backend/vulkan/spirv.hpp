@@ -12,7 +12,7 @@
 namespace kiln::vulkan {
 
 /// The resources that a launch of a compute program must provide, as read from its SPIR-V.
-struct Shape {
+struct ShaderInterface {
   /// Storage buffers 0 … buffers-1 of set 0.
   std::uint32_t buffers = 0;
   /// The size of the push-constant block.
@@ -21,12 +21,12 @@ struct Shape {
   std::uint64_t shared_bytes = 0;
   std::array<std::uint32_t, 3> group_size = {};
 
-  friend bool operator==(const Shape&, const Shape&) = default;
+  friend bool operator==(const ShaderInterface&, const ShaderInterface&) = default;
 };
 
-/// A shape as bytes, and back; nullopt if the number of bytes is not that of a shape.
-std::vector<std::byte> to_bytes(const Shape& shape);
-std::optional<Shape> shape_from(std::span<const std::byte> bytes);
+/// An interface as bytes, and back; nullopt if the number of bytes is wrong.
+std::vector<std::byte> to_bytes(const ShaderInterface& interface);
+std::optional<ShaderInterface> interface_from(std::span<const std::byte> bytes);
 
 /// The bytes as words; empty if the last word is incomplete.
 std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes);
@@ -34,8 +34,8 @@ std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes);
 /// Reads a module of at most SPIR-V 1.3 with one compute entry point, main. Safe on arbitrary words. Fails with
 /// load_failed if it is malformed, and with unsupported if it binds anything but storage buffers in set 0.
 ///
-/// Only the instructions that determine the shape are checked. Functions are not: the driver gets only modules
+/// Only the instructions that determine the interface are checked. Functions are not: the driver gets only modules
 /// whose digest shows that they are unchanged since a compiler made them.
-Result<Shape> read_spirv(std::span<const std::uint32_t> words);
+Result<ShaderInterface> read_spirv(std::span<const std::uint32_t> words);
 
 }  // namespace kiln::vulkan
