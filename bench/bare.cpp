@@ -14,7 +14,7 @@
 #include <kiln/vulkan.hpp>
 
 #include "backend/cuda/cuda.hpp"
-#include "backend/cuda/kernel.hpp"
+#include "backend/cuda/loaded_image.hpp"
 #include "backend/hip/hip.hpp"
 #include "backend/opencl/program.hpp"
 #include "backend/sections.hpp"
@@ -71,15 +71,15 @@ class BareOpenCl final : public Bare {
     const std::size_t size = image.size();
     cl_int error = CL_SUCCESS;
     loaded_ =
-        cl.create_program_with_binary(program_.context().context(), 1, &device, &size, &bytes, nullptr, &error);
-    if (loaded_ == nullptr || cl.build_program(loaded_, 1, &device, "", nullptr, nullptr) != CL_SUCCESS)
+        cl.clCreateProgramWithBinary(program_.context().context(), 1, &device, &size, &bytes, nullptr, &error);
+    if (loaded_ == nullptr || cl.clBuildProgram(loaded_, 1, &device, "", nullptr, nullptr) != CL_SUCCESS)
       return false;
-    kernel_ = cl.create_kernel(loaded_, entry_.c_str(), &error);
+    kernel_ = cl.clCreateKernel(loaded_, entry_.c_str(), &error);
     return kernel_ != nullptr;
   }
   void unload() override {
-    program_.context().cl().release_kernel(kernel_);
-    program_.context().cl().release_program(loaded_);
+    program_.context().cl().clReleaseKernel(kernel_);
+    program_.context().cl().clReleaseProgram(loaded_);
   }
 
  private:
@@ -92,7 +92,7 @@ class BareOpenCl final : public Bare {
 /// HIP too.
 class BareCuda final : public Bare {
  public:
-  BareCuda(std::shared_ptr<Module> module, const Binary& binary, const cuda::Kernel& kernel)
+  BareCuda(std::shared_ptr<Module> module, const Binary& binary, const cuda::LoadedImage& kernel)
       : Bare(std::move(module), section(binary, 3, 0)),
         entry_(text(section(binary, 3, 2))),
         driver_(kernel.context().driver()),
@@ -108,7 +108,7 @@ class BareCuda final : public Bare {
  private:
   std::string entry_;
   const cuda::Driver& driver_;
-  cuda::Context::Scope scope_;
+  cuda::Context::ScopedCurrent scope_;
   cuda::Handle loaded_ = nullptr;
 };
 
@@ -169,8 +169,8 @@ std::unique_ptr<Bare> Bare::make(const std::string& api, std::shared_ptr<Module>
   if (api == "opengl") return std::make_unique<BareOpenGl>(std::move(module), binary);
   if (api == "opencl") return std::make_unique<BareOpenCl>(std::move(module), binary);
   if (api == "vulkan") return std::make_unique<BareVulkan>(std::move(module), binary);
-  const cuda::Dialect& dialect = api == "cuda" ? cuda::dialect() : hip::dialect();
-  const cuda::Kernel& kernel = *dialect.unwrap(*module);
+  const cuda::Platform& platform = api == "cuda" ? cuda::platform() : hip::platform();
+  const cuda::LoadedImage& kernel = *platform.unwrap(*module);
   return std::make_unique<BareCuda>(std::move(module), binary, kernel);
 }
 

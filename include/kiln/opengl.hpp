@@ -3,21 +3,20 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <kiln/device.hpp>
 
 namespace kiln::opengl {
-
-class ShareGroup;
 
 /// A linked OpenGL program object, visible in every context of its device's share group. Made by a device of this
 /// API: see Program::as(). All functions may be called from any thread.
 class Module : public kiln::Module {
  public:
   /// The program object's name, for glUseProgram, valid until the module is destroyed, in contexts that
-  /// make_current() lent or adopt_current() adopted. Kiln does not know other contexts of the application. On Mesa,
-  /// deleting a program in one context can crash dispatches in others, so destroy no program while those contexts
-  /// dispatch one.
+  /// make_current() lent or adopt_current() adopted. Kiln does not know other contexts of the application. On
+  /// Mesa's software renderers, deleting a program in one context can crash dispatches in others, so destroy no
+  /// program while those contexts dispatch one.
   virtual std::uint32_t id() const noexcept = 0;
   /// The name of the program's request. Valid until the module is destroyed.
   virtual const std::string& name() const noexcept = 0;
@@ -32,23 +31,21 @@ std::uint32_t memory(const Buffer& buffer) noexcept;
 /// be used and destroyed on the thread that called make_current(). It may outlive the device.
 class Current {
  public:
-  Current(Current&& other) noexcept;
+  /// For make_current(). The context is given back when the last copy of `lent` is destroyed.
+  explicit Current(std::shared_ptr<void> lent) noexcept : lent_(std::move(lent)) {}
+  Current(Current&&) noexcept = default;
   Current& operator=(Current&&) = delete;
-  ~Current();
 
  private:
-  friend class ShareGroup;
-  struct State;
-  explicit Current(std::unique_ptr<State> state) noexcept;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<void> lent_;
 };
 
 /// Makes a context of `device` current on this thread until the result is destroyed; if one of them is current
 /// already, it stays. Fails with invalid_request for a device of another API, and with device_failed or unsupported
 /// if the driver makes no context, or none current.
 ///
-/// On Mesa, programs that are destroyed while contexts are lent or adopted are deleted later: by a call in the only
-/// one of them, or when the last is given back and the device is used again.
+/// On Mesa's software renderers, programs that are destroyed while contexts are lent or adopted are deleted later:
+/// by a call in the only one of them, or when the last is given back and the device is used again.
 Result<Current> make_current(Device& device);
 
 /// A device on the caller's own OpenGL context, which must be current on this thread and outlive the device and all

@@ -7,6 +7,7 @@
 
 #include "backend/gl_fixture.hpp"
 #include "backend/opengl/errors.hpp"
+#include "backend/quirks/mesa_program_deletion.hpp"
 #include "backend/source_text.hpp"
 
 namespace kiln {
@@ -260,6 +261,18 @@ TEST_F(OpenGlDevice, AModuleOutlivesItsDevice) {
   auto compiled = device_->compile(scale(2)).value();
   device_.reset();
   std::thread([module = std::move(compiled.module)]() mutable { module.reset(); }).join();
+}
+
+TEST(MesaQuirks, ApplyToTheDriversWhoseShadersBelongToOneContext) {
+  using Quirk = backend::quirks::MesaProgramDeletion;
+  const char* mesa = "4.5 (Core Profile) Mesa 22.3.6";
+  EXPECT_TRUE(Quirk::affects(mesa, "llvmpipe (LLVM 15.0.6, 256 bits)"));
+  EXPECT_TRUE(Quirk::affects(mesa, "softpipe"));
+  EXPECT_TRUE(Quirk::affects(mesa, "SVGA3D; build: RELEASE;  LLVM;"));
+  EXPECT_FALSE(Quirk::affects(mesa, "AMD Radeon RX 6800 XT (radeonsi, navi21, LLVM 15.0.6, DRM 3.49)"));
+  EXPECT_FALSE(Quirk::affects(mesa, "Mesa Intel(R) UHD Graphics 620 (KBL GT2)"));
+  EXPECT_FALSE(Quirk::affects("4.6.0 NVIDIA 560.35.03", "NVIDIA H200/PCIe/SSE2"));
+  EXPECT_FALSE(Quirk::affects("", ""));
 }
 
 TEST(OpenDevice, SaysWhatIsWrongWithAName) {

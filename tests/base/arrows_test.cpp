@@ -155,9 +155,10 @@ TEST(Arrows, EveryPublicHeaderAndEveryFolderIsKnown) {
   in_src.erase("kernels/tune");
   in_src.emplace("CMakeLists.txt", 0);
   EXPECT_EQ(unknown_or_missing(top / "src", in_src), std::vector<std::string>());
-  for (const auto& item : std::filesystem::directory_iterator(top / "kernels"))
-    if (item.is_directory())
-      EXPECT_TRUE(item.path().filename() == "tune" || item.path().filename() == "include") << item.path();
+  for (const auto& item : std::filesystem::directory_iterator(top / "kernels")) {
+    if (!item.is_directory()) continue;
+    EXPECT_TRUE(item.path().filename() == "tune" || item.path().filename() == "include") << item.path();
+  }
 }
 
 TEST(Arrows, AnUnknownHeaderOrFolderIsFound) {

@@ -183,8 +183,10 @@ class OwnPrimaryContext final : public OwnObjects {
  public:
   using Adopt = Result<std::shared_ptr<Device>> (*)(cuda::Handle context, const Log& log);
 
-  OwnPrimaryContext(const cuda::Dialect& dialect, std::size_t number, Adopt by)
-      : driver_(cuda::Driver::open(*dialect.driver).value()), device_(driver_->device(number).value()), adopt_(by) {
+  OwnPrimaryContext(const cuda::Platform& platform, std::size_t number, Adopt by)
+      : driver_(cuda::Driver::open(*platform.driver).value()),
+        device_(driver_->device(number).value()),
+        adopt_(by) {
     check(calls().context_retain(&context_, device_), "retaining a context");
     if (const cuda::Status status = calls().context_push(context_); status != cuda::status::success) {
       calls().context_release(device_);
@@ -233,11 +235,11 @@ std::unique_ptr<OwnObjects> own_objects(const DeviceInfo& opened) {
   if (api == "vulkan") return std::make_unique<OwnVulkan>(number);
   if (api == "opencl") return std::make_unique<OwnOpenCl>(opened.identity);
   if (api == "cuda")
-    return std::make_unique<OwnPrimaryContext>(cuda::dialect(), number, [](cuda::Handle context, const Log& log) {
+    return std::make_unique<OwnPrimaryContext>(cuda::platform(), number, [](cuda::Handle context, const Log& log) {
       return cuda::adopt(static_cast<CUcontext>(context), log);
     });
   if (api == "hip")
-    return std::make_unique<OwnPrimaryContext>(hip::dialect(), number, [](cuda::Handle context, const Log& log) {
+    return std::make_unique<OwnPrimaryContext>(hip::platform(), number, [](cuda::Handle context, const Log& log) {
       return hip::adopt(static_cast<hipCtx_t>(context), log);
     });
   throw Failure(Error(ErrorCode::no_device, fmt::format("nobody has written down how to make objects of {}", api)));

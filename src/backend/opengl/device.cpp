@@ -26,7 +26,7 @@ std::string text_of(GLenum name) {
 }
 
 /// Makes a context current for one operation, and forgets errors of earlier calls: they are not its own.
-Result<Current> begin(ShareGroup& group) {
+Result<std::unique_ptr<Acquired>> begin(ShareGroup& group) {
   auto current = group.acquire();
   if (current) static_cast<void>(take_error());
   return current;
@@ -235,7 +235,7 @@ Result<std::shared_ptr<Device>> open_gl_device(std::size_t number, const Log& lo
 Result<Current> make_current(Device& device) {
   auto* own = dynamic_cast<GlDevice*>(&device);
   if (own == nullptr) return Error(ErrorCode::invalid_request, "the device is no OpenGL device");
-  return own->group().show();
+  return Current(KILN_TRY(own->group().show()));
 }
 
 Result<std::shared_ptr<Device>> adopt_current(const Log& log, bool share) {

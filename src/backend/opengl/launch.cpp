@@ -56,8 +56,8 @@ void dispatch(ShareGroup& group, const Fitting& fitted, const Launch& launch, Un
   for (GLuint i = 0; i < count; ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, fitted.buffers[i]->id());
   if (!launch.parameters.empty()) parameters.bind(launch.parameters);
   {
-    const LaunchGate::Launching launching(group.gate());
-    group.prepare_launch(fitted.program.id());
+    std::optional<backend::quirks::MesaProgramDeletion::Launch> quirk;
+    if (auto* deletion = group.mesa_program_deletion()) quirk.emplace(*deletion, fitted.program.id());
     glUseProgram(fitted.program.id());
     glDispatchCompute(launch.groups[0], launch.groups[1], launch.groups[2]);
   }

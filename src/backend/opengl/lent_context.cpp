@@ -23,7 +23,7 @@ void LentContext::step_aside() {
   api_.reset();
 }
 
-Current::State::~State() {
+Acquired::~Acquired() {
   if (shown) group->take_back(lent->context());
 }
 

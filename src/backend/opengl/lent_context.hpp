@@ -33,12 +33,12 @@ class LentContext {
   bool stuck_ = false;
 };
 
-/// A context of the group lent for a while; see Current.
-struct Current::State {
-  explicit State(std::shared_ptr<ShareGroup> lender) : group(std::move(lender)) {}
-  ~State();
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
+/// A context of the group that is current on this thread until this ends.
+struct Acquired {
+  explicit Acquired(std::shared_ptr<ShareGroup> lender) : group(std::move(lender)) {}
+  ~Acquired();
+  Acquired(const Acquired&) = delete;
+  Acquired& operator=(const Acquired&) = delete;
 
   const std::shared_ptr<ShareGroup> group;
   // One of these: nothing is on lent where the caller's own context is current.

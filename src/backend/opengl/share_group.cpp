@@ -16,6 +16,8 @@
 namespace kiln::opengl {
 namespace {
 
+using Quirk = backend::quirks::MesaProgramDeletion;
+
 /// The context current on this thread that a window system other than EGL made.
 void* current_foreign_context() {
   for (const char* name : {"libGLX.so.0", "libGL.so.1"})
@@ -38,18 +40,6 @@ void GLAPIENTRY on_debug_message(GLenum source, GLenum type, GLuint id, GLenum s
   log.write(level, fmt::format("OpenGL {}: {}", id, message));
 }
 
-/// A program that does nothing.
-GLuint make_idle_program() {
-  const char* source = "#version 430\nlayout(local_size_x = 1) in;\nvoid main() {}\n";
-  return glCreateShaderProgramv(GL_COMPUTE_SHADER, 1, &source);
-}
-
-/// Whether the context that is current is one of Mesa's.
-bool on_mesa() {
-  const auto* version = reinterpret_cast<const char*>(glGetString(GL_VERSION));
-  return version != nullptr && std::string_view(version).find("Mesa") != std::string_view::npos;
-}
-
 std::vector<EGLint> context_attributes(bool debug, bool tell_resets) {
   std::vector<EGLint> attributes = {EGL_CONTEXT_MAJOR_VERSION,       4,
                                     EGL_CONTEXT_MINOR_VERSION,       3,
@@ -64,15 +54,13 @@ std::vector<EGLint> context_attributes(bool debug, bool tell_resets) {
 
 }  // namespace
 
-Current::Current(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
-Current::Current(Current&& other) noexcept = default;
-Current::~Current() = default;
-
 Result<std::shared_ptr<ShareGroup>> ShareGroup::create(EGLDisplay display, const Log& log) {
   auto group = std::make_shared<ShareGroup>(Private{}, display, log);
   auto context = KILN_TRY(group->make_context(EGL_NO_CONTEXT));
   group->root_ = context;
   group->give_back(context);
+  const auto current = KILN_TRY(group->acquire());
+  if (Quirk::affects_current()) group->mesa_program_deletion_ = std::make_unique<Quirk>(*group);
   return group;
 }
 
@@ -88,6 +76,7 @@ Result<std::shared_ptr<ShareGroup>> ShareGroup::adopt(const Log& log, bool share
   auto group = std::make_shared<ShareGroup>(Private{}, display, log);
   group->adopted_ = context;
   group->adopted_is_egl_ = is_egl;
+  if (Quirk::affects_current()) group->mesa_program_deletion_ = std::make_unique<Quirk>(*group);
   if (group->pooled()) {
     group->root_ = static_cast<EGLContext>(context);
     // Contexts share only where their configurations agree.
@@ -106,9 +95,9 @@ Result<std::shared_ptr<ShareGroup>> ShareGroup::adopt(const Log& log, bool share
 ShareGroup::~ShareGroup() {
   if (base::process_ends()) return;
   const ApiBinding api;
-  const base::MutexLock lock(pool_mutex_);
   // Objects of a group of Kiln's own go with its contexts; the caller's contexts would keep them.
   if (adopted_ != nullptr) delete_all();
+  const base::MutexLock lock(pool_mutex_);
   for (EGLContext context : members_) eglDestroyContext(display_, context);
 }
 
@@ -138,39 +127,39 @@ std::shared_ptr<LentContext> ShareGroup::lent_as(void* context) {
   return lent_[context].lock();
 }
 
-Result<Current> ShareGroup::acquire() {
+Result<std::unique_ptr<Acquired>> ShareGroup::acquire() {
   if (base::process_ends()) return process_ending();
   const auto api = std::make_shared<const ApiBinding>();
-  auto state = std::make_unique<Current::State>(shared_from_this());
+  auto acquired = std::make_unique<Acquired>(shared_from_this());
   void* present = current();
   if (present != nullptr && present == adopted_) {
-    state->api = api;
+    acquired->api = api;
   } else if (present != nullptr && is_member(present)) {
-    state->lent = lent_as(present);
+    acquired->lent = lent_as(present);
   } else {
     auto lent = KILN_TRY(borrow(api));
-    state->lent = std::move(lent);
+    acquired->lent = std::move(lent);
   }
   delete_doomed();
   if (present = current(); present == nullptr || !is_member(present))
     return Error(ErrorCode::device_failed, "the OpenGL context that was current on this thread is gone");
-  return Current(std::move(state));
+  return acquired;
 }
 
-Result<Current> ShareGroup::show() {
-  auto current = acquire();
-  if (!current || current->state_->lent == nullptr) return current;
-  const LaunchGate::Launching launching(gate_);
+Result<std::unique_ptr<Acquired>> ShareGroup::show() {
+  auto acquired = acquire();
+  if (!acquired || (*acquired)->lent == nullptr) return acquired;
+  std::optional<Quirk::Launch> launch;
+  if (mesa_program_deletion_ != nullptr) launch.emplace(*mesa_program_deletion_, 0);
   const base::MutexLock lock(pool_mutex_);
-  recover();
-  current->state_->shown = shown_.insert(current->state_->lent->context()).second;
-  return current;
+  (*acquired)->shown = shown_.insert((*acquired)->lent->context()).second;
+  return acquired;
 }
 
 Result<std::unique_ptr<SlotContext>> ShareGroup::keep() {
   void* const before = current();
   auto acquired = KILN_TRY(acquire());
-  std::shared_ptr<LentContext> lent = acquired.state_->lent;
+  std::shared_ptr<LentContext> lent = acquired->lent;
   auto context = std::make_unique<SlotContext>(shared_from_this(), lent, current());
   // What was lent before stays current for those it was lent to.
   if (lent != nullptr && lent->context() != before) lent->step_aside();
@@ -254,124 +243,62 @@ bool ShareGroup::is_member(void* context) const {
   return members_.contains(static_cast<EGLContext>(context));
 }
 
-void ShareGroup::prepare_launch(GLuint program) {
+bool ShareGroup::application_has_other(void* here) const {
   const base::MutexLock lock(pool_mutex_);
-  recover();
-  launched_last_[current()].program = program;
+  return (adopted_ != nullptr && adopted_ != here) || shown_.size() > shown_.count(here);
 }
 
-void ShareGroup::recover() {
-  Last& last = launched_last_[current()];
-  if (last.deletions == deletions_) return;
-  if (on_mesa()) {
-    glFinish();
-    launch_idle_programs();
+void ShareGroup::in_each_idle(const std::vector<void*>& contexts, const std::function<void(void*)>& work) {
+  std::vector<EGLContext> taken;
+  {
+    const base::MutexLock lock(pool_mutex_);
+    const auto first = std::partition(idle_.begin(), idle_.end(), [&](EGLContext context) {
+      return std::find(contexts.begin(), contexts.end(), context) == contexts.end();
+    });
+    taken.assign(first, idle_.end());
+    idle_.erase(first, idle_.end());
   }
-  last = {0, deletions_};
-}
-
-void ShareGroup::launch_idle_programs() {
-  // The context may be the caller's.
-  GLint before = 0;
-  glGetIntegerv(GL_CURRENT_PROGRAM, &before);
-  for (GLuint& program : idle_programs_) {
-    if (program == 0) program = make_idle_program();
-    glUseProgram(program);
-    glDispatchCompute(1, 1, 1);
+  for (EGLContext context : taken) {
+    ScopedCurrent there(display_, context);
+    if (there.made()) work(context);
+    if (there.back()) give_back(context);
   }
-  glUseProgram(static_cast<GLuint>(before));
-}
-
-bool ShareGroup::would_unbind(void* here) const {
-  const bool applications = (adopted_ != nullptr && adopted_ != here) || shown_.size() > shown_.count(here);
-  return applications && on_mesa();
-}
-
-ShareGroup::Doomed ShareGroup::take_doomed(void* here) {
-  Doomed ripe;
-  std::swap(ripe.buffers, doomed_.buffers);
-  if (would_unbind(here)) return ripe;
-  const auto busy_elsewhere = [&](GLuint program) KILN_REQUIRES(pool_mutex_) {
-    return std::any_of(launched_last_.begin(), launched_last_.end(),
-                       [&](const auto& launched) KILN_REQUIRES(pool_mutex_) {
-                         return launched.second.program == program && launched.first != here &&
-                                std::find(idle_.begin(), idle_.end(), launched.first) == idle_.end();
-                       });
-  };
-  const auto first = std::partition(doomed_.programs.begin(), doomed_.programs.end(), busy_elsewhere);
-  ripe.programs.assign(first, doomed_.programs.end());
-  doomed_.programs.erase(first, doomed_.programs.end());
-  return ripe;
-}
-
-std::vector<EGLContext> ShareGroup::take_idle_with(const std::vector<GLuint>& programs) {
-  const auto other = [&](EGLContext context) KILN_REQUIRES(pool_mutex_) {
-    const auto last = launched_last_.find(context);
-    return last == launched_last_.end() ||
-           std::find(programs.begin(), programs.end(), last->second.program) == programs.end();
-  };
-  const auto first = std::partition(idle_.begin(), idle_.end(), other);
-  std::vector<EGLContext> taken(first, idle_.end());
-  idle_.erase(first, idle_.end());
-  return taken;
-}
-
-void ShareGroup::let_go(void* context) {
-  launch_idle_programs();
-  launched_last_[context].program = 0;
 }
 
 void ShareGroup::delete_doomed() {
-  void* here = current();
   Doomed doomed;
-  std::vector<EGLContext> holding;
   {
     const base::MutexLock lock(pool_mutex_);
     if (doomed_.programs.empty() && doomed_.buffers.empty()) return;
-    doomed = take_doomed(here);
-    holding = take_idle_with(doomed.programs);
+    std::swap(doomed, doomed_);
   }
-  if (!doomed.buffers.empty()) glDeleteBuffers(static_cast<GLsizei>(doomed.buffers.size()), doomed.buffers.data());
+  glDeleteBuffers(static_cast<GLsizei>(doomed.buffers.size()), doomed.buffers.data());
   if (doomed.programs.empty()) return;
-  const LaunchGate::Deleting deleting(gate_);
-  if (!deleting.granted()) {
-    const base::MutexLock lock(pool_mutex_);
-    idle_.insert(idle_.end(), holding.begin(), holding.end());
-    doomed_.programs.insert(doomed_.programs.end(), doomed.programs.begin(), doomed.programs.end());
+  if (mesa_program_deletion_ == nullptr) {
+    for (const GLuint program : doomed.programs) glDeleteProgram(program);
     return;
   }
-  for (EGLContext context : holding) {
-    ScopedCurrent there(display_, context);
-    if (there.made()) {
-      const base::MutexLock lock(pool_mutex_);
-      let_go(context);
-    }
-    if (there.back()) give_back(context);
-  }
+  const std::vector<GLuint> later = mesa_program_deletion_->delete_programs(std::move(doomed.programs));
   const base::MutexLock lock(pool_mutex_);
-  // An application may have been shown a context meanwhile; or this one did not come back, its surface being gone.
-  if (current() != here || would_unbind(here)) {
-    doomed_.programs.insert(doomed_.programs.end(), doomed.programs.begin(), doomed.programs.end());
-    return;
-  }
-  if (std::find(doomed.programs.begin(), doomed.programs.end(), launched_last_[here].program) !=
-      doomed.programs.end())
-    let_go(here);
-  for (const GLuint program : doomed.programs) glDeleteProgram(program);
-  deletions_ += doomed.programs.size();
+  doomed_.programs.insert(doomed_.programs.end(), later.begin(), later.end());
 }
 
 void ShareGroup::delete_all() {
   std::optional<ScopedCurrent> there;
-  if (current() != adopted_) {
-    if (members_.empty()) return;
-    there.emplace(display_, *members_.begin());
-    // What the caller launches there is worth more than the memory.
-    if (!there->made() || on_mesa()) return;
+  Doomed doomed;
+  {
+    const base::MutexLock lock(pool_mutex_);
+    if (current() != adopted_) {
+      if (members_.empty()) return;
+      there.emplace(display_, *members_.begin());
+      // A deletion here could crash what the caller launches there. It leaks instead.
+      if (!there->made() || mesa_program_deletion_ != nullptr) return;
+    }
+    std::swap(doomed, doomed_);
   }
-  glDeleteBuffers(static_cast<GLsizei>(doomed_.buffers.size()), doomed_.buffers.data());
-  for (const GLuint program : doomed_.programs) glDeleteProgram(program);
-  for (const GLuint program : idle_programs_) glDeleteProgram(program);
+  glDeleteBuffers(static_cast<GLsizei>(doomed.buffers.size()), doomed.buffers.data());
+  for (const GLuint program : doomed.programs) glDeleteProgram(program);
+  if (mesa_program_deletion_ != nullptr) mesa_program_deletion_->delete_idle_programs();
 }
 
 void ShareGroup::watch_debug_output() {
