@@ -64,7 +64,7 @@ Result<Image> nvrtc_image(int capability, const Request& request) {
   if (!rtc) return rtc.error();
   const auto target = cuda::target_for(capability, 13000, (*rtc)->architectures());
   if (!target) return target.error();
-  return cuda::compile_image(cuda::dialect(), **rtc, *target, request);
+  return cuda::compile_image(cuda::platform(), **rtc, *target, request);
 }
 
 TEST(ArgumentSizes, AreReadFromCubins) {

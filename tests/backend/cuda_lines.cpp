@@ -33,7 +33,7 @@ void print(const std::vector<DeviceInfo>& infos) {
 }
 
 void list_traits() {
-  for (const DeviceInfo& info : cuda::list(cuda::dialect())) {
+  for (const DeviceInfo& info : cuda::list(cuda::platform())) {
     const DeviceTraits& traits = info.traits;
     std::cout << info.name << '|' << traits.vendor << '|' << traits.architecture << '|' << traits.subgroup_width
               << '|' << traits.compute_units << '|' << traits.fp16 << '|' << traits.matrix_units << '\n';
@@ -41,7 +41,7 @@ void list_traits() {
 }
 
 void list_without_compiler() {
-  cuda::Platform dialect = cuda::dialect();
+  cuda::Platform dialect = cuda::platform();
   dialect.open_rtc = [](const cuda::Driver&) -> Result<std::shared_ptr<const cuda::Rtc>> {
     return Error(ErrorCode::unsupported, "NVRTC is missing: install it");
   };

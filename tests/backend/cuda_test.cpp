@@ -26,7 +26,7 @@ class Nvrtc : public testing::Test {
   Result<std::vector<std::byte>> compile(const Request& request, int capability = 90) const {
     const auto target = cuda::target_for(capability, 13000, rtc_->architectures());
     if (!target) return target.error();
-    return cuda::compile_image(cuda::dialect(), *rtc_, *target, request);
+    return cuda::compile_image(cuda::platform(), *rtc_, *target, request);
   }
   Error compile_error(Request::Fields fields) const {
     fields.language = Language::cuda;

@@ -13,7 +13,6 @@
 #include <kiln/device.hpp>
 #include <kiln/slot.hpp>
 
-#include "backend/staged.hpp"
 #include "fakes/fake_backend.hpp"
 
 namespace kiln::fakes {

@@ -7,7 +7,7 @@
 #include "backend/cuda/launch.hpp"
 #include "backend/cuda/memory.hpp"
 #include "backend/cuda/slot.hpp"
-#include "backend/own_buffer.hpp"
+#include "backend/launch_checks.hpp"
 #include "backend/source_text.hpp"
 #include "backend/traits.hpp"
 #include "base/try.hpp"

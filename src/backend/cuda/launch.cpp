@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/memory.hpp"
-#include "backend/own_buffer.hpp"
+#include "backend/launch_checks.hpp"
 #include "base/try.hpp"
 
 namespace kiln::cuda {

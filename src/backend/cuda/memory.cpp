@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/own_buffer.hpp"
+#include "backend/launch_checks.hpp"
 
 namespace kiln::cuda {
 

@@ -5,8 +5,7 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/launch.hpp"
-#include "backend/own_buffer.hpp"
-#include "backend/staged.hpp"
+#include "backend/launch_checks.hpp"
 #include "base/try.hpp"
 
 namespace kiln::cuda {
@@ -52,10 +51,7 @@ Result<void> CudaSlot::set_clock() {
   return {};
 }
 
-Result<std::span<std::byte>> CudaSlot::staging(std::size_t bytes) {
-  if (bytes <= staging_.size()) return staging_;
-  if (!queued_.pieces.empty() || under_way_) return backend::staging_in_use();
-  staging_ = {};
+Result<std::span<std::byte>> CudaSlot::allocate_staging(std::size_t bytes) {
   pinned_.reset();
   const Driver& driver = context_->driver();
   const Context::ScopedCurrent scope(*context_);
@@ -70,8 +66,7 @@ Result<std::span<std::byte>> CudaSlot::staging(std::size_t bytes) {
                         fmt::format("allocating {} bytes of the host's memory", bytes));
   }
   pinned_ = Pinned(memory, {context_.get()});
-  staging_ = {static_cast<std::byte*>(memory), bytes};
-  return staging_;
+  return std::span(static_cast<std::byte*>(memory), bytes);
 }
 
 Result<void> CudaSlot::prepare_events() {
@@ -102,41 +97,27 @@ Result<void> CudaSlot::add(Enqueue enqueue, Doing doing) {
   return {};
 }
 
-Result<void> CudaSlot::add_nothing() {
+Result<void> CudaSlot::queue_nothing() {
   if (queued_.pieces.empty()) queued_.queued = std::chrono::steady_clock::now();
   queued_.pieces.push_back(false);
   return {};
 }
 
-Result<const CudaBuffer*> CudaSlot::copied(const Buffer& buffer, std::size_t offset, std::size_t staged,
-                                           std::size_t bytes) const {
-  KILN_TRY(backend::check_staged(staged, bytes, staging_.size()));
-  return backend::own_buffer<CudaBuffer>(buffer, *context_, info_.name, bytes, offset);
-}
-
-Result<void> CudaSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto own = KILN_TRY(copied(to, offset, staged, bytes));
-  if (bytes == 0) return add_nothing();
+Result<void> CudaSlot::queue_copy(const Copy& copy) {
+  const Driver& driver = context_->driver();
+  const Address address = copy.buffer.address() + copy.offset;
+  std::byte* const host = staged().data() + copy.staged;
   return add(
       [&](Handle stream) {
-        return context_->driver()->copy_to_device(own->address() + offset, staging_.data() + staged, bytes, stream);
+        return copy.direction == Direction::upload ? driver->copy_to_device(address, host, copy.bytes, stream)
+                                                   : driver->copy_to_host(host, address, copy.bytes, stream);
       },
-      [&] { return fmt::format("uploading {} bytes", bytes); });
-}
-
-Result<void> CudaSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto own = KILN_TRY(copied(from, offset, staged, bytes));
-  if (bytes == 0) return add_nothing();
-  return add(
-      [&](Handle stream) {
-        return context_->driver()->copy_to_host(staging_.data() + staged, own->address() + offset, bytes, stream);
-      },
-      [&] { return fmt::format("downloading {} bytes", bytes); });
+      [&] { return copy.describe(); });
 }
 
 Result<void> CudaSlot::launch(kiln::Module& module, const Launch& launch) {
-  const auto prepared = KILN_TRY(PreparedLaunch::make(platform_.unwrap(module), launch, *context_, info_));
-  if (!prepared.is_work()) return add_nothing();
+  const auto prepared = KILN_TRY(PreparedLaunch::make(platform_.unwrap(module), launch, *context_, device_));
+  if (!prepared.is_work()) return queue_nothing();
   return add([&](Handle stream) { return prepared.enqueue(stream); },
              [&] { return fmt::format("launching {}", prepared.kernel().name()); });
 }

@@ -12,12 +12,13 @@
 #include "backend/cuda/device.hpp"
 #include "backend/cuda/event.hpp"
 #include "backend/cuda/memory.hpp"
+#include "backend/slot_base.hpp"
 
 namespace kiln::cuda {
 
 /// A slot on CUDA or HIP: a stream for as long as it lives, memory of the host's that the device reads and writes
 /// itself, and events around every piece of work.
-class CudaSlot final : public Slot {
+class CudaSlot final : public backend::SlotBase<CudaBuffer, Context> {
  public:
   static Result<std::unique_ptr<Slot>> open(const Platform& platform, std::shared_ptr<Context> context,
                                             DeviceInfo info);
@@ -26,17 +27,14 @@ class CudaSlot final : public Slot {
   /// For open(), which makes it ready.
   CudaSlot(const Platform& platform, std::shared_ptr<Context> context, DeviceInfo info, Stream stream,
            EventClock events) noexcept
-      : platform_(platform),
+      : SlotBase(*context, std::move(info)),
+        platform_(platform),
         context_(std::move(context)),
-        info_(std::move(info)),
         stream_(std::move(stream)),
         events_(std::move(events)) {}
   ~CudaSlot() override;
 
-  Result<std::span<std::byte>> staging(std::size_t bytes) override;
-  Result<void> upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) override;
   Result<void> launch(kiln::Module& module, const Launch& launch) override;
-  Result<void> download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) override;
   Result<void> submit() override;
   Result<bool> finished() override;
   Result<void> wait() override;
@@ -45,8 +43,8 @@ class CudaSlot final : public Slot {
  private:
   using Pinned = std::unique_ptr<void, FreedInContext<&Functions::host_free>>;
 
-  /// What is submitted together.
-  struct Batch {
+  /// Pieces of work that are submitted together.
+  struct Submission {
     /// When the first piece was queued, and when all were seen to have ended.
     std::chrono::steady_clock::time_point queued = {};
     std::chrono::steady_clock::time_point seen = {};
@@ -54,19 +52,19 @@ class CudaSlot final : public Slot {
     std::vector<bool> pieces = {};
     /// How many of them were.
     std::size_t work = 0;
-    /// The begin and the end of each that was, and some kept for later batches.
+    /// The begin and the end of each that was, and some kept for later submissions.
     std::vector<Event> events = {};
   };
 
+  bool in_use() const noexcept override { return !queued_.pieces.empty() || under_way_; }
+  Result<std::span<std::byte>> allocate_staging(std::size_t bytes) override;
+  Result<void> queue_copy(const Copy& copy) override;
+  Result<void> queue_nothing() override;
   /// Has `enqueue` put a piece on the stream; `doing` says what it is, for an error.
   template <class Enqueue, class Doing>
   Result<void> add(Enqueue enqueue, Doing doing);
-  /// Notes a piece that is no work.
-  Result<void> add_nothing();
   /// Makes the events that the next piece needs, and moves the clock along.
   Result<void> prepare_events();
-  Result<const CudaBuffer*> copied(const Buffer& buffer, std::size_t offset, std::size_t staged,
-                                   std::size_t bytes) const;
   /// Compares the clocks.
   Result<void> set_clock();
   /// What follows from the stream's status when it has done all.
@@ -74,13 +72,10 @@ class CudaSlot final : public Slot {
 
   const Platform& platform_;
   const std::shared_ptr<Context> context_;
-  const DeviceInfo info_;
   Stream stream_;
   Pinned pinned_;
-  /// All of `pinned_`.
-  std::span<std::byte> staging_;
-  Batch queued_;
-  Batch submitted_;
+  Submission queued_;
+  Submission submitted_;
   /// Whether something was submitted and not seen to have ended.
   bool under_way_ = false;
   EventClock events_;

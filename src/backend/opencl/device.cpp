@@ -6,10 +6,10 @@
 #include <CL/cl_ext.h>
 #include <fmt/format.h>
 
+#include "backend/launch_checks.hpp"
 #include "backend/opencl/launch.hpp"
 #include "backend/opencl/memory.hpp"
 #include "backend/opencl/slot.hpp"
-#include "backend/own_buffer.hpp"
 #include "backend/traits.hpp"
 #include "base/try.hpp"
 

@@ -7,8 +7,8 @@
 
 #include <kiln/opencl.hpp>
 
+#include "backend/launch_checks.hpp"
 #include "backend/opencl/memory.hpp"
-#include "backend/own_buffer.hpp"
 #include "base/try.hpp"
 
 namespace kiln::opencl {

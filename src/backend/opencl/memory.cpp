@@ -4,7 +4,7 @@
 
 #include <kiln/opencl.hpp>
 
-#include "backend/own_buffer.hpp"
+#include "backend/launch_checks.hpp"
 
 namespace kiln::opencl {
 

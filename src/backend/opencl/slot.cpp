@@ -4,9 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/launch_checks.hpp"
 #include "backend/opencl/launch.hpp"
-#include "backend/own_buffer.hpp"
-#include "backend/staged.hpp"
 #include "base/try.hpp"
 
 namespace kiln::opencl {
@@ -49,9 +48,7 @@ Result<void> ClSlot::set_clock() {
   return {};
 }
 
-Result<std::span<std::byte>> ClSlot::staging(std::size_t bytes) {
-  if (bytes <= staging_.size()) return staging_;
-  if (!queued_.pieces.empty() || last_ != nullptr) return backend::staging_in_use();
+Result<std::span<std::byte>> ClSlot::allocate_staging(std::size_t bytes) {
   unmap();
   auto pinned = KILN_TRY(ClBuffer::allocate(context_, bytes, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR));
   cl_int error = CL_SUCCESS;
@@ -59,14 +56,13 @@ Result<std::span<std::byte>> ClSlot::staging(std::size_t bytes) {
       queue_->get(), pinned->memory(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0, nullptr, nullptr, &error);
   if (mapped == nullptr) return cl_error(error, fmt::format("mapping {} bytes", bytes));
   pinned_ = std::move(pinned);
-  staging_ = {static_cast<std::byte*>(mapped), bytes};
-  return staging_;
+  mapped_ = mapped;
+  return std::span(static_cast<std::byte*>(mapped), bytes);
 }
 
 void ClSlot::unmap() {
   if (pinned_ == nullptr) return;
-  context_->cl().clEnqueueUnmapMemObject(queue_->get(), pinned_->memory(), staging_.data(), 0, nullptr, nullptr);
-  staging_ = {};
+  context_->cl().clEnqueueUnmapMemObject(queue_->get(), pinned_->memory(), mapped_, 0, nullptr, nullptr);
   pinned_.reset();
 }
 
@@ -81,43 +77,30 @@ Result<void> ClSlot::add(Enqueue enqueue, Doing doing) {
   return {};
 }
 
-Result<void> ClSlot::add_nothing() {
+Result<void> ClSlot::queue_nothing() {
   if (queued_.pieces.empty()) queued_.queued = std::chrono::steady_clock::now();
   queued_.pieces.emplace_back();
   return {};
 }
 
-Result<const ClBuffer*> ClSlot::copied(const Buffer& buffer, std::size_t offset, std::size_t staged,
-                                       std::size_t bytes) const {
-  KILN_TRY(backend::check_staged(staged, bytes, staging_.size()));
-  return backend::own_buffer<ClBuffer>(buffer, *context_, info_.name, bytes, offset);
-}
-
-Result<void> ClSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto own = KILN_TRY(copied(to, offset, staged, bytes));
-  if (bytes == 0) return add_nothing();
+Result<void> ClSlot::queue_copy(const Copy& copy) {
+  const Library& cl = context_->cl();
+  const cl_mem memory = copy.buffer.memory();
+  std::byte* const host = staged().data() + copy.staged;
   return add(
       [&](cl_event* event) {
-        return context_->cl().clEnqueueWriteBuffer(queue_->get(), own->memory(), CL_FALSE, offset, bytes,
-                                                   staging_.data() + staged, 0, nullptr, event);
+        return copy.direction == Direction::upload
+                   ? cl.clEnqueueWriteBuffer(queue_->get(), memory, CL_FALSE, copy.offset, copy.bytes, host, 0,
+                                             nullptr, event)
+                   : cl.clEnqueueReadBuffer(queue_->get(), memory, CL_FALSE, copy.offset, copy.bytes, host, 0,
+                                            nullptr, event);
       },
-      [&] { return fmt::format("uploading {} bytes", bytes); });
-}
-
-Result<void> ClSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto own = KILN_TRY(copied(from, offset, staged, bytes));
-  if (bytes == 0) return add_nothing();
-  return add(
-      [&](cl_event* event) {
-        return context_->cl().clEnqueueReadBuffer(queue_->get(), own->memory(), CL_FALSE, offset, bytes,
-                                                  staging_.data() + staged, 0, nullptr, event);
-      },
-      [&] { return fmt::format("downloading {} bytes", bytes); });
+      [&] { return copy.describe(); });
 }
 
 Result<void> ClSlot::launch(kiln::Module& module, const Launch& launch) {
-  const auto prepared = KILN_TRY(PreparedLaunch::make(module, launch, *context_, info_));
-  if (!prepared.is_work()) return add_nothing();
+  const auto prepared = KILN_TRY(PreparedLaunch::make(module, launch, *context_, device_));
+  if (!prepared.is_work()) return queue_nothing();
   return add([&](cl_event* event) { return prepared.enqueue(queue_->get(), event); },
              [&] { return fmt::format("launching {}", prepared.program().name()); });
 }

@@ -5,10 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "backend/groups.hpp"
+#include "backend/launch_checks.hpp"
 #include "backend/opengl/bindings.hpp"
 #include "backend/opengl/compiler.hpp"
-#include "backend/own_buffer.hpp"
 #include "base/try.hpp"
 
 namespace kiln::opengl {

@@ -6,9 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "backend/launch_checks.hpp"
 #include "backend/opengl/errors.hpp"
-#include "backend/own_buffer.hpp"
-#include "backend/staged.hpp"
 #include "base/try.hpp"
 
 namespace kiln::opengl {
@@ -38,9 +37,9 @@ Result<std::unique_ptr<Slot>> GlSlot::open(const std::shared_ptr<ShareGroup>& gr
 
 GlSlot::GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const SlotContext> context,
                const DeviceInfo& device, bool tells_resets, Staging::Kind staging)
-    : group_(std::move(group)),
+    : SlotBase(*group, device),
+      group_(std::move(group)),
       context_(std::move(context)),
-      device_(device),
       tells_resets_(tells_resets),
       staging_(group_, staging),
       clock_(1, timestamp_bits()) {
@@ -51,7 +50,7 @@ GlSlot::~GlSlot() {
   const auto entered = context_->enter();
   // Where the caller's context is not current, its objects are out of reach: they go with it.
   if (!entered) return;
-  if (queued_ || fence_ != nullptr) glFinish();
+  if (in_use()) glFinish();
   glDeleteSync(fence_);
   stamps_.clear();
 }
@@ -68,58 +67,57 @@ void GlSlot::set_clock() {
   }
 }
 
-Result<std::span<std::byte>> GlSlot::staging(std::size_t bytes) {
-  if (staging_.bytes().size() < bytes) {
-    if (queued_ || fence_ != nullptr) return backend::staging_in_use();
-    const auto entered = KILN_TRY(context_->enter());
-    KILN_TRY(staging_.allocate(bytes));
-  }
+Result<std::span<std::byte>> GlSlot::allocate_staging(std::size_t bytes) {
+  const auto entered = KILN_TRY(context_->enter());
+  KILN_TRY(staging_.allocate(bytes));
   return staging_.bytes();
 }
 
-Result<const GlBuffer*> GlSlot::fitting(const Buffer& buffer, std::size_t offset, std::size_t staged,
-                                        std::size_t bytes) const {
-  KILN_TRY(backend::check_staged(staged, bytes, staging_.bytes().size()));
-  return backend::own_buffer<GlBuffer>(buffer, *group_, device_.name, bytes, offset);
+Result<void> GlSlot::begin_piece() {
+  if (fence_ != nullptr) KILN_TRY(wait());
+  if (std::exchange(queued_, true)) return {};
+  begun_ = backend::Clock::Host::now();
+  stamps_.reset();
+  if (clock_.ticks()) stamps_.write();
+  return {};
 }
 
 template <class Work>
-Result<void> GlSlot::queue(bool is_work, std::string_view doing, Work work) {
-  if (fence_ != nullptr) KILN_TRY(wait());
-  if (!std::exchange(queued_, true)) {
-    begun_ = backend::Clock::Host::now();
-    stamps_.reset();
-    if (clock_.ticks()) stamps_.write();
+Result<void> GlSlot::queue(std::string_view doing, Work work) {
+  KILN_TRY(begin_piece());
+  work();
+  if (clock_.ticks()) {
+    stamps_.write();
+    pieces_.push_back({stamps_.count() - 2, stamps_.count() - 1});
   }
-  const std::size_t before = stamps_.count();
-  if (is_work) {
-    work();
-    if (clock_.ticks()) stamps_.write();
-  }
-  if (clock_.ticks()) pieces_.push_back({before - 1, stamps_.count() - 1});
   return check_gl(doing);
 }
 
-Result<void> GlSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto buffer = KILN_TRY(fitting(to, offset, staged, bytes));
+Result<void> GlSlot::queue_nothing() {
   const auto entered = KILN_TRY(context_->enter());
-  return queue(bytes > 0, running, [&] { staging_.upload(buffer->id(), offset, staged, bytes); });
+  KILN_TRY(begin_piece());
+  if (clock_.ticks()) pieces_.push_back({stamps_.count() - 1, stamps_.count() - 1});
+  return check_gl(running);
+}
+
+Result<void> GlSlot::queue_copy(const Copy& copy) {
+  const auto entered = KILN_TRY(context_->enter());
+  return queue(copy.describe(), [&] {
+    if (copy.direction == Direction::upload)
+      staging_.upload(copy.buffer.id(), copy.offset, copy.staged, copy.bytes);
+    else
+      staging_.download(copy.buffer.id(), copy.offset, copy.staged, copy.bytes);
+  });
 }
 
 Result<void> GlSlot::launch(kiln::Module& module, const Launch& launch) {
   const auto entered = KILN_TRY(context_->enter());
   const auto fitted = KILN_TRY(fit(*group_, device_, module, launch));
-  const bool is_work = std::find(launch.groups.begin(), launch.groups.end(), 0U) == launch.groups.end();
-  return queue(is_work, fmt::format("launching {}", fitted.program.name()), [&] {
+  if (!backend::has_work(launch)) return queue_nothing();
+  return queue(fmt::format("launching {}", fitted.program.name()), [&] {
     if (launches_ == parameters_.size()) parameters_.emplace_back(*group_);
     dispatch(*group_, fitted, launch, parameters_[launches_++]);
   });
-}
-
-Result<void> GlSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto buffer = KILN_TRY(fitting(from, offset, staged, bytes));
-  const auto entered = KILN_TRY(context_->enter());
-  return queue(bytes > 0, running, [&] { staging_.download(buffer->id(), offset, staged, bytes); });
 }
 
 Result<void> GlSlot::submit() {

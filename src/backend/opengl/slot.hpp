@@ -14,12 +14,13 @@
 #include "backend/opengl/lent_context.hpp"
 #include "backend/opengl/staging.hpp"
 #include "backend/opengl/stamps.hpp"
+#include "backend/slot_base.hpp"
 
 namespace kiln::opengl {
 
 /// Work in a context that this slot shares with the others of its thread. OpenGL may begin with a piece as soon as
 /// it is queued.
-class GlSlot final : public Slot {
+class GlSlot final : public backend::SlotBase<GlBuffer, ShareGroup> {
  public:
   static Result<std::unique_ptr<Slot>> open(const std::shared_ptr<ShareGroup>& group, const DeviceInfo& device,
                                             bool tells_resets);
@@ -28,23 +29,22 @@ class GlSlot final : public Slot {
          bool tells_resets, Staging::Kind staging);
   ~GlSlot() override;
 
-  Result<std::span<std::byte>> staging(std::size_t bytes) override;
-  Result<void> upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) override;
   Result<void> launch(kiln::Module& module, const Launch& launch) override;
-  Result<void> download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) override;
   Result<void> submit() override;
   Result<bool> finished() override;
   Result<void> wait() override;
   std::vector<Ran> times() override { return ran_; }
 
  private:
-  /// Has the device do what `work` calls for, if that is work at all, with a timestamp behind it. The context is
-  /// current.
+  bool in_use() const noexcept override { return queued_ || fence_ != nullptr; }
+  Result<std::span<std::byte>> allocate_staging(std::size_t bytes) override;
+  Result<void> queue_copy(const Copy& copy) override;
+  Result<void> queue_nothing() override;
+  /// Calls `work`, which queues a piece, and queues a timestamp after it. The context is current.
   template <class Work>
-  Result<void> queue(bool is_work, std::string_view doing, Work work);
-  /// The buffer as one of this device's, if the bytes fit in it and in the staging memory.
-  Result<const GlBuffer*> fitting(const Buffer& buffer, std::size_t offset, std::size_t staged,
-                                  std::size_t bytes) const;
+  Result<void> queue(std::string_view doing, Work work);
+  /// Starts a submission if this is its first piece.
+  Result<void> begin_piece();
   /// Compares the clocks of the device and the host.
   void set_clock();
   /// Whether the work ended within so many nanoseconds. The context is current.
@@ -52,7 +52,6 @@ class GlSlot final : public Slot {
 
   const std::shared_ptr<ShareGroup> group_;
   const std::unique_ptr<const SlotContext> context_;
-  const DeviceInfo device_;
   const bool tells_resets_;
   Staging staging_;
   backend::Clock clock_;

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "backend/launch_checks.hpp"
 #include "backend/opengl/bindings.hpp"
 #include "backend/opengl/errors.hpp"
-#include "backend/own_buffer.hpp"
 #include "base/try.hpp"
 
 namespace kiln::opengl {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/own_buffer.hpp"
+#include "backend/launch_checks.hpp"
 #include "backend/vulkan/launch.hpp"
 #include "backend/vulkan/memory.hpp"
 #include "backend/vulkan/module.hpp"

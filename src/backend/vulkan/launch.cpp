@@ -4,8 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/groups.hpp"
-#include "backend/own_buffer.hpp"
+#include "backend/launch_checks.hpp"
 #include "backend/vulkan/module.hpp"
 #include "base/try.hpp"
 

@@ -8,7 +8,7 @@
 
 #include <kiln/vulkan.hpp>
 
-#include "backend/own_buffer.hpp"
+#include "backend/launch_checks.hpp"
 #include "base/try.hpp"
 
 namespace kiln::vulkan {

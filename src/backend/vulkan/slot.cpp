@@ -5,8 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/own_buffer.hpp"
-#include "backend/staged.hpp"
+#include "backend/launch_checks.hpp"
 #include "backend/vulkan/launch.hpp"
 #include "base/try.hpp"
 
@@ -70,20 +69,10 @@ Result<void> VulkanSlot::set_clocks() {
   return {};
 }
 
-Result<std::span<std::byte>> VulkanSlot::staging(std::size_t bytes) {
-  if (staging_ == nullptr || staging_->size() < bytes) {
-    if (!order_.empty()) return backend::staging_in_use();
-    staging_.reset();
-    auto made = KILN_TRY(DeviceBuffer::allocate(context_, bytes, DeviceBuffer::Use::staging));
-    staging_ = std::move(made);
-  }
+Result<std::span<std::byte>> VulkanSlot::allocate_staging(std::size_t bytes) {
+  staging_.reset();
+  staging_ = KILN_TRY(DeviceBuffer::allocate(context_, bytes, DeviceBuffer::Use::staging));
   return std::span(staging_->writable(), staging_->size());
-}
-
-Result<const DeviceBuffer*> VulkanSlot::fitting(const Buffer& buffer, std::size_t offset, std::size_t staged,
-                                                std::size_t bytes) const {
-  KILN_TRY(backend::check_staged(staged, bytes, staging_ != nullptr ? staging_->size() : 0));
-  return backend::own_buffer<DeviceBuffer>(buffer, *context_, device_.name, bytes, offset);
 }
 
 Result<VulkanSlot::Part*> VulkanSlot::unused_part(Role role) {
@@ -130,29 +119,25 @@ Result<void> VulkanSlot::note_piece(Part& part, bool work) {
   return {};
 }
 
-Result<void> VulkanSlot::upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto buffer = KILN_TRY(fitting(to, offset, staged, bytes));
-  const auto part = KILN_TRY(bytes > 0 ? part_for(Role::upload) : last_part());
-  if (bytes > 0) KILN_TRY(part->commands->copy(*staging_, staged, *buffer, offset, bytes, running));
-  return note_piece(*part, bytes > 0);
+Result<void> VulkanSlot::queue_nothing() { return note_piece(*KILN_TRY(last_part()), false); }
+
+Result<void> VulkanSlot::queue_copy(const Copy& copy) {
+  const bool uploads = copy.direction == Direction::upload;
+  Part& part = *KILN_TRY(part_for(uploads ? Role::upload : Role::download));
+  if (uploads)
+    KILN_TRY(part.commands->copy(*staging_, copy.staged, copy.buffer, copy.offset, copy.bytes, running));
+  else
+    KILN_TRY(part.commands->copy(copy.buffer, copy.offset, *staging_, copy.staged, copy.bytes, running));
+  return note_piece(part, true);
 }
 
 Result<void> VulkanSlot::launch(kiln::Module& module, const Launch& launch) {
   const auto fitted = KILN_TRY(fit(*context_, device_, module, launch));
-  const bool work = std::find(launch.groups.begin(), launch.groups.end(), 0U) == launch.groups.end();
-  const auto part = KILN_TRY(work ? part_for(Role::compute) : last_part());
-  if (work) {
-    const std::string doing = fmt::format("launching {}", fitted.program.name());
-    KILN_TRY(part->commands->launch(fitted.program, fitted.buffers, launch, doing));
-  }
-  return note_piece(*part, work);
-}
-
-Result<void> VulkanSlot::download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) {
-  const auto buffer = KILN_TRY(fitting(from, offset, staged, bytes));
-  const auto part = KILN_TRY(bytes > 0 ? part_for(Role::download) : last_part());
-  if (bytes > 0) KILN_TRY(part->commands->copy(*buffer, offset, *staging_, staged, bytes, running));
-  return note_piece(*part, bytes > 0);
+  if (!backend::has_work(launch)) return queue_nothing();
+  Part& part = *KILN_TRY(part_for(Role::compute));
+  KILN_TRY(part.commands->launch(fitted.program, fitted.buffers, launch,
+                                 fmt::format("launching {}", fitted.program.name())));
+  return note_piece(part, true);
 }
 
 Result<void> VulkanSlot::submit() {

@@ -9,6 +9,7 @@
 
 #include <kiln/slot.hpp>
 
+#include "backend/slot_base.hpp"
 #include "backend/vulkan/commands.hpp"
 #include "backend/vulkan/stamps.hpp"
 
@@ -16,17 +17,14 @@ namespace kiln::vulkan {
 
 /// Work for the device's queues, written down piece by piece. Where copies have queues of their own, what is
 /// submitted is in parts, each for one queue and begun when the one before has ended.
-class VulkanSlot final : public Slot {
+class VulkanSlot final : public backend::SlotBase<DeviceBuffer, Context> {
  public:
   static Result<std::unique_ptr<Slot>> open(std::shared_ptr<Context> context, const DeviceInfo& device);
   VulkanSlot(std::shared_ptr<Context> context, const DeviceInfo& device, Context::Route route)
-      : context_(std::move(context)), device_(device), route_(std::move(route)) {}
+      : SlotBase(*context, device), context_(std::move(context)), route_(std::move(route)) {}
   ~VulkanSlot() override;
 
-  Result<std::span<std::byte>> staging(std::size_t bytes) override;
-  Result<void> upload(const Buffer& to, std::size_t offset, std::size_t staged, std::size_t bytes) override;
   Result<void> launch(kiln::Module& module, const Launch& launch) override;
-  Result<void> download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) override;
   Result<void> submit() override;
   Result<bool> finished() override;
   Result<void> wait() override;
@@ -56,6 +54,10 @@ class VulkanSlot final : public Slot {
     VkSemaphore ended = nullptr;
   };
 
+  bool in_use() const noexcept override { return !order_.empty(); }
+  Result<std::span<std::byte>> allocate_staging(std::size_t bytes) override;
+  Result<void> queue_copy(const Copy& copy) override;
+  Result<void> queue_nothing() override;
   /// Null where such work is among what computes.
   Queue* queue_of(Role role) const noexcept;
   /// Has the queues write a timestamp or two, so that their clocks are set before there is work.
@@ -69,9 +71,6 @@ class VulkanSlot final : public Slot {
   Result<Part*> last_part();
   /// Notes a piece that was written down, or one that is no work.
   Result<void> note_piece(Part& part, bool work);
-  /// The buffer as one of this device's, if the bytes fit in it and in the staging memory.
-  Result<const DeviceBuffer*> fitting(const Buffer& buffer, std::size_t offset, std::size_t staged,
-                                      std::size_t bytes) const;
   /// Makes all parts ready to be written anew, and reads when the pieces ran; the last has ended just now.
   Result<void> end();
   /// Ends the parts, once they have done what they were given.
@@ -80,7 +79,6 @@ class VulkanSlot final : public Slot {
   void leave_stuck_queue();
 
   const std::shared_ptr<Context> context_;
-  const DeviceInfo device_;
   Context::Route route_;
   std::unique_ptr<DeviceBuffer> staging_;
   std::vector<std::unique_ptr<Part>> parts_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string_view>
 #include <vector>
@@ -8,8 +9,8 @@
 
 #include <kiln/device.hpp>
 
-/// How a backend finds its own in what callers hand it. `T` is its type of buffer; `T::owner()` is what all buffers
-/// and programs of a device share, and `device` what open_device() calls that device.
+/// Checks of what callers pass to devices and slots. `T` is a backend's class of buffers; `T::owner()` is what all
+/// buffers and programs of a device share. `device` is what open_device() calls the device.
 namespace kiln::backend {
 
 /// The buffer as a T of `owner` that has `bytes` bytes at `offset`.
@@ -44,13 +45,26 @@ Result<std::vector<const T*>> own_buffers(const Launch& launch, const Owner& own
   return buffers;
 }
 
+/// Checks the number of work groups, which not all drivers check.
+inline Result<void> check_groups(const Launch& launch, const DeviceLimits& limits, std::string_view program) {
+  for (std::size_t i = 0; i < 3; ++i)
+    if (launch.groups[i] > limits.max_groups[i])
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("{} work groups in dimension {} for {}; the device has at most {}", launch.groups[i],
+                               i, program, limits.max_groups[i]));
+  return {};
+}
+
+/// Whether a launch has any work items; drivers disagree on launches without.
+inline bool has_work(const Launch& launch) { return std::ranges::find(launch.groups, 0U) == launch.groups.end(); }
+
 /// The error of a launch on `device` of a program that was made on another.
 inline Error foreign_program(std::string_view program, std::string_view device) {
   return Error(ErrorCode::invalid_request,
                fmt::format("{} belongs to another device; compile or load it on {}", program, device));
 }
 
-/// How much is allocated for a buffer of so many bytes: whole words, at least one. Drivers refuse buffers of no
+/// The size to allocate for a buffer: whole words, at least one. Drivers refuse buffers of no
 /// size, and programs that read halves read the word they are in.
 constexpr std::size_t allocated_bytes(std::size_t bytes) noexcept {
   if (bytes == 0) return 4;
