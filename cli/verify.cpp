@@ -11,7 +11,6 @@
 #include "quantity.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
-#include "store/manifest.hpp"
 #include "store/usage.hpp"
 
 namespace kiln::cli {

@@ -1,4 +1,4 @@
-#include "kernels/copy.hpp"
+#include "kernels/rows.hpp"
 
 #include "base/try.hpp"
 

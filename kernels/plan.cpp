@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "base/try.hpp"
-#include "kernels/copy.hpp"
 #include "kernels/known_requests.hpp"
+#include "kernels/rows.hpp"
 #include "kernels/tuned.hpp"
 
 namespace kiln::kernels {

@@ -1,4 +1,4 @@
-#include "kernels/reduce.hpp"
+#include "kernels/rows.hpp"
 
 #include "base/try.hpp"
 #include "kernels/native.hpp"

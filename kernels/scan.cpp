@@ -1,9 +1,8 @@
-#include "kernels/scan.hpp"
+#include "kernels/rows.hpp"
 
 #include <bit>
 
 #include "base/try.hpp"
-#include "kernels/reduce.hpp"
 
 namespace kiln::kernels {
 namespace {

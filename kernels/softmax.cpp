@@ -1,4 +1,4 @@
-#include "kernels/softmax.hpp"
+#include "kernels/rows.hpp"
 
 #include <limits>
 

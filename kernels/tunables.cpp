@@ -4,7 +4,7 @@
 #include "kernels/conv2d.hpp"
 #include "kernels/flash_attention.hpp"
 #include "kernels/gemm.hpp"
-#include "kernels/softmax.hpp"
+#include "kernels/rows.hpp"
 
 namespace kiln {
 namespace {

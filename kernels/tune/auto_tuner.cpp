@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/tune/choice.hpp"
+#include "kernels/tune/use.hpp"
 
 namespace kiln::tune {
 namespace {

@@ -6,8 +6,8 @@
 #include "base/try.hpp"
 #include "kernels/tune/auto_tuner.hpp"
 #include "kernels/tune/bench.hpp"
-#include "kernels/tune/choice.hpp"
 #include "kernels/tune/search.hpp"
+#include "kernels/tune/use.hpp"
 
 // How an AutoTuner finds out what it does not know.
 namespace kiln::tune {

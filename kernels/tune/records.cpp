@@ -7,11 +7,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/file_lock.hpp"
+#include "base/file.hpp"
 #include "base/try.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
-#include "store/manifest.hpp"
 
 namespace kiln::tune {
 namespace {

@@ -1,4 +1,4 @@
-#include "backend/helper.hpp"
+#include "backend/probe.hpp"
 
 #include <cstdint>
 #include <filesystem>

@@ -16,7 +16,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/helper.hpp"
+#include "backend/probe.hpp"
 
 namespace kiln::backend {
 namespace {

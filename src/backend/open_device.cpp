@@ -8,7 +8,6 @@
 #include <kiln/device.hpp>
 
 #include "backend/api.hpp"
-#include "backend/helper.hpp"
 #include "backend/probe.hpp"
 #include "base/asymmetric_fence.hpp"
 #include "base/environment.hpp"

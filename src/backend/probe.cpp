@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/device_json.hpp"
+#include "backend/traits.hpp"
 #include "base/try.hpp"
 
 namespace kiln::backend {

@@ -25,4 +25,8 @@ Error compile_error(const Request& request, std::string log);
 /// An error where the request is in another language than `taken`, or names no kernel where one must be named.
 Result<void> check_language(const Request& request, Language taken);
 
+/// The error of a compiler that refused the source and left `log`: unsupported where the program needs more shared
+/// memory than the device has, compile_failed otherwise.
+Error refusal(const Request& request, std::string log);
+
 }  // namespace kiln::backend

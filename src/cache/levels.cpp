@@ -12,7 +12,6 @@
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
 #include "store/lifetime_stats.hpp"
-#include "store/prune.hpp"
 
 namespace kiln::cache {
 namespace {

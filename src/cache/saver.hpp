@@ -4,25 +4,86 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include <kiln/identity.hpp>
 #include <kiln/log.hpp>
 #include <kiln/request.hpp>
 #include <kiln/result.hpp>
+#include <kiln/store.hpp>
 
 #include "base/mutex.hpp"
 #include "cache/guarded_store.hpp"
-#include "cache/uploader.hpp"
-#include "cache/writer.hpp"
 #include "memory/program_table.hpp"
 #include "store/disk_store.hpp"
 #include "store/sealed_entry.hpp"
 
 namespace kiln::cache {
+
+/// One thread that saves in the background, behind a bounded queue. Destruction does what is queued.
+class Writer {
+ public:
+  explicit Writer(std::size_t bound) : bound_(bound) {}
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  /// Queues the job; where the queue is full or there is no thread, does it here and now instead.
+  void write(std::function<void()> job) KILN_EXCLUDES(mutex_);
+  /// Waits until everything queued before is done; on the writer's own thread, where a store may call it, for
+  /// nothing.
+  void flush() KILN_EXCLUDES(mutex_);
+
+ private:
+  /// Starts the thread unless it runs already; false where none can be had.
+  bool start() KILN_REQUIRES(mutex_);
+  void run() KILN_EXCLUDES(mutex_);
+
+  const std::size_t bound_;
+  base::Mutex mutex_;
+  base::Condition changed_;
+  std::deque<std::function<void()>> queue_ KILN_GUARDED_BY(mutex_);
+  // Jobs ever queued and ever done.
+  std::uint64_t queued_ KILN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t done_ KILN_GUARDED_BY(mutex_) = 0;
+  bool stopping_ KILN_GUARDED_BY(mutex_) = false;
+  std::thread thread_ KILN_GUARDED_BY(mutex_);
+  std::thread::id runner_ KILN_GUARDED_BY(mutex_);
+};
+
+/// Puts entries into a shared store on a thread of its own, so that neither a compile, nor a save to disk, nor a
+/// lock waits for a server. The thread is started by the first upload. If the store does not return from put() in
+/// time, the thread is left behind: it keeps alive what it uses, and ends when the store returns.
+class Uploader {
+ public:
+  /// Queues at most `bound` entries.
+  Uploader(GuardedStore store, Log log, std::size_t bound);
+  Uploader(const Uploader&) = delete;
+  Uploader& operator=(const Uploader&) = delete;
+  /// Drops what is still queued. Does not wait for the store: call wait() before.
+  ~Uploader();
+
+  /// Queues the entry. If the queue is full, or no thread can be had, the entry is dropped and counted as a
+  /// failure.
+  void upload(EntryAddress address, std::shared_ptr<const std::vector<std::byte>> sealed);
+  /// Waits until everything queued was tried, at most until the limit. Whether it was.
+  bool wait(std::chrono::milliseconds limit);
+  /// Uploads that failed or were dropped.
+  std::uint64_t failures() const noexcept;
+
+ private:
+  struct State;
+  static void run(const std::shared_ptr<State>& state);
+
+  std::shared_ptr<State> state_;
+  std::thread thread_;
+};
 
 /// Seals programs and keeps them, on disk and in the shared store, both in the background. A program that waits to
 /// be saved can be read here, so that one evicted meanwhile is not compiled again.

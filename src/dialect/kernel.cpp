@@ -13,7 +13,7 @@
 #include "dialect/names.hpp"
 #include "dialect/prelude.hpp"
 #include "key/include_resolver.hpp"
-#include "key/words.hpp"
+#include "key/source_scanner.hpp"
 
 namespace kiln {
 namespace {

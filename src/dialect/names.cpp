@@ -5,7 +5,7 @@
 #include <set>
 
 #include "dialect/prelude.hpp"
-#include "key/words.hpp"
+#include "key/source_scanner.hpp"
 
 namespace kiln::kernel {
 namespace {

@@ -12,7 +12,6 @@
 
 #include "base/sha256.hpp"
 #include "key/source_scanner.hpp"
-#include "key/words.hpp"
 
 namespace kiln::key {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/sha256.hpp"
 #include "key/include_resolver.hpp"
-#include "key/words.hpp"
+#include "key/source_scanner.hpp"
 
 namespace kiln {
 namespace {

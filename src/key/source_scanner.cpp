@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "key/words.hpp"
-
 namespace kiln::key {
 
 std::optional<SourceScanner::Directive> SourceScanner::next() {

@@ -7,15 +7,35 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include <kiln/identity.hpp>
+#include <kiln/prune.hpp>
 #include <kiln/request.hpp>
 #include <kiln/result.hpp>
 
 #include "base/file.hpp"
+#include "base/file_system.hpp"
 #include "store/sealed_entry.hpp"
 
 /// A cache directory as tools see it, without a device.
 namespace kiln::store {
+
+inline constexpr const char* manifest_name = "manifest.json";
+
+/// What manifest.json holds: the identity in full and the version of the folder's format.
+nlohmann::ordered_json manifest_of(const Identity& identity);
+
+/// The identity a manifest, or another file of a device folder, tells of; nothing where it is not to be understood.
+std::optional<Identity> identity_in(const nlohmann::ordered_json& manifest);
+
+/// Writes manifest.json.
+Result<void> write_manifest(const base::Folder& folder, const Identity& identity);
+/// Writes manifest.json if it is missing or says anything else.
+Result<void> ensure_manifest(const base::Folder& folder, const Identity& identity);
+
+/// The identity manifest.json tells of; nothing where it is missing or not to be understood.
+std::optional<Identity> read_manifest_identity(const base::Folder& folder);
 
 /// Files in the cache directory itself: the statistics; and in it and each device folder: the file for locks.
 inline constexpr const char* stats_name = "cache_stats.json";
@@ -94,5 +114,12 @@ Result<Removal> remove_damaged(const base::Folder& folder, const StoredFile& fil
 
 /// What .meta holds for an entry, made from the entry itself.
 std::string meta_of(const EntryLabel& label, const Entry& entry, std::uint64_t stored_bytes);
+
+/// kiln::prune() on a file system.
+Result<PruneReport> prune_on(const base::FileSystem& system, const std::filesystem::path& directory,
+                             const PruneOptions& options);
+
+/// Whether nobody has pruned the directory for a day. In one that never was, the day begins now.
+bool is_prune_due(const std::filesystem::path& directory, const base::FileSystem& system);
 
 }  // namespace kiln::store

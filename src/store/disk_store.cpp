@@ -7,7 +7,6 @@
 #include "base/try.hpp"
 #include "key/file_name.hpp"
 #include "store/directory.hpp"
-#include "store/manifest.hpp"
 #include "store/sealed_entry.hpp"
 
 namespace kiln::store {

@@ -17,7 +17,6 @@
 #include <kiln/store.hpp>
 
 #include "base/file.hpp"
-#include "base/file_lock.hpp"
 #include "base/mutex.hpp"
 #include "store/performance.hpp"
 #include "store/usage.hpp"

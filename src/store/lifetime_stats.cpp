@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/file.hpp"
-#include "base/file_lock.hpp"
 #include "base/try.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "base/file_lock.hpp"
+#include "base/file.hpp"
 #include "base/sha256.hpp"
 #include "base/try.hpp"
 #include "store/directory.hpp"

@@ -5,7 +5,6 @@
 #include "base/file.hpp"
 #include "base/try.hpp"
 #include "store/directory.hpp"
-#include "store/prune.hpp"
 #include "store/usage.hpp"
 
 namespace kiln {

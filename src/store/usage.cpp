@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/file_lock.hpp"
+#include "base/file.hpp"
 #include "base/try.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"

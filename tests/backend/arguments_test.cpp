@@ -1,4 +1,4 @@
-#include "backend/cuda/arguments.hpp"
+#include "backend/cuda/image.hpp"
 
 #include <gtest/gtest.h>
 

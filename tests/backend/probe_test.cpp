@@ -21,8 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backend/device_json.hpp"
-#include "backend/helper.hpp"
+#include "backend/traits.hpp"
 #include "base/environment.hpp"
 #include "fakes/cache_fixture.hpp"
 #include "fakes/child.hpp"

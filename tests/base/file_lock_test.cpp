@@ -1,4 +1,4 @@
-#include "base/file_lock.hpp"
+#include "base/file.hpp"
 
 #include <atomic>
 #include <thread>

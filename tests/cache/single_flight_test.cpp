@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/file_system.hpp"
-#include "cache/writer.hpp"
+#include "cache/saver.hpp"
 #include "fakes/cache_fixture.hpp"
 #include "fakes/cache_on_file_system.hpp"
 #include "fakes/child.hpp"

@@ -1,4 +1,4 @@
-#include "base/file_lock.hpp"
+#include "base/file.hpp"
 #include "cli_fixture.hpp"
 
 namespace kiln::cli {

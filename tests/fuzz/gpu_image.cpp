@@ -1,4 +1,4 @@
-#include "backend/cuda/arguments.hpp"
+#include "backend/cuda/image.hpp"
 #include "backend/sections.hpp"
 #include "fuzz/input.hpp"
 

@@ -1,4 +1,4 @@
-#include "store/manifest.hpp"
+#include "store/directory.hpp"
 
 #include "fuzz/input.hpp"
 #include "store/json_file.hpp"

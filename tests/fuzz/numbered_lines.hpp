@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "fuzz/input.hpp"
-#include "key/words.hpp"
+#include "key/source_scanner.hpp"
 
 namespace kiln::fuzz {
 

@@ -4,7 +4,7 @@
 #include "base/sha256.hpp"
 #include "fuzz/input.hpp"
 #include "key/file_name.hpp"
-#include "key/words.hpp"
+#include "key/source_scanner.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
 

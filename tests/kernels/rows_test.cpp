@@ -4,7 +4,7 @@
 
 #include "kernels/kernel_suite.hpp"
 #include "kernels/plan.hpp"
-#include "kernels/softmax.hpp"
+#include "kernels/rows.hpp"
 
 // The kernels that work along the last dimension: softmax, reduce and scan.
 namespace kiln::tests {

@@ -6,7 +6,7 @@
 #include "base/sha256.hpp"
 #include "fakes/damage.hpp"
 #include "fakes/temporary_folder.hpp"
-#include "store/manifest.hpp"
+#include "store/directory.hpp"
 #include "store/samples.hpp"
 
 // Every place at which an entry may be damaged: a get answers with an error, the next put heals, and nothing beside

@@ -13,7 +13,6 @@
 #include "fakes/child.hpp"
 #include "fakes/files.hpp"
 #include "fakes/temporary_folder.hpp"
-#include "store/manifest.hpp"
 #include "store/samples.hpp"
 
 namespace kiln::store {

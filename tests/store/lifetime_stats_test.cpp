@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.hpp"
-#include "base/file_lock.hpp"
 #include "fakes/child.hpp"
 #include "fakes/files.hpp"
 #include "fakes/temporary_folder.hpp"

@@ -13,7 +13,7 @@
 #include "fakes/child.hpp"
 #include "fakes/files.hpp"
 #include "fakes/temporary_folder.hpp"
-#include "store/prune.hpp"
+#include "store/directory.hpp"
 #include "store/samples.hpp"
 
 namespace kiln::store {

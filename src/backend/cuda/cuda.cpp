@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/cuda/memory.hpp"
+#include "backend/cuda/context.hpp"
 #include "base/environment.hpp"
 
 namespace kiln::cuda {

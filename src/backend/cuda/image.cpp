@@ -1,12 +1,15 @@
 #include "backend/cuda/image.hpp"
 
+#include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <map>
 
 #include <elf.h>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
-#include "backend/cuda/elf.hpp"
 #include "backend/sections.hpp"
 
 namespace kiln::cuda {
@@ -128,6 +131,195 @@ Result<Parts> parts_of(const Binary& binary, ImageKind kind) {
   if (!is_whole((*sections)[0], kind))
     return Error(ErrorCode::load_failed, fmt::format("the binary of {} is damaged", parts.name));
   return parts;
+}
+
+namespace {
+
+using Bytes = std::span<const std::byte>;
+using Sizes = std::optional<std::vector<std::size_t>>;
+using Json = nlohmann::json;
+
+struct Section {
+  std::string_view name;
+  std::uint32_t type;
+  Bytes bytes;
+};
+
+/// The sections of an ELF file that is whole.
+std::vector<Section> sections_of(Bytes elf) {
+  const auto header = read_at<Elf64_Ehdr>(elf, 0);
+  std::vector<Elf64_Shdr> table;
+  for (std::size_t i = 0; i < header.e_shnum; ++i)
+    table.push_back(read_at<Elf64_Shdr>(elf, header.e_shoff + i * sizeof(Elf64_Shdr)));
+  const auto bytes_of = [&](const Elf64_Shdr& section) {
+    return section.sh_type == SHT_NULL || section.sh_type == SHT_NOBITS
+               ? Bytes()
+               : elf.subspan(section.sh_offset, section.sh_size);
+  };
+  const std::string_view names =
+      header.e_shstrndx < table.size() ? backend::as_text(bytes_of(table[header.e_shstrndx])) : "";
+  std::vector<Section> sections;
+  for (const Elf64_Shdr& section : table) {
+    const std::string_view name = names.substr(std::min<std::size_t>(section.sh_name, names.size()));
+    sections.push_back({name.substr(0, name.find('\0')), section.sh_type, bytes_of(section)});
+  }
+  return sections;
+}
+
+/// The sizes by their places; nothing where a place is empty.
+Sizes in_order(const std::map<std::size_t, std::size_t>& by_place) {
+  std::vector<std::size_t> sizes;
+  for (const auto& [place, size] : by_place) {
+    if (place != sizes.size()) return std::nullopt;
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+/// What NVIDIA's compiler notes of a kernel: a format, an attribute and two bytes each, which are the value or how
+/// many bytes of it follow.
+Sizes sizes_in_info(Bytes info) {
+  constexpr auto format_sized = std::byte{0x04};
+  constexpr auto parameter = std::byte{0x17};
+  // For kernels that take more than 4 KiB.
+  constexpr auto large_parameter = std::byte{0x45};
+  std::map<std::size_t, std::size_t> by_place;
+  for (std::size_t at = 0; fits(info, at, 4);) {
+    const std::byte format = info[at];
+    const std::byte attribute = info[at + 1];
+    const std::size_t size = format == format_sized ? read_at<std::uint16_t>(info, at + 2) : 0;
+    at += 4;
+    if (!fits(info, at, size)) return std::nullopt;
+    if (size == 12 && (attribute == parameter || attribute == large_parameter)) {
+      const auto last = read_at<std::uint32_t>(info, at + 8);
+      by_place[read_at<std::uint16_t>(info, at + 4)] = attribute == parameter ? last >> 18 : last;
+    }
+    at += size;
+  }
+  return in_order(by_place);
+}
+
+Sizes sizes_in_cubin(Bytes image, const std::string& entry) {
+  for (const Section& section : sections_of(image))
+    if (section.name == ".nv.info." + entry) return sizes_in_info(section.bytes);
+  return std::nullopt;
+}
+
+/// How many bytes a declaration takes, as in ".param .align 4 .b8 scale_param_1[4]".
+std::optional<std::size_t> size_of_declaration(std::string_view text) {
+  std::size_t bits = 0;
+  for (std::size_t at = text.find('.'); at != std::string_view::npos; at = text.find('.', at + 1))
+    if (at + 2 < text.size() && std::string_view("bsuf").find(text[at + 1]) != std::string_view::npos)
+      std::from_chars(text.data() + at + 2, text.data() + text.size(), bits);
+  if (bits == 0) return std::nullopt;
+  std::size_t count = 1;
+  if (const std::size_t bracket = text.find('['); bracket != std::string_view::npos)
+    std::from_chars(text.data() + bracket + 1, text.data() + text.size(), count);
+  return bits / 8 * count;
+}
+
+Sizes sizes_in_ptx(std::string_view text, const std::string& entry) {
+  std::size_t at = text.find(".entry " + entry + "(");
+  if (at == std::string_view::npos) return std::nullopt;
+  at = text.find('(', at) + 1;
+  std::string_view list = text.substr(at, text.find(')', at) - at);
+  std::vector<std::size_t> sizes;
+  while (list.find(".param") != std::string_view::npos) {
+    const std::size_t comma = std::min(list.find(','), list.size());
+    const auto size = size_of_declaration(list.substr(0, comma));
+    if (!size) return std::nullopt;
+    sizes.push_back(*size);
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return sizes;
+}
+
+/// The sizes of the arguments that the caller gives; the runtime adds those that are hidden.
+Sizes sizes_in_metadata(const Json& metadata, const std::string& entry) {
+  for (const Json& kernel : metadata.at("amdhsa.kernels")) {
+    if (kernel.at(".name") != entry) continue;
+    std::vector<std::size_t> sizes;
+    if (!kernel.contains(".args")) return sizes;
+    for (const Json& argument : kernel[".args"]) {
+      if (argument.at(".value_kind").get<std::string>().starts_with("hidden_")) continue;
+      // A fraction would be converted, and is undefined where it is too large.
+      const auto* size = argument.at(".size").get_ptr<const Json::number_unsigned_t*>();
+      if (size == nullptr) return std::nullopt;
+      sizes.push_back(*size);
+    }
+    return sizes;
+  }
+  return std::nullopt;
+}
+
+/// Follows MessagePack as deep as metadata goes: the library's reader would go as deep as its stack.
+class Depth : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool start_object(std::size_t) override { return ++depth_ < most; }
+  bool end_object() override { return --depth_ >= 0; }
+  bool start_array(std::size_t) override { return ++depth_ < most; }
+  bool end_array() override { return --depth_ >= 0; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+ private:
+  static constexpr int most = 16;
+  int depth_ = 0;
+};
+
+bool is_shallow(std::span<const std::uint8_t> bytes) {
+  Depth depth;
+  return Json::sax_parse(bytes.begin(), bytes.end(), &depth, Json::input_format_t::msgpack);
+}
+
+/// What AMD's compiler notes, as MessagePack in a note of the ELF file.
+Sizes sizes_in_code_object(Bytes elf, const std::string& entry) {
+  constexpr std::uint32_t metadata_note = 32;
+  const auto padded = [](std::uint32_t size) { return (std::size_t{size} + 3) / 4 * 4; };
+  for (const Section& section : sections_of(elf)) {
+    if (section.type != SHT_NOTE) continue;
+    const Bytes notes = section.bytes;
+    for (std::size_t at = 0; fits(notes, at, sizeof(Elf64_Nhdr));) {
+      const auto note = read_at<Elf64_Nhdr>(notes, at);
+      const std::size_t content = at + sizeof note + padded(note.n_namesz);
+      if (!fits(notes, content, note.n_descsz)) break;
+      if (note.n_type == metadata_note) {
+        const auto* begin = reinterpret_cast<const std::uint8_t*>(notes.data() + content);
+        const Json metadata =
+            is_shallow({begin, note.n_descsz}) ? Json::from_msgpack(begin, begin + note.n_descsz) : Json();
+        if (auto sizes = sizes_in_metadata(metadata, entry)) return sizes;
+      }
+      at = content + padded(note.n_descsz);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::vector<std::size_t>> argument_sizes(std::span<const std::byte> image, ImageKind kind,
+                                                       const std::string& entry) {
+  if (!is_whole(image, kind)) return std::nullopt;
+  try {
+    switch (kind) {
+      case ImageKind::cubin: return sizes_in_cubin(image, entry);
+      case ImageKind::ptx: return sizes_in_ptx(backend::as_text(image), entry);
+      case ImageKind::code_object:
+        for (const auto part : code_objects(image))
+          if (auto sizes = sizes_in_code_object(part, entry)) return sizes;
+        return std::nullopt;
+    }
+  } catch (const Json::exception&) {
+    // Metadata of another form than the one known here.
+  }
+  return std::nullopt;
 }
 
 }  // namespace kiln::cuda

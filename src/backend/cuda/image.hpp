@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +12,19 @@
 #include <kiln/backend.hpp>
 
 namespace kiln::cuda {
+
+/// A T at an offset at which one is known to fit, however it is aligned.
+template <class T>
+T read_at(std::span<const std::byte> bytes, std::size_t offset) noexcept {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+/// Whether `size` bytes at `offset` are within `bytes`.
+inline bool fits(std::span<const std::byte> bytes, std::uint64_t offset, std::uint64_t size) noexcept {
+  return offset <= bytes.size() && size <= bytes.size() - offset;
+}
 
 /// What a compiler made; the number is the tag of the binary.
 enum class ImageKind : std::uint32_t {
@@ -37,5 +52,10 @@ bool is_whole(std::span<const std::byte> image, ImageKind kind) noexcept;
 
 /// The ELF files in an image of AMD's that is whole: itself, or the parts of a bundle.
 std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> image);
+
+/// How many bytes each argument of a kernel takes, as its image tells; nothing where the image is not whole, has no
+/// such kernel, or does not tell. Drivers are handed arguments without their number, so that one must know it.
+std::optional<std::vector<std::size_t>> argument_sizes(std::span<const std::byte> image, ImageKind kind,
+                                                       const std::string& entry);
 
 }  // namespace kiln::cuda

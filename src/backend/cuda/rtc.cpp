@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "backend/refusal.hpp"
 #include "backend/source_text.hpp"
 
 namespace kiln::cuda {

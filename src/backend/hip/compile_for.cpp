@@ -7,10 +7,8 @@
 
 #include <kiln/hip.hpp>
 
-#include "backend/cuda/arguments.hpp"
 #include "backend/cuda/image.hpp"
 #include "backend/hip/child_process.hpp"
-#include "backend/refusal.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
 #include "base/environment.hpp"

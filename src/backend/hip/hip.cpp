@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/cuda/memory.hpp"
+#include "backend/cuda/context.hpp"
 #include "backend/hip/architecture.hpp"
 
 namespace kiln::hip {

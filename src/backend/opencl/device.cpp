@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "backend/launch_checks.hpp"
-#include "backend/opencl/launch.hpp"
 #include "backend/opencl/memory.hpp"
+#include "backend/opencl/program.hpp"
 #include "backend/opencl/slot.hpp"
 #include "backend/traits.hpp"
 #include "base/try.hpp"

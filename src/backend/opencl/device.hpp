@@ -6,8 +6,8 @@
 
 #include <kiln/opencl.hpp>
 
+#include "backend/opencl/memory.hpp"
 #include "backend/opencl/program.hpp"
-#include "backend/opencl/queue.hpp"
 
 namespace kiln::opencl {
 

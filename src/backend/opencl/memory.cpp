@@ -29,4 +29,13 @@ _cl_mem* memory(const Buffer& buffer) noexcept {
   return own != nullptr ? own->memory() : nullptr;
 }
 
+Result<std::unique_ptr<Queue>> Queue::open(std::shared_ptr<const Context> context,
+                                           cl_command_queue_properties properties) {
+  cl_int error = CL_SUCCESS;
+  cl_command_queue queue =
+      context->cl().clCreateCommandQueue(context->context(), context->device(), properties, &error);
+  if (queue == nullptr) return cl_error(error, "making a command queue");
+  return std::make_unique<Queue>(std::move(context), queue);
+}
+
 }  // namespace kiln::opencl

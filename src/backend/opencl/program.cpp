@@ -4,13 +4,15 @@
 #include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <kiln/opencl.hpp>
 
-#include "backend/refusal.hpp"
+#include "backend/launch_checks.hpp"
+#include "backend/opencl/memory.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
 #include "base/try.hpp"
@@ -251,6 +253,117 @@ Result<std::vector<std::byte>> BuiltProgram::image() const {
         error != CL_SUCCESS)
       return cl_error(error, fmt::format("reading the binary of {}", name_));
   return bytes;
+}
+
+namespace {
+
+/// Whether a kernel takes as many arguments as a launch has, and of their kinds: drivers read the bytes of one kind
+/// as the handle of another, and crash.
+Result<void> check_arguments(const BuiltProgram& program, const Launch& launch) {
+  const std::size_t buffers = launch.buffers.size();
+  const std::size_t given = buffers + (launch.parameters.empty() ? 0 : 1);
+  const auto refuse = [&](std::string why) {
+    return Error(ErrorCode::invalid_request, fmt::format("{}{}", program.name(), why));
+  };
+  if (program.argument_count() != given)
+    return refuse(fmt::format(" takes {} arguments; the launch has {} buffers{}", program.argument_count(), buffers,
+                              launch.parameters.empty() ? "" : " and parameters"));
+  for (std::size_t i = 0; i < given; ++i) {
+    switch (program.argument(i)) {
+      case ArgumentKind::buffer:
+        if (i == buffers) return refuse(fmt::format(": argument {} takes a buffer; the launch has parameters", i));
+        break;
+      case ArgumentKind::value:
+        if (i < buffers) return refuse(fmt::format(": argument {} takes a value; the launch has a buffer", i));
+        break;
+      case ArgumentKind::local:
+        return refuse(fmt::format(": argument {} is local memory; declare it in the kernel instead", i));
+      case ArgumentKind::object:
+        return refuse(
+            fmt::format(": argument {} is an image or a sampler; launches have buffers and parameters", i));
+      case ArgumentKind::unknown: break;
+    }
+  }
+  return {};
+}
+
+/// The group's size: the launch's, or the one the source demands.
+Result<std::array<std::size_t, 3>> group_size(const BuiltProgram& program, const Launch& launch, cl_kernel kernel,
+                                              const DeviceLimits& limits) {
+  std::array<std::size_t, 3> demanded{};
+  program.context().cl().clGetKernelWorkGroupInfo(kernel, program.context().device(),
+                                                  CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof demanded,
+                                                  demanded.data(), nullptr);
+  const bool demands = demanded[0] != 0;
+  const bool given = launch.group_size[0] != 0;
+  if (!demands && !given)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} does not say its group's size; set Launch::group_size", program.name()));
+  std::array<std::size_t, 3> size = demanded;
+  if (given) size = {launch.group_size[0], launch.group_size[1], launch.group_size[2]};
+  if (demands && size != demanded)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} is made for groups of {} x {} x {}; the launch has {} x {} x {}", program.name(),
+                             demanded[0], demanded[1], demanded[2], size[0], size[1], size[2]));
+  std::size_t items = 1;
+  for (std::size_t i = 0; i < 3; ++i) {
+    items *= size[i];
+    if (size[i] == 0 || size[i] > limits.max_group_size[i] || items > limits.max_group_items)
+      return Error(
+          ErrorCode::invalid_request,
+          fmt::format("{} is launched in groups of {} x {} x {}; the device takes {} x {} x {}, and at most {} "
+                      "work items",
+                      program.name(), size[0], size[1], size[2], limits.max_group_size[0], limits.max_group_size[1],
+                      limits.max_group_size[2], limits.max_group_items));
+  }
+  return size;
+}
+
+Result<void> set_arguments(const BuiltProgram& program, const Launch& launch, cl_kernel kernel,
+                           std::string_view device) {
+  KILN_TRY(check_arguments(program, launch));
+  const Library& cl = program.context().cl();
+  const auto buffers = KILN_TRY(backend::own_buffers<ClBuffer>(launch, program.context(), device, program.name()));
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const cl_mem memory = buffers[i]->memory();
+    if (const cl_int error = cl.clSetKernelArg(kernel, static_cast<cl_uint>(i), sizeof(cl_mem), &memory);
+        error != CL_SUCCESS)
+      return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is no buffer in the source ({})",
+                                                           program.name(), i, error_name(error)));
+  }
+  if (launch.parameters.empty()) return {};
+  const std::size_t last = launch.buffers.size();
+  if (const cl_int error =
+          cl.clSetKernelArg(kernel, static_cast<cl_uint>(last), launch.parameters.size(), launch.parameters.data());
+      error != CL_SUCCESS)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{}: argument {} does not take {} bytes ({})", program.name(), last,
+                             launch.parameters.size(), error_name(error)));
+  return {};
+}
+
+}  // namespace
+
+Result<PreparedLaunch> PreparedLaunch::make(const kiln::Module& module, const Launch& launch,
+                                            const Context& context, const DeviceInfo& info) {
+  const auto* own = dynamic_cast<const BuiltProgram*>(&module);
+  if (own == nullptr || &own->context() != &context)
+    return backend::foreign_program(own != nullptr ? own->name() : "the program", info.name);
+  const BuiltProgram& program = *own;
+  auto kernel = KILN_TRY(program.borrow_kernel());
+  const auto local = KILN_TRY(group_size(program, launch, kernel->get(), info.limits));
+  KILN_TRY(set_arguments(program, launch, kernel->get(), info.name));
+  Sizes global{};
+  for (std::size_t i = 0; i < 3; ++i) global[i] = launch.groups[i] * local[i];
+  return PreparedLaunch(program, std::move(kernel), global, local);
+}
+
+bool PreparedLaunch::is_work() const noexcept {
+  return std::ranges::find(global_, std::size_t{0}) == global_.end();
+}
+
+cl_int PreparedLaunch::enqueue(cl_command_queue queue, cl_event* event) const {
+  return program_.enqueue(queue, kernel_->get(), global_, local_, event);
 }
 
 }  // namespace kiln::opencl

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "backend/launch_checks.hpp"
-#include "backend/opencl/launch.hpp"
+#include "backend/opencl/program.hpp"
 #include "base/try.hpp"
 
 namespace kiln::opencl {

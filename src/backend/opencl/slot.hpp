@@ -11,7 +11,6 @@
 
 #include "backend/clock.hpp"
 #include "backend/opencl/memory.hpp"
-#include "backend/opencl/queue.hpp"
 #include "backend/slot_base.hpp"
 
 namespace kiln::opencl {

@@ -7,12 +7,11 @@
 #include <fmt/format.h>
 
 #include "backend/launch_checks.hpp"
-#include "backend/opengl/bindings.hpp"
 #include "backend/opengl/compiler.hpp"
 #include "backend/opengl/display.hpp"
 #include "backend/opengl/errors.hpp"
-#include "backend/opengl/launch.hpp"
 #include "backend/opengl/slot.hpp"
+#include "backend/opengl/staging.hpp"
 #include "backend/traits.hpp"
 #include "base/process_end.hpp"
 #include "base/try.hpp"

@@ -1,22 +1,43 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include <epoxy/gl.h>
+
 #include <kiln/slot.hpp>
 
 #include "backend/clock.hpp"
-#include "backend/opengl/launch.hpp"
+#include "backend/opengl/compiler.hpp"
 #include "backend/opengl/lent_context.hpp"
 #include "backend/opengl/staging.hpp"
-#include "backend/opengl/stamps.hpp"
 #include "backend/slot_base.hpp"
 
 namespace kiln::opengl {
+
+/// Timestamps that the device writes among its work, in query objects that grow in number and are kept. Used, but
+/// not destroyed, in one context.
+class Stamps {
+ public:
+  /// Begins anew; the device writes none of them any more.
+  void reset() noexcept { count_ = 0; }
+  /// Has the device write down when all the work before has ended.
+  void write();
+  std::size_t count() const noexcept { return count_; }
+  /// All of them, after the work has ended.
+  std::vector<std::uint64_t> read() const;
+  /// Deletes the query objects.
+  void clear();
+
+ private:
+  std::vector<GLuint> queries_;
+  std::size_t count_ = 0;
+};
 
 /// Work in a context that this slot shares with the others of its thread. OpenGL may begin with a piece as soon as
 /// it is queued.

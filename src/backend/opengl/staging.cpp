@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "backend/launch_checks.hpp"
-#include "backend/opengl/bindings.hpp"
 #include "backend/opengl/errors.hpp"
 #include "base/try.hpp"
 

@@ -8,7 +8,6 @@
 
 #include "backend/opencl/library.hpp"
 #include "base/file.hpp"
-#include "base/file_lock.hpp"
 
 namespace kiln::backend::quirks {
 

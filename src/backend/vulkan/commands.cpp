@@ -1,11 +1,82 @@
 #include "backend/vulkan/commands.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <limits>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/try.hpp"
 
 namespace kiln::vulkan {
+namespace {
+
+constexpr std::uint32_t sets_of_a_pool = 16;
+constexpr std::uint32_t descriptors_of_a_pool = 4 * sets_of_a_pool;
+
+}  // namespace
+
+Descriptors::~Descriptors() {
+  for (const Pool& pool : pools_) context_.vk->DestroyDescriptorPool(context_.device, pool.handle, nullptr);
+}
+
+Result<void> Descriptors::reset(std::string_view doing) {
+  for (Pool& pool : pools_) {
+    if (pool.sets_left == sets_of_a_pool) continue;
+    KILN_TRY(check(context_.vk->ResetDescriptorPool(context_.device, pool.handle, 0), doing));
+    pool.sets_left = sets_of_a_pool;
+    pool.descriptors_left = pool.descriptors;
+  }
+  return {};
+}
+
+Result<Descriptors::Pool*> Descriptors::with_room(std::uint32_t descriptors, std::string_view doing) {
+  const auto found = std::find_if(pools_.begin(), pools_.end(), [&](const Pool& pool) {
+    return pool.sets_left > 0 && pool.descriptors_left >= descriptors;
+  });
+  if (found != pools_.end()) return &*found;
+  Pool pool{.descriptors = std::max(descriptors_of_a_pool, 2 * descriptors), .sets_left = sets_of_a_pool};
+  pool.descriptors_left = pool.descriptors;
+  const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, pool.descriptors};
+  VkDescriptorPoolCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO;
+  info.maxSets = sets_of_a_pool;
+  info.poolSizeCount = 1;
+  info.pPoolSizes = &size;
+  KILN_TRY(check(context_.vk->CreateDescriptorPool(context_.device, &info, nullptr, &pool.handle), doing));
+  pools_.push_back(pool);
+  return &pools_.back();
+}
+
+Result<VkDescriptorSet> Descriptors::describe(const Module& module, std::span<const DeviceBuffer* const> buffers,
+                                              std::string_view doing) {
+  const auto count = static_cast<std::uint32_t>(buffers.size());
+  const auto pool = KILN_TRY(with_room(count, doing));
+  const VkDescriptorSetLayout layout = module.set_layout();
+  VkDescriptorSetAllocateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO;
+  info.descriptorPool = pool->handle;
+  info.descriptorSetCount = 1;
+  info.pSetLayouts = &layout;
+  VkDescriptorSet set = nullptr;
+  KILN_TRY(check(context_.vk->AllocateDescriptorSets(context_.device, &info, &set), doing));
+  --pool->sets_left;
+  pool->descriptors_left -= count;
+  std::vector<VkDescriptorBufferInfo> infos;
+  for (const DeviceBuffer* buffer : buffers) infos.push_back({buffer->handle(), 0, VK_WHOLE_SIZE});
+  std::vector<VkWriteDescriptorSet> writes(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    writes[i].sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
+    writes[i].dstSet = set;
+    writes[i].dstBinding = i;
+    writes[i].descriptorCount = 1;
+    writes[i].descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+    writes[i].pBufferInfo = &infos[i];
+  }
+  context_.vk->UpdateDescriptorSets(context_.device, count, writes.data(), 0, nullptr);
+  return set;
+}
 
 Result<std::unique_ptr<Commands>> Commands::create(std::shared_ptr<Context> context, Queue& queue) {
   auto commands = std::make_unique<Commands>(std::move(context), queue);
@@ -121,6 +192,65 @@ Result<void> Commands::wait(std::string_view doing) {
   KILN_TRY(check(waited, doing));
   busy_ = false;
   return check(context_->vk->ResetFences(context_->device, 1, &fence_), doing);
+}
+
+namespace {
+
+/// More goes in several copies.
+constexpr std::size_t largest_staging = std::size_t{16} << 20;
+constexpr std::size_t smallest_staging = std::size_t{64} << 10;
+
+}  // namespace
+
+Result<std::unique_ptr<SyncCommands>> SyncCommands::create(std::shared_ptr<Context> context) {
+  auto commands = KILN_TRY(Commands::create(context, context->first_queue()));
+  return std::make_unique<SyncCommands>(std::move(context), std::move(commands));
+}
+
+Result<void> SyncCommands::run(std::string_view doing) {
+  KILN_TRY(commands_->submit(doing));
+  return commands_->wait(doing);
+}
+
+Result<void> SyncCommands::launch(const Module& module, std::span<const DeviceBuffer* const> buffers,
+                                  const Launch& launch) {
+  const std::string doing = fmt::format("launching {}", module.name());
+  KILN_TRY(commands_->launch(module, buffers, launch, doing));
+  return run(doing);
+}
+
+Result<void> SyncCommands::stage(std::size_t bytes) {
+  bytes = std::clamp(bytes, smallest_staging, largest_staging);
+  if (staging_ != nullptr && staging_->size() >= bytes) return {};
+  auto made = KILN_TRY(DeviceBuffer::allocate(context_, bytes, DeviceBuffer::Use::staging));
+  staging_ = std::move(made);
+  return {};
+}
+
+Result<void> SyncCommands::write(const DeviceBuffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
+  const std::string doing = fmt::format("writing {} bytes", bytes.size());
+  KILN_TRY(stage(bytes.size()));
+  for (std::size_t done = 0; done < bytes.size();) {
+    const std::size_t size = std::min(bytes.size() - done, staging_->size());
+    std::memcpy(staging_->writable(), bytes.data() + done, size);
+    KILN_TRY(commands_->copy(*staging_, 0, buffer, offset + done, size, doing));
+    KILN_TRY(run(doing));
+    done += size;
+  }
+  return {};
+}
+
+Result<void> SyncCommands::read(const DeviceBuffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
+  const std::string doing = fmt::format("reading {} bytes", bytes.size());
+  KILN_TRY(stage(bytes.size()));
+  for (std::size_t done = 0; done < bytes.size();) {
+    const std::size_t size = std::min(bytes.size() - done, staging_->size());
+    KILN_TRY(commands_->copy(buffer, offset + done, *staging_, 0, size, doing));
+    KILN_TRY(run(doing));
+    std::memcpy(bytes.data() + done, staging_->writable(), size);
+    done += size;
+  }
+  return {};
 }
 
 }  // namespace kiln::vulkan

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "backend/launch_checks.hpp"
-#include "backend/vulkan/launch.hpp"
 #include "backend/vulkan/memory.hpp"
 #include "backend/vulkan/module.hpp"
 #include "backend/vulkan/slot.hpp"

@@ -8,9 +8,9 @@
 #include <kiln/vulkan.hpp>
 
 #include "backend/pool.hpp"
+#include "backend/vulkan/commands.hpp"
 #include "backend/vulkan/context.hpp"
 #include "backend/vulkan/shaderc.hpp"
-#include "backend/vulkan/sync_commands.hpp"
 
 namespace kiln::vulkan {
 

@@ -7,7 +7,7 @@
 
 #include "fakes/temporary_folder.hpp"
 #include "kernels/tune/records.hpp"
-#include "store/manifest.hpp"
+#include "store/directory.hpp"
 
 namespace kiln::tune {
 namespace {
