@@ -5,7 +5,7 @@
 #include "commands.hpp"
 #include "inventory.hpp"
 #include "quantity.hpp"
-#include "store/lifetime_stats.hpp"
+#include "store/bookkeeping.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -9,9 +9,9 @@
 #include "inventory.hpp"
 #include "parallel.hpp"
 #include "quantity.hpp"
+#include "store/bookkeeping.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
-#include "store/usage.hpp"
 
 namespace kiln::cli {
 namespace {

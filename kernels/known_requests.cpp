@@ -1,4 +1,4 @@
-#include "kernels/known_requests.hpp"
+#include "kernels/plan.hpp"
 
 #include <map>
 #include <utility>

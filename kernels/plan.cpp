@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "base/try.hpp"
-#include "kernels/known_requests.hpp"
 #include "kernels/rows.hpp"
 #include "kernels/tuned.hpp"
 

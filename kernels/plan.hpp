@@ -18,6 +18,10 @@
 
 namespace kiln::kernels {
 
+/// kernel.request(language), made once for each kernel of the library: writing one down and hashing it takes as
+/// long as some kernels run. Safe from any thread.
+Result<Request> known_request(const Kernel& kernel, Language language);
+
 /// An error about a call's arguments.
 template <class... Arguments>
 Error unfit(fmt::format_string<Arguments...> text, Arguments&&... arguments) {

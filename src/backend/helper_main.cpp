@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "backend/api.hpp"
+#include "backend/device_info.hpp"
 #include "backend/probe.hpp"
-#include "backend/traits.hpp"
 
 namespace kiln::backend {
 namespace {

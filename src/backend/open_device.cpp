@@ -10,8 +10,8 @@
 #include "backend/api.hpp"
 #include "backend/probe.hpp"
 #include "base/asymmetric_fence.hpp"
-#include "base/environment.hpp"
 #include "base/mutex.hpp"
+#include "base/process.hpp"
 
 namespace kiln {
 namespace {

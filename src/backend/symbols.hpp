@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/dynamic_library.hpp"
-#include "base/process_end.hpp"
+#include "base/process.hpp"
 
 /// Functions of libraries that are opened at run time.
 ///

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "base/process_end.hpp"
+#include "base/process.hpp"
 
 namespace kiln::base {
 

@@ -12,7 +12,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
-#include "base/fork.hpp"
+#include "base/process.hpp"
 
 namespace kiln::base {
 namespace {

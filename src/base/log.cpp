@@ -9,8 +9,7 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
-#include "base/environment.hpp"
-#include "base/fork.hpp"
+#include "base/process.hpp"
 
 namespace kiln {
 namespace {

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <utility>
 
-#include "base/environment.hpp"
+#include "base/process.hpp"
 #include "cache/levels.hpp"
 
 namespace kiln {

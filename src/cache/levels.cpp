@@ -9,9 +9,9 @@
 
 #include "base/try.hpp"
 #include "cache/batch.hpp"
+#include "store/bookkeeping.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
-#include "store/lifetime_stats.hpp"
 
 namespace kiln::cache {
 namespace {

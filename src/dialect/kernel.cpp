@@ -10,15 +10,14 @@
 #include "backend/source_text.hpp"
 #include "base/sha256.hpp"
 #include "base/try.hpp"
-#include "dialect/names.hpp"
-#include "dialect/prelude.hpp"
+#include "dialect/text.hpp"
 #include "key/include_resolver.hpp"
 #include "key/source_scanner.hpp"
 
 namespace kiln {
 namespace {
 
-using kernel::NameUse;
+using dialect::NameUse;
 using key::is_glsl;
 using key::is_name;
 using key::is_word;
@@ -185,7 +184,7 @@ Result<void> check(const Kernel& kernel) {
     else if (!names.insert(name).second)
       why = "is the name of something else in it";
     else
-      why = kernel::why_taken(name, use);
+      why = dialect::why_taken(name, use);
     if (why.empty()) return {};
     return invalid(fmt::format("has {} called \"{}\", which {}; choose another name", what, name, why));
   };
@@ -282,7 +281,7 @@ Result<std::string> Kernel::emit(Language language) const {
   std::string text;
   const bool reads_what_it_writes =
       std::ranges::any_of(buffers, [](const KernelBuffer& buffer) { return buffer.access == Access::read_write; });
-  for (const std::string_view part : kernel::prelude(language, reads_what_it_writes)) text += part;
+  for (const std::string_view part : dialect::prelude(language, reads_what_it_writes)) text += part;
   // Nothing may stand before #version.
   const std::size_t begin = is_glsl(language) ? text.find('\n') + 1 : 0;
   text.insert(begin, line_directive(*this, language, backend::generated_lines));

@@ -1,13 +1,12 @@
-#include "dialect/names.hpp"
+#include "dialect/text.hpp"
 
 #include <algorithm>
 #include <array>
 #include <set>
 
-#include "dialect/prelude.hpp"
 #include "key/source_scanner.hpp"
 
-namespace kiln::kernel {
+namespace kiln::dialect {
 namespace {
 
 using Words = std::set<std::string, std::less<>>;
@@ -168,4 +167,4 @@ std::string_view why_taken(std::string_view name, NameUse use) {
   return {};
 }
 
-}  // namespace kiln::kernel
+}  // namespace kiln::dialect

@@ -1,6 +1,6 @@
-#include "dialect/prelude.hpp"
+#include "dialect/text.hpp"
 
-namespace kiln::kernel {
+namespace kiln::dialect {
 namespace {
 
 constexpr std::string_view opengl = R"(#version 430
@@ -202,4 +202,4 @@ std::vector<std::string_view> prelude(Language language, bool reads_what_it_writ
   return {};
 }
 
-}  // namespace kiln::kernel
+}  // namespace kiln::dialect

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/environment.hpp"
+#include "base/process.hpp"
 #include "exec/scheduler.hpp"
 
 namespace kiln {

@@ -13,8 +13,8 @@
 
 #include <kiln/program.hpp>
 
-#include "base/fork.hpp"
 #include "base/mutex.hpp"
+#include "base/process.hpp"
 #include "memory/resident.hpp"
 
 namespace kiln::store {

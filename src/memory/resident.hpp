@@ -12,8 +12,8 @@
 #include <kiln/request.hpp>
 
 #include "base/asymmetric_fence.hpp"
-#include "base/fork.hpp"
 #include "base/mutex.hpp"
+#include "base/process.hpp"
 #include "base/thread_slot.hpp"
 
 namespace kiln::memory {

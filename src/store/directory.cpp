@@ -14,9 +14,9 @@
 #include "base/sha256.hpp"
 #include "base/try.hpp"
 #include "key/file_name.hpp"
+#include "store/bookkeeping.hpp"
 #include "store/json_file.hpp"
 #include "store/performance.hpp"
-#include "store/usage.hpp"
 
 namespace kiln::store {
 

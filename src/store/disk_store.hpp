@@ -18,8 +18,8 @@
 
 #include "base/file.hpp"
 #include "base/mutex.hpp"
+#include "store/bookkeeping.hpp"
 #include "store/performance.hpp"
-#include "store/usage.hpp"
 
 namespace kiln::store {
 

@@ -4,8 +4,8 @@
 
 #include "base/file.hpp"
 #include "base/try.hpp"
+#include "store/bookkeeping.hpp"
 #include "store/directory.hpp"
-#include "store/usage.hpp"
 
 namespace kiln {
 namespace {

@@ -4,7 +4,7 @@
 #include <epoxy/gl.h>
 
 #include "backend/gl_fixture.hpp"
-#include "backend/opengl/display.hpp"
+#include "backend/opengl/egl.hpp"
 
 namespace kiln {
 namespace {

@@ -8,7 +8,7 @@
 #include <kiln/cuda.hpp>
 
 #include "backend/cuda/rtc.hpp"
-#include "backend/hip/child_process.hpp"
+#include "backend/hip/hipcc.hpp"
 #include "fakes/crashing_drivers.hpp"
 #include "fakes/files.hpp"
 #include "fakes/temporary_folder.hpp"

@@ -9,7 +9,6 @@
 #include <kiln/hip.hpp>
 
 #include "backend/cuda_samples.hpp"
-#include "backend/hip/architecture.hpp"
 #include "backend/hip/hip.hpp"
 #include "contract/kernels.hpp"
 #include "fakes/child.hpp"

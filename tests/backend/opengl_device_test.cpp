@@ -6,7 +6,7 @@
 #include <epoxy/gl.h>
 
 #include "backend/gl_fixture.hpp"
-#include "backend/opengl/errors.hpp"
+#include "backend/opengl/egl.hpp"
 #include "backend/quirks/mesa_program_deletion.hpp"
 #include "backend/source_text.hpp"
 

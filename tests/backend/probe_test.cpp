@@ -21,8 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backend/traits.hpp"
-#include "base/environment.hpp"
+#include "backend/device_info.hpp"
+#include "base/process.hpp"
 #include "fakes/cache_fixture.hpp"
 #include "fakes/child.hpp"
 #include "fakes/crashing_drivers.hpp"

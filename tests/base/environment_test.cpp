@@ -1,4 +1,4 @@
-#include "base/environment.hpp"
+#include "base/process.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/fork.hpp"
+#include "base/process.hpp"
 
 #include <atomic>
 #include <latch>

@@ -15,8 +15,8 @@
 #include "fakes/cache_fixture.hpp"
 #include "fakes/cache_on_file_system.hpp"
 #include "fakes/child.hpp"
+#include "store/bookkeeping.hpp"
 #include "store/directory.hpp"
-#include "store/lifetime_stats.hpp"
 
 namespace kiln {
 namespace {

@@ -18,7 +18,7 @@
 #include "backend/cuda/cuda.hpp"
 #include "backend/hip/hip.hpp"
 #include "backend/opencl/library.hpp"
-#include "backend/opengl/display.hpp"
+#include "backend/opengl/egl.hpp"
 #include "backend/opengl/lent_context.hpp"
 #include "backend/own_vulkan_device.hpp"
 #include "base/dynamic_library.hpp"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/hip/child_process.hpp"
+#include "backend/hip/hipcc.hpp"
 #include "fakes/files.hpp"
 #include "fakes/temporary_folder.hpp"
 

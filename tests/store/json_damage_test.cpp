@@ -7,8 +7,8 @@
 #include "fakes/bad_json.hpp"
 #include "fakes/damage.hpp"
 #include "fakes/temporary_folder.hpp"
+#include "store/bookkeeping.hpp"
 #include "store/directory.hpp"
-#include "store/lifetime_stats.hpp"
 #include "store/samples.hpp"
 
 // The files for people and tools: whatever is in them, programs are found, and the next writer sets them right.

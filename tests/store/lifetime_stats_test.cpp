@@ -1,4 +1,4 @@
-#include "store/lifetime_stats.hpp"
+#include "store/bookkeeping.hpp"
 
 #include <limits>
 #include <memory>

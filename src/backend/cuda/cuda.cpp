@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/context.hpp"
-#include "base/environment.hpp"
+#include "base/process.hpp"
 
 namespace kiln::cuda {
 namespace {

@@ -7,9 +7,9 @@
 #include "backend/cuda/context.hpp"
 #include "backend/cuda/loaded_image.hpp"
 #include "backend/cuda/slot.hpp"
+#include "backend/device_info.hpp"
 #include "backend/launch_checks.hpp"
 #include "backend/source_text.hpp"
-#include "backend/traits.hpp"
 #include "base/try.hpp"
 
 namespace kiln::cuda {

@@ -6,11 +6,11 @@
 #include <CL/cl_ext.h>
 #include <fmt/format.h>
 
+#include "backend/device_info.hpp"
 #include "backend/launch_checks.hpp"
 #include "backend/opencl/memory.hpp"
 #include "backend/opencl/program.hpp"
 #include "backend/opencl/slot.hpp"
-#include "backend/traits.hpp"
 #include "base/try.hpp"
 
 namespace kiln::opencl {

@@ -16,7 +16,7 @@
 #include "backend/pool.hpp"
 #include "backend/quirks/pocl_dlhandle_cache.hpp"
 #include "backend/quirks/pocl_kernel_cache.hpp"
-#include "base/process_end.hpp"
+#include "base/process.hpp"
 
 namespace kiln::opencl {
 

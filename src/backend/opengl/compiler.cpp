@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "backend/launch_checks.hpp"
-#include "backend/opengl/errors.hpp"
+#include "backend/opengl/egl.hpp"
 #include "backend/opengl/staging.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"

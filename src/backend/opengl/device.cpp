@@ -6,14 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "backend/device_info.hpp"
 #include "backend/launch_checks.hpp"
 #include "backend/opengl/compiler.hpp"
-#include "backend/opengl/display.hpp"
-#include "backend/opengl/errors.hpp"
+#include "backend/opengl/egl.hpp"
 #include "backend/opengl/slot.hpp"
 #include "backend/opengl/staging.hpp"
-#include "backend/traits.hpp"
-#include "base/process_end.hpp"
+#include "base/process.hpp"
 #include "base/try.hpp"
 
 namespace kiln::opengl {

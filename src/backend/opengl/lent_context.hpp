@@ -6,7 +6,7 @@
 #include <epoxy/egl.h>
 
 #include "backend/opengl/share_group.hpp"
-#include "base/process_end.hpp"
+#include "base/process.hpp"
 
 namespace kiln::opengl {
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/launch_checks.hpp"
-#include "backend/opengl/errors.hpp"
+#include "backend/opengl/egl.hpp"
 #include "base/try.hpp"
 
 namespace kiln::opengl {

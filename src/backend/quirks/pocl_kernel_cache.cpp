@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/environment.hpp"
+#include "base/process.hpp"
 #include "base/sha256.hpp"
 
 namespace kiln::backend::quirks {

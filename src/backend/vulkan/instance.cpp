@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "backend/traits.hpp"
+#include "backend/device_info.hpp"
 #include "backend/vulkan/module.hpp"
-#include "base/process_end.hpp"
+#include "base/process.hpp"
 #include "base/try.hpp"
 
 namespace kiln::vulkan {

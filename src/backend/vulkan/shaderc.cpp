@@ -8,7 +8,7 @@
 #include "backend/source_text.hpp"
 #include "backend/symbols.hpp"
 #include "backend/vulkan/spirv.hpp"
-#include "base/process_end.hpp"
+#include "base/process.hpp"
 #include "base/try.hpp"
 #include "key/source_scanner.hpp"
 

@@ -5,9 +5,13 @@
 #include <filesystem>
 #include <optional>
 
+#include <nlohmann/json.hpp>
+
 #include <kiln/result.hpp>
+#include <kiln/stats.hpp>
 
 #include "base/file.hpp"
+#include "base/file_system.hpp"
 
 /// How much a device folder holds, kept in its usage.json so that nobody has to list the folder to know. Writers
 /// add their changes under a lock; whoever lists the folder anyway (prune) writes the counts again. A process that
@@ -43,5 +47,24 @@ Result<void> write_usage(const base::Folder& folder, const Usage& usage);
 Result<void> add_to_usage(const base::Folder& folder, const UsageChange& change, std::chrono::milliseconds timeout);
 /// The counts of all device folders of a cache directory together. Lists only those without a usage.json.
 Usage total_usage(const std::filesystem::path& root, const base::FileSystem& system);
+
+/// What all processes together have done with a cache directory.
+struct LifetimeStats {
+  /// Caches that were opened on it.
+  std::uint64_t sessions = 0;
+  /// The counters, added up; programs and bytes in memory are not among them.
+  Stats totals;
+};
+
+/// What cache_stats.json holds, and what such an object tells of: what is missing or no number counts as 0.
+nlohmann::ordered_json to_json(const LifetimeStats& stats);
+LifetimeStats lifetime_in(const nlohmann::ordered_json& json);
+
+/// Reads cache_stats.json; a missing or damaged one counts as nothing done.
+LifetimeStats read_lifetime(const std::filesystem::path& root);
+
+/// Adds to cache_stats.json, under a lock against other processes that do the same.
+Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeStats& more,
+                             const base::FileSystem& system = base::FileSystem::system());
 
 }  // namespace kiln::store

@@ -42,4 +42,8 @@ Runner::Runner(Cache& cache)
     : device_(dynamic_cast<Device*>(&cache.backend())),
       run_([&cache](const Job& job) { return run_steps(cache, job); }) {}
 
+Runner::Runner(Executor& executor)
+    : Runner(executor.device(),
+             [&executor](Job job) -> Result<Pending> { return executor.submit(std::move(job)); }) {}
+
 }  // namespace kiln

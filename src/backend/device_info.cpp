@@ -1,4 +1,4 @@
-#include "backend/traits.hpp"
+#include "backend/device_info.hpp"
 
 #include <algorithm>
 #include <array>
