@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +13,7 @@
 
 #include <kiln/backend.hpp>
 #include <kiln/durability.hpp>
+#include <kiln/future.hpp>
 #include <kiln/log.hpp>
 #include <kiln/program.hpp>
 #include <kiln/prune.hpp>
@@ -133,8 +133,10 @@ class Cache {
   Result<Program> get(const Request& request);
   /// Like get(), but on a thread of the cache. The work is done on the calling thread, before this returns, if the
   /// program is in memory, if the backend is not usable_from_any_thread(), if called from inside the store of this
-  /// cache (the result is then invalid_request), or if no thread can be started. The future may outlive the cache.
-  std::future<Result<Program>> get_async(Request request);
+  /// cache (the result is then invalid_request), or if no thread can be started. The future may outlive the cache,
+  /// and keeps the program in memory as long as it exists. Future::then() runs its function as `done` below is
+  /// called.
+  Future<Program> get_async(Request request);
   /// The same, but calls `done` once with the result: later on a thread of the cache, or on the calling thread,
   /// before this returns, in the four cases above. The cache owns `done` until then. `done` may request other
   /// programs from this cache and wait for them; another thread does the cache's work meanwhile. Exceptions from

@@ -76,9 +76,7 @@ Result<Program> Cache::get(const Request& request) {
   return impl_->get_beyond_memory(request);
 }
 
-std::future<Result<Program>> Cache::get_async(Request request) {
-  return impl_->levels().get_async(std::move(request));
-}
+Future<Program> Cache::get_async(Request request) { return impl_->levels().get_async(std::move(request)); }
 
 void Cache::get_async(Request request, std::function<void(Result<Program>)> done) {
   impl_->levels().get_async(std::move(request), std::move(done));

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
-#include <future>
 #include <memory>
 #include <optional>
 
@@ -76,7 +75,7 @@ class Levels {
   Result<Program> add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time);
   using Callback = std::function<void(Result<Program>)>;
   void get_async(Request request, Callback done);
-  std::future<Result<Program>> get_async(Request request);
+  Future<Program> get_async(Request request);
   PreloadReport preload(std::span<const Request> requests, const ProgressCallback& progress);
   PreloadReport warm(const ProgressCallback& progress);
   Result<std::size_t> clear();

@@ -7,6 +7,7 @@
 
 #include "base/file.hpp"
 #include "base/try.hpp"
+#include "key/stats.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
 
@@ -103,28 +104,6 @@ Usage total_usage(const std::filesystem::path& root, const base::FileSystem& sys
 
 namespace {
 
-struct Counter {
-  const char* name;
-  std::uint64_t Stats::*member;
-};
-constexpr Counter counters[] = {
-    {"requests", &Stats::requests},
-    {"memory_hits", &Stats::memory_hits},
-    {"disk_hits", &Stats::disk_hits},
-    {"shared_hits", &Stats::shared_hits},
-    {"joined", &Stats::joined},
-    {"compiles", &Stats::compiles},
-    {"failures", &Stats::failures},
-    {"absent", &Stats::absent},
-    {"evictions", &Stats::evictions},
-    {"bound_exceeded", &Stats::bound_exceeded},
-    {"pressure", &Stats::pressure},
-    {"saves", &Stats::saves},
-    {"save_failures", &Stats::save_failures},
-    {"replaced", &Stats::replaced},
-    {"store_failures", &Stats::store_failures},
-};
-
 std::uint64_t number(const nlohmann::ordered_json& json, const char* name) {
   const auto found = json.find(name);
   if (found == json.end() || !found->is_number_unsigned()) return 0;
@@ -143,7 +122,7 @@ nlohmann::ordered_json to_json(const LifetimeStats& stats) {
   nlohmann::ordered_json json;
   json["version"] = 1;
   json["sessions"] = stats.sessions;
-  for (const auto& [name, member] : counters) json[name] = stats.totals.*member;
+  for (const auto& [name, member] : key::counters) json[name] = stats.totals.*member;
   json["compile_time_ns"] = stats.totals.compile_time.count();
   json["compile_time_saved_ns"] = stats.totals.compile_time_saved.count();
   return json;
@@ -152,7 +131,7 @@ nlohmann::ordered_json to_json(const LifetimeStats& stats) {
 LifetimeStats lifetime_in(const nlohmann::ordered_json& json) {
   LifetimeStats stats;
   stats.sessions = number(json, "sessions");
-  for (const auto& [name, member] : counters) stats.totals.*member = number(json, name);
+  for (const auto& [name, member] : key::counters) stats.totals.*member = number(json, name);
   stats.totals.compile_time = std::chrono::nanoseconds(number(json, "compile_time_ns"));
   stats.totals.compile_time_saved = std::chrono::nanoseconds(number(json, "compile_time_saved_ns"));
   return stats;
@@ -171,7 +150,7 @@ Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeSt
 
   LifetimeStats stats = read(folder);
   stats.sessions += more.sessions;
-  for (const auto& [name, member] : counters) stats.totals.*member += more.totals.*member;
+  for (const auto& [name, member] : key::counters) stats.totals.*member += more.totals.*member;
   stats.totals.compile_time += more.totals.compile_time;
   stats.totals.compile_time_saved += more.totals.compile_time_saved;
   return write_json(folder, stats_name, to_json(stats));

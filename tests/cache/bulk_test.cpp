@@ -115,7 +115,7 @@ TEST_F(CacheBulk, WarmStopsAtTheBound) {
 
 TEST_F(CacheBulk, AsynchronousGetsAnswerWithTheSameProgram) {
   Cache cache(backend_, options());
-  std::vector<std::future<Result<Program>>> futures;
+  std::vector<Future<Program>> futures;
   for (int i = 0; i < 40; ++i) futures.push_back(cache.get_async(request(i % 10)));
   for (std::size_t i = 0; i < futures.size(); ++i)
     EXPECT_EQ(text(futures[i].get().value()), "source of program " + std::to_string(i % 10));
@@ -126,11 +126,28 @@ TEST_F(CacheBulk, AHitIsReadyAtOnce) {
   Cache cache(backend_, options());
   static_cast<void>(cache.get(request(0)).value());
   auto future = cache.get_async(request(0));
-  EXPECT_EQ(future.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  EXPECT_TRUE(future.ready());
+}
+
+TEST_F(CacheBulk, FuturesOfProgramsCanBeContinuedAndJoined) {
+  Cache cache(backend_, options());
+  std::vector<Future<std::string>> texts;
+  for (int i = 0; i < 20; ++i)
+    texts.push_back(cache.get_async(request(i)).then([&](const Result<Program>& program) {
+      // A continuation may wait for other programs: another thread takes its place.
+      return text(program.value()) + text(cache.get_async(request(100)).get().value());
+    }));
+  EXPECT_TRUE(when_all(texts).get());
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    EXPECT_EQ(texts[i].get().value(), "source of program " + std::to_string(i) + "source of program 100");
+  const auto failed = cache.get_async(Request({.name = "empty"})).then([](const Result<Program>& program) {
+    return program.value().name();
+  });
+  EXPECT_EQ(failed.error()->code(), ErrorCode::invalid_request);
 }
 
 TEST_F(CacheBulk, DestroyingTheCacheFinishesWhatWasAskedAndSavesIt) {
-  std::vector<std::future<Result<Program>>> futures;
+  std::vector<Future<Program>> futures;
   {
     Cache cache(backend_, options());
     for (int i = 0; i < 10; ++i) futures.push_back(cache.get_async(request(i)));

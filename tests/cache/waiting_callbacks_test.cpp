@@ -101,7 +101,7 @@ TEST_P(WaitingCallbacks, MayWaitForWhatWasAskedForBefore) {
   EXPECT_EQ(with_deadline([&]() -> std::string {
               Cache cache(backend_, options());
               std::latch asked(1);
-              std::vector<std::shared_future<Result<Program>>> later;
+              std::vector<Future<Program>> later;
               std::latch ended(workers());
               for (int i = 0; i < workers(); ++i)
                 cache.get_async(request(i), [&](const Result<Program>&) {
@@ -109,7 +109,7 @@ TEST_P(WaitingCallbacks, MayWaitForWhatWasAskedForBefore) {
                   for (const auto& future : later) future.wait();
                   ended.count_down();
                 });
-              for (int i = 0; i < 20; ++i) later.push_back(cache.get_async(request(100 + i)).share());
+              for (int i = 0; i < 20; ++i) later.push_back(cache.get_async(request(100 + i)));
               asked.count_down();
               ended.wait();
               return "done";
@@ -147,7 +147,7 @@ TEST_P(WaitingCallbacks, OfABackendMayAskForOtherProgramsAndWait) {
                 all_inside.arrive_and_wait();
                 if (cache.get_async(request(100 + i)).get()) ++right;
               };
-              std::vector<std::future<Result<Program>>> programs;
+              std::vector<Future<Program>> programs;
               for (int i = 0; i < workers(); ++i) programs.push_back(cache.get_async(request(i)));
               for (auto& program : programs) program.get().value();
               return right == workers() ? "done" : std::to_string(right) + " are right";
@@ -165,7 +165,7 @@ TEST_P(WaitingCallbacks, OfABackendMayWaitWhileOthersAskForTheProgramThatItCompi
                 all_asked.wait();
                 cache.get_async(request(1)).get().value();
               };
-              std::vector<std::future<Result<Program>>> programs;
+              std::vector<Future<Program>> programs;
               for (int i = 0; i < askers; ++i) programs.push_back(cache.get_async(request(0)));
               all_asked.count_down();
               for (auto& program : programs)
@@ -190,7 +190,7 @@ TEST_P(WaitingCallbacks, GetTheErrorOfTheFlightTheyJoin) {
               };
               std::thread user([&] { static_cast<void>(cache.get(bad)); });
               compiling.wait();
-              std::vector<std::future<Result<Program>>> programs;
+              std::vector<Future<Program>> programs;
               for (int i = 0; i < askers; ++i) programs.push_back(cache.get_async(bad));
               // All of them have joined once the last of the workers does something else.
               for (int i = 0; i < workers(); ++i) static_cast<void>(cache.get_async(request(1)).get());
@@ -274,7 +274,7 @@ TEST_P(WaitingCallbacks, GoOnWhereNoFurtherThreadCanBeStarted) {
     Cache cache(backend_, options);
     std::latch inside(1);
     std::latch asked(1);
-    std::vector<std::shared_future<Result<Program>>> later;
+    std::vector<Future<Program>> later;
     std::promise<bool> ended;
     cache.get_async(request(0), [&](const Result<Program>&) {
       inside.count_down();
@@ -285,7 +285,7 @@ TEST_P(WaitingCallbacks, GoOnWhereNoFurtherThreadCanBeStarted) {
     inside.wait();
     const rlimit none{0, 0};
     if (setrlimit(RLIMIT_NPROC, &none) != 0) return "the limit cannot be set";
-    for (int i = 0; i < 10; ++i) later.push_back(cache.get_async(request(100 + i)).share());
+    for (int i = 0; i < 10; ++i) later.push_back(cache.get_async(request(100 + i)));
     asked.count_down();
     return ended.get_future().get() ? "done" : "not all are there";
   });

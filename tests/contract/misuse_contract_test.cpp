@@ -88,7 +88,7 @@ TEST_P(MisuseContract, TheCallersObjectsCanBeAdoptedTwice) {
 }
 
 TEST_P(MisuseContract, ACacheDestroyedWithGetsUnderWayAnswersThem) {
-  std::vector<std::future<Result<Program>>> asked;
+  std::vector<Future<Program>> asked;
   {
     Cache cache(device_, options());
     for (int factor = 2; factor < 6; ++factor) asked.push_back(cache.get_async(request(scale(factor))));
