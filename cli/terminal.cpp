@@ -1,7 +1,6 @@
 #include "terminal.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -11,67 +10,29 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <utf8proc.h>
 
 namespace kiln::cli {
 namespace {
 
 struct Character {
-  /// 0xFFFD for what is no UTF-8.
+  /// U+FFFD for a byte that is not valid UTF-8.
   char32_t code;
   std::size_t bytes;
 };
 
+/// The first character of a text that is not empty.
 Character decode(std::string_view text) {
-  constexpr Character bad{0xFFFD, 1};
-  const auto byte = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return {first, 1};
-  const std::size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < size) return bad;
-  char32_t code = first & (0x7FU >> size);
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80) return bad;
-    code = (code << 6U) | (byte(i) & 0x3FU);
-  }
-  constexpr std::array<char32_t, 5> smallest = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-  if (code < smallest[size] || code > 0x10FFFF || surrogate) return bad;
-  return {code, size};
+  utf8proc_int32_t code = 0;
+  const utf8proc_ssize_t bytes = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                                  static_cast<utf8proc_ssize_t>(text.size()), &code);
+  if (bytes <= 0) return {0xFFFD, 1};
+  return {static_cast<char32_t>(code), static_cast<std::size_t>(bytes)};
 }
 
-using Range = std::pair<char32_t, char32_t>;
-
-bool in_any(char32_t code, const auto& ranges) {
-  return std::any_of(ranges.begin(), ranges.end(),
-                     [code](const Range& range) { return code >= range.first && code <= range.second; });
-}
-
-/// wcwidth() knows better, but only in a UTF-8 locale, which a build machine or a container seldom has.
+/// wcwidth() would need a UTF-8 locale, which containers and build machines often lack.
 std::size_t width_of(char32_t code) {
-  constexpr std::array<Range, 7> joined = {{{0x0300, 0x036F},
-                                            {0x1AB0, 0x1AFF},
-                                            {0x200B, 0x200F},
-                                            {0x2060, 0x2064},
-                                            {0x20D0, 0x20FF},
-                                            {0xFE00, 0xFE0F},
-                                            {0xE0100, 0xE01EF}}};
-  constexpr std::array<Range, 14> wide = {{{0x1100, 0x115F},
-                                           {0x231A, 0x231B},
-                                           {0x23E9, 0x23EC},
-                                           {0x2E80, 0x303E},
-                                           {0x3041, 0xA4CF},
-                                           {0xA960, 0xA97C},
-                                           {0xAC00, 0xD7A3},
-                                           {0xF900, 0xFAFF},
-                                           {0xFE30, 0xFE6F},
-                                           {0xFF00, 0xFF60},
-                                           {0xFFE0, 0xFFE6},
-                                           {0x1F300, 0x1F64F},
-                                           {0x1F680, 0x1F9FF},
-                                           {0x20000, 0x3FFFD}}};
-  if (code < 0x300) return 1;
-  if (in_any(code, joined)) return 0;
-  return in_any(code, wide) ? 2 : 1;
+  return static_cast<std::size_t>(std::max(utf8proc_charwidth(static_cast<utf8proc_int32_t>(code)), 0));
 }
 
 /// Besides the control characters, those that reorder the text around them.
