@@ -35,13 +35,15 @@ std::size_t width_of(char32_t code) {
   return static_cast<std::size_t>(std::max(utf8proc_charwidth(static_cast<utf8proc_int32_t>(code)), 0));
 }
 
-/// Besides the control characters, those that reorder the text around them.
+/// Control characters, and characters that reorder the text around them.
 bool steers_terminal(char32_t code) {
   return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x202A && code <= 0x202E) ||
          (code >= 0x2066 && code <= 0x2069);
 }
 
 constexpr std::string_view ellipsis = "…";
+/// Spaces between two columns of a table.
+constexpr std::size_t gap = 2;
 
 std::size_t terminal_columns() {
   winsize size{};
@@ -130,7 +132,7 @@ std::string printable_json(std::string_view json) {
   clean.reserve(json.size());
   while (!json.empty()) {
     const Character next = decode(json);
-    // Line ends are between values: those in texts are escaped already.
+    // Line ends separate values; a line end within a string is already escaped.
     if (next.code != '\n' && steers_terminal(next.code)) {
       clean += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(next.code));
     } else {
@@ -155,47 +157,110 @@ std::string fit(std::string_view text, std::size_t width) {
   return width == 0 ? "" : cut + std::string(ellipsis);
 }
 
+std::vector<std::string> wrap(std::string_view text, std::size_t width, LongWords long_words) {
+  if (display_width(text) <= width) return {std::string(text)};
+  std::vector<std::string> lines;
+  std::size_t used = 0;
+  const auto append = [&](std::string_view part, std::size_t part_width) {
+    if (lines.empty()) lines.emplace_back();
+    lines.back() += part;
+    used += part_width;
+  };
+  const auto append_word = [&](std::string_view word) {
+    const std::size_t word_width = display_width(word);
+    if (used > 0 && used + 1 + word_width <= width) {
+      append(" ", 1);
+    } else if (used > 0) {
+      lines.emplace_back();
+      used = 0;
+    }
+    if (word_width <= width || long_words == LongWords::keep) return append(word, word_width);
+    while (!word.empty()) {
+      const Character next = decode(word);
+      if (used > 0 && used + width_of(next.code) > width) {
+        lines.emplace_back();
+        used = 0;
+      }
+      append(word.substr(0, next.bytes), width_of(next.code));
+      word.remove_prefix(next.bytes);
+    }
+  };
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    if (end > 0) append_word(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
 Table::Cell::Cell(const std::string& words, Ink color) : text(printable(words)), ink(color) {}
 
 Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
 void Table::add(std::vector<Cell> cells) { rows_.push_back(std::move(cells)); }
 
-std::string Table::format(const Terminal& terminal) const {
-  constexpr std::size_t gap = 2;
+std::vector<std::size_t> Table::widths(std::size_t limit) const {
   std::vector<std::size_t> widths;
+  std::size_t total = gap * (columns_.size() - 1);
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     std::size_t width = display_width(columns_[i].title);
     for (const auto& row : rows_) width = std::max(width, display_width(row[i].text));
     widths.push_back(width);
+    total += width;
   }
-  if (terminal.columns != 0) {
-    std::size_t before_last = 0;
-    for (std::size_t i = 0; i + 1 < widths.size(); ++i) before_last += widths[i] + gap;
-    const std::size_t room = terminal.columns > before_last ? terminal.columns - before_last : 0;
-    // A column cut to a few letters helps nobody: then the terminal's own wrapping is better.
-    if (room >= 8) widths.back() = std::min(widths.back(), room);
-  }
-
-  std::string text;
-  const auto add_cell = [&](std::size_t i, const std::string& words, Ink ink) {
-    const std::string shown = fit(words, widths[i]);
-    const std::string padding(widths[i] - display_width(shown), ' ');
-    const bool last = i + 1 == columns_.size();
-    if (columns_[i].align == Align::right) text += padding;
-    text += paint(shown, ink, terminal.colors);
-    if (columns_[i].align == Align::left) text += padding;
-    if (!last) {
-      text += std::string(gap, ' ');
-      return;
+  // On a terminal that is too narrow even for this, long lines are easier to read than narrower columns.
+  constexpr std::size_t least = 10;
+  for (; total > limit; --total) {
+    std::size_t widest = columns_.size();
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      if (columns_[i].overflow == Overflow::keep || widths[i] <= least) continue;
+      if (widest == columns_.size() || widths[i] > widths[widest]) widest = i;
     }
-    while (text.ends_with(' ')) text.pop_back();
-    text += '\n';
+    if (widest == columns_.size()) break;
+    --widths[widest];
+  }
+  return widths;
+}
+
+std::vector<std::string> Table::lines_of(const std::string& text, std::size_t column, std::size_t width) const {
+  switch (columns_[column].overflow) {
+    case Overflow::keep: break;
+    case Overflow::cut: return {fit(text, width)};
+    case Overflow::wrap: return wrap(text, width, LongWords::split);
+    case Overflow::wrap_words: return wrap(text, width, LongWords::keep);
+  }
+  return {text};
+}
+
+std::string Table::format(const Terminal& terminal) const {
+  const std::vector<std::size_t> widths = this->widths(terminal.columns);
+  std::string text;
+  const auto add_row = [&](const std::vector<Cell>& row) {
+    std::vector<std::vector<std::string>> cells;
+    std::size_t height = 1;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      cells.push_back(lines_of(row[i].text, i, widths[i]));
+      height = std::max(height, cells.back().size());
+    }
+    for (std::size_t line = 0; line < height; ++line) {
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        const std::string shown = line < cells[i].size() ? cells[i][line] : "";
+        const std::size_t width = display_width(shown);
+        const std::string padding(widths[i] > width ? widths[i] - width : 0, ' ');
+        if (columns_[i].align == Align::right) text += padding;
+        text += paint(shown, row[i].ink, terminal.colors);
+        if (columns_[i].align == Align::left) text += padding;
+        text += std::string(gap, ' ');
+      }
+      while (text.ends_with(' ')) text.pop_back();
+      text += '\n';
+    }
   };
-  const bool titled = std::any_of(columns_.begin(), columns_.end(), [](const auto& c) { return !c.title.empty(); });
-  for (std::size_t i = 0; titled && i < columns_.size(); ++i) add_cell(i, columns_[i].title, Ink::heading);
-  for (const auto& row : rows_)
-    for (std::size_t i = 0; i < columns_.size(); ++i) add_cell(i, row[i].text, row[i].ink);
+  std::vector<Cell> titles;
+  for (const auto& column : columns_) titles.emplace_back(column.title, Ink::heading);
+  if (std::any_of(titles.begin(), titles.end(), [](const Cell& title) { return !title.text.empty(); }))
+    add_row(titles);
+  for (const auto& row : rows_) add_row(row);
   return text;
 }
 
@@ -212,7 +277,7 @@ void ProgressBar::update(std::size_t done, std::size_t total, std::string_view w
   const std::size_t full = std::min(done, total) * width / total;
   std::string bar;
   for (std::size_t i = 0; i < width; ++i) bar += i < full ? "█" : "░";
-  // Short enough for 80 columns: a line that wraps cannot be taken back.
+  // Shorter than 80 columns: a line that wraps cannot be erased.
   fmt::print(stderr, "\r\x1b[K{} {} {}/{} {}", label_, bar, done, total, fit(printable(what), 24));
   std::fflush(stderr);
 }
