@@ -1,6 +1,7 @@
 #include <array>
 #include <csignal>
 #include <fstream>
+#include <regex>
 
 #include <sys/resource.h>
 
@@ -99,10 +100,13 @@ TEST_F(Demo, CompilesEveryProgramOnceAndThenFindsItOnDisk) {
 TEST_F(Demo, DrawsATableOnATerminalAndKeepsADirectoryThatWasNamed) {
   const auto directory = home_.path() / "kept";
   const Outcome outcome =
-      kiln_.run_on_terminal({"demo", "--runs", "1", "--dir", directory.string()}, "", environment());
+      kiln_.run_on_terminal({"demo", "--runs", "1", "--dir", directory.string()}, "", environment(), 80);
   EXPECT_EQ(outcome.status, 0) << outcome.out;
   EXPECT_NE(outcome.out.find("PROGRAM"), std::string::npos);
   EXPECT_NE(outcome.out.find("24 programs, 0 compiled"), std::string::npos) << outcome.out;
+  // A line that wraps could not be redrawn.
+  for (const auto& line : lines_of(std::regex_replace(outcome.out, std::regex("\x1b\\[[0-9]*[A-Za-z]|\r"), "")))
+    EXPECT_TRUE(display_width(line) <= 80 || contains(line, directory.string())) << line;
   const auto listed = kiln_.run({"ls", "--json", "--dir", directory.string()});
   EXPECT_EQ(listed.status, 0) << listed.error;
   EXPECT_NE(listed.out.find("conv2d_3x3_t8_relu"), std::string::npos);
