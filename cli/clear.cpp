@@ -18,12 +18,12 @@ struct Options {
   bool all_devices = false;
 };
 
-/// What was removed so far.
+/// The files removed, and the files left.
 struct Cleared {
   std::size_t programs = 0;
   std::uint64_t bytes = 0;
   std::vector<std::string> folders = {};
-  /// Files in device folders that are not Kiln's and were left where they are.
+  /// Files in device folders that Kiln did not create.
   std::vector<std::string> left = {};
   std::vector<std::string> problems = {};
 
@@ -37,7 +37,8 @@ struct Cleared {
   std::vector<std::string> remove_files(const std::filesystem::path& path, bool (*ours)(const std::string&));
 };
 
-/// Removes the files of a folder that are `ours` by name, then the folder if it is empty. Names what was left.
+/// Removes the files of a folder whose name is `ours`, then the folder if it is empty. Returns the names of the
+/// files that were left.
 std::vector<std::string> Cleared::remove_files(const std::filesystem::path& path,
                                                bool (*ours)(const std::string&)) {
   std::vector<std::string> others;
@@ -61,13 +62,13 @@ std::vector<std::string> Cleared::remove_files(const std::filesystem::path& path
       bytes += status ? static_cast<std::uint64_t>(status->st_size) : 0;
     }
   }
-  // Refused where something is left in it, as it should be.
+  // Fails if the folder is not empty, which is intended.
   rmdir(path.c_str());
   return others;
 }
 
-/// Whether a folder is one of Kiln's, and not somebody's whose name merely looks the part. One that cannot be
-/// looked into is worth a complaint.
+/// Whether Kiln created a folder: the name alone does not prove it. A folder that cannot be read counts, so that
+/// the command reports it.
 bool is_ours(const FolderListing& listing) {
   return listing.folder.identity || !listing.files.empty() || !listing.problem.empty();
 }
@@ -105,16 +106,16 @@ void run(Context& context, const Options& options) {
   const auto terminal = context.terminal();
   const bool can_ask = terminal.in && terminal.error;
   if (!options.yes && !can_ask)
-    throw UsageError("clear asks before it removes anything; without a terminal, give --yes");
+    throw UsageError("clear asks for confirmation on a terminal; to run it without one, give --yes");
   if (options.all_devices && !context.device.empty())
-    throw UsageError("--all-devices and --device contradict each other");
+    throw UsageError("--all-devices and --device cannot be used together");
 
   const auto listings = chosen_folders(context, root, options.all_devices);
   Cleared cleared;
   const bool has_stats = options.all_devices && std::filesystem::exists(root / store::stats_name);
   if (!listings.empty() || has_stats) {
     if (!options.yes && !confirmed(root, listings)) {
-      complain("nothing was removed");
+      complain("no programs were removed");
       context.status = exit_status::failed;
       return;
     }
@@ -129,21 +130,22 @@ void run(Context& context, const Options& options) {
                        {"folders", cleared.folders},
                        {"left", cleared.left}});
   print(fmt::format("removed {} ({})\n", human_count(cleared.programs, "program"), human_size(cleared.bytes)));
-  for (const auto& file : cleared.left) remark(context, fmt::format("left {}: it is not Kiln's", printable(file)));
+  for (const auto& file : cleared.left)
+    remark(context, fmt::format("left {}: Kiln did not create it", printable(file)));
 }
 
 }  // namespace
 
 void add_clear(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("clear", "Remove the stored programs of a device, or everything");
+  auto* command = app.add_subcommand("clear", "Remove all stored programs of a device or of all devices");
   auto options = std::make_shared<Options>();
   context.add_device_option(*command);
-  command->add_flag("--yes,-y", options->yes, "Do not ask");
+  command->add_flag("--yes,-y", options->yes, "Do not ask for confirmation");
   command->add_flag("--all-devices", options->all_devices,
-                    "All devices, their statistics too; needs no usable device");
+                    "Remove the programs of all devices, and the statistics; needs no usable device");
   command->footer(
-      "Removes only files that Kiln made, and folders that are empty then. Processes that use the directory go\n"
-      "on working, and compile what they need again.\n\n"
+      "Removes only files that Kiln created, and folders that are then empty. Other processes may use the\n"
+      "directory meanwhile; they compile the programs that they need again.\n\n"
       "Examples:\n"
       "  kiln clear\n"
       "  kiln clear --all-devices --yes");

@@ -1,7 +1,11 @@
 #include "commands.hpp"
-#include "completion_scripts.hpp"
 
 namespace kiln::cli {
+
+/// The scripts of the folder completions/. The build generates the definitions from completion_scripts.cpp.in.
+std::string_view bash_completion();
+std::string_view zsh_completion();
+std::string_view fish_completion();
 
 void add_completions(CLI::App& app, Context& context) {
   (void)context;
@@ -9,6 +13,7 @@ void add_completions(CLI::App& app, Context& context) {
   auto shell = std::make_shared<std::string>();
   command->add_option("SHELL", *shell, "bash, zsh or fish")
       ->required()
+      ->type_name("")
       ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""));
   command->footer(
       "Examples:\n"

@@ -15,8 +15,8 @@ std::filesystem::path Context::directory() const {
   if (directory.empty())
     throw Failure(
         Error(ErrorCode::io,
-              "there is no cache directory, since none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set; "
-              "name one with --dir"));
+              "no cache directory is known: KILN_CACHE_DIR, XDG_CACHE_HOME and HOME are not set; give one with "
+              "--dir"));
   return directory;
 }
 
@@ -31,7 +31,7 @@ Log Context::log() const {
   auto level = LogLevel::off;
   for (const LogLevel next : {LogLevel::error, LogLevel::warning, LogLevel::info, LogLevel::debug})
     if (standard.enabled(next)) level = next;
-  // Messages quote paths and what drivers say.
+  // Messages quote paths and messages of drivers.
   return Log(level, [standard](const LogRecord& record) {
     standard.write(record.level, printable_lines(record.message));
   });
@@ -40,7 +40,8 @@ Log Context::log() const {
 void Context::add_device_option(CLI::App& command) {
   command
       .add_option("--device", device,
-                  "The device: opengl, opencl, cuda, hip or vulkan, or one of `kiln devices` such as opencl:1")
+                  "The device: a name that `kiln devices` lists, such as opencl:1, or an API: opengl, opencl, "
+                  "vulkan, cuda or hip [the best device]")
       ->type_name("NAME");
 }
 
@@ -48,12 +49,11 @@ void Context::add_common_options(CLI::App& command) {
   const std::map<std::string, Color> colors = {
       {"auto", Color::automatic}, {"always", Color::always}, {"never", Color::never}};
   const auto set_color = [this, colors](const std::string& word) { color = colors.at(word); };
-  command.add_option("--dir", directory_option, "The cache directory, instead of the default one")
+  command.add_option("--dir", directory_option, "Use this cache directory")
       ->type_name("DIR")
       ->group("Common options");
-  command.add_flag("--json", json, "Print one JSON value for programs instead of text for people")
-      ->group("Common options");
-  command.add_option_function<std::string>("--color", set_color, "Colours: auto, always or never")
+  command.add_flag("--json", json, "Print JSON instead of text")->group("Common options");
+  command.add_option_function<std::string>("--color", set_color, "Use colours: auto, always or never [auto]")
       ->check(CLI::IsMember({"auto", "always", "never"}).description(""))
       ->type_name("WHEN")
       ->group("Common options");
@@ -68,7 +68,7 @@ void print(std::string_view text) {
 void finish_output() {
   // fflush() does not report an earlier error again; ferror() does.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    throw Failure(Error(ErrorCode::io, "cannot write the output; is the disk full?"));
+    throw Failure(Error(ErrorCode::io, "cannot write the output; the disk may be full"));
 }
 
 void print_json(const Json& value) {
@@ -78,7 +78,7 @@ void print_json(const Json& value) {
 Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 void complain(std::string_view message) {
-  // What was printed so far comes first where both go to one terminal.
+  // Keeps the order of output and messages if both go to one terminal.
   std::fflush(stdout);
   fmt::print(stderr, "kiln: {}\n", printable_lines(message));
 }

@@ -14,15 +14,15 @@
 
 namespace kiln::cli {
 
-/// JSON as the command prints it, fields in the order they were added.
+/// JSON as the command prints it: fields keep the order in which they were added.
 using Json = nlohmann::ordered_json;
 
-/// What the command exits with.
+/// The exit statuses of the command.
 namespace exit_status {
 inline constexpr int ok = 0;
-/// What was asked for failed or was not found.
+/// The command failed, or did not find what the user asked for.
 inline constexpr int failed = 1;
-/// The command line makes no sense.
+/// The command line is invalid.
 inline constexpr int usage = 2;
 }  // namespace exit_status
 
@@ -32,43 +32,43 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The options that all subcommands share, and what came of the one that ran. A subcommand is added to the App
-/// with a callback that keeps a reference to the Context, reads it, and sets `status`; exceptions of kiln::Failure
-/// and UsageError become the message and the exit status.
+/// The options that all subcommands share, and the exit status. Each subcommand's callback keeps a reference to the
+/// Context, reads the options, and sets `status`. main() turns kiln::Failure and UsageError into a message and an
+/// exit status.
 struct Context {
-  /// The cache directory as given by --dir; empty: the default one.
+  /// The value of --dir; empty for the default directory.
   std::string directory_option = {};
-  /// The device as open_device() takes it.
+  /// The value of --device, as open_device() takes it.
   std::string device = {};
   bool json = false;
   bool verbose = false;
   Color color = Color::automatic;
   int status = exit_status::ok;
 
-  /// The cache directory; throws Failure where there is neither an option nor a default. It may not exist.
+  /// The cache directory, which may not exist. Throws Failure if --dir is not given and there is no default.
   std::filesystem::path directory() const;
-  /// Opens the device that was asked for; throws Failure.
+  /// Opens the device of --device; throws Failure.
   std::shared_ptr<Device> open_device() const;
   Log log() const;
   Terminal terminal() const { return Terminal::detect(color); }
 
-  /// Adds --device to a subcommand that opens one.
+  /// Adds --device to a subcommand that opens a device.
   void add_device_option(CLI::App& command);
-  /// Adds --dir, --json, --color and --verbose, as every subcommand has them.
+  /// Adds --dir, --json, --color and --verbose.
   void add_common_options(CLI::App& command);
 };
 
-/// Writes to standard output; throws Failure where that fails, as on a full disk.
+/// Writes to standard output; throws Failure if that fails, as on a full disk.
 void print(std::string_view text);
-/// Throws Failure if something that was printed has not been written.
+/// Flushes standard output; throws Failure if part of the output was not written.
 void finish_output();
 /// Writes one JSON value and a line end to standard output.
 void print_json(const Json& value);
-/// The text as JSON; null for an empty one.
+/// The text as JSON; null if it is empty.
 Json or_null(const std::string& text);
-/// Writes "kiln: MESSAGE" to standard error, made printable.
+/// Writes "kiln: MESSAGE" to standard error, with the message made printable.
 void complain(std::string_view message);
-/// Writes a remark of one line to standard error that no script needs, made printable; nothing with --json.
+/// Writes one line of advice to standard error, made printable. Writes nothing with --json.
 void remark(const Context& context, std::string_view message);
 
 }  // namespace kiln::cli

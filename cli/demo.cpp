@@ -1,9 +1,9 @@
-#include "demo.hpp"
-
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "demo/child.hpp"
+#include "commands.hpp"
 #include "demo/display.hpp"
 #include "demo/process.hpp"
 #include "quantity.hpp"
@@ -22,13 +22,15 @@ namespace {
 namespace fs = std::filesystem;
 using namespace demo;
 
-/// A new folder that is gone, with all in it, after destruction.
+/// A temporary folder. The destructor removes it with its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string pattern = (fs::temp_directory_path() / "kiln-demo-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr)
-      throw Failure(Error(ErrorCode::io, fmt::format("cannot make a folder like {}", pattern)));
+      throw Failure(Error(ErrorCode::io,
+                          fmt::format("cannot create a temporary folder {}: {}; set TMPDIR to a writable folder",
+                                      pattern, std::strerror(errno))));
     path_ = pattern;
   }
   ~TemporaryFolder() {
@@ -53,7 +55,7 @@ std::chrono::nanoseconds duration(double ms) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double, std::milli>(ms));
 }
 
-/// Runs all processes, one after the other.
+/// Runs the processes one after the other.
 Runs run_processes(const Context& context, unsigned warm_runs) {
   const Interruption interruption;
   const TemporaryFolder scratch;
@@ -62,12 +64,13 @@ Runs run_processes(const Context& context, unsigned warm_runs) {
 
   Runs runs{.planned = std::size_t{warm_runs} + 1};
   Terminal terminal = context.terminal();
-  // A log would run across a table that is redrawn in place.
+  // Log lines would break a table that is redrawn in place.
   if (context.verbose || std::getenv("KILN_LOG") != nullptr) terminal.out = false;
   Display display(terminal);
   for (std::size_t i = 0; i < runs.planned; ++i) {
-    // A driver's own cache would let a cold process find what an earlier one compiled. Mesa's is not turned off but
-    // moved: without it, Mesa gives no binaries out. PoCL's is both: what it does not keep it still writes.
+    // The driver's own cache must be empty, or the cold process would not compile. Mesa's cache is moved but not
+    // turned off, because without it Mesa returns no binaries. PoCL's is moved and turned off, because it writes
+    // files even if it is off.
     const TemporaryFolder driver_cache;
     ProcessOptions options{.title = i == 0 ? "the cold process" : "a warm process",
                            .arguments = {"demo", "--dir=" + directory.string()},
@@ -76,7 +79,7 @@ Runs run_processes(const Context& context, unsigned warm_runs) {
                                            {"POCL_CACHE_DIR", driver_cache.path().string()},
                                            {"POCL_KERNEL_CACHE", "0"},
                                            {"CUDA_CACHE_DISABLE", "1"},
-                                           // What a process that is killed leaves behind goes with the folder.
+                                           // The files of a process that is killed are removed with the folder.
                                            {"TMPDIR", driver_cache.path().string()}}};
     if (!context.device.empty()) options.arguments.push_back("--device=" + context.device);
     if (context.verbose) options.arguments.push_back("--verbose");
@@ -97,7 +100,7 @@ std::uint64_t most_warm_compiles(const Runs& runs) {
   return most;
 }
 
-/// To a tenth of a microsecond: the digits after it are noise.
+/// Rounds to a tenth of a microsecond; smaller digits are noise.
 double rounded(double ms) { return std::round(ms * 1e4) / 1e4; }
 
 Json json_of(const Runs& runs) {
@@ -128,16 +131,16 @@ Json json_of(const Runs& runs) {
           {"per_program", programs}};
 }
 
-/// What the runs come to, in two lines.
+/// The result of the runs, in two lines.
 std::string summary_of(const Runs& runs, const Terminal& terminal) {
   const ProcessReport& cold = runs.cold();
   const std::string programs = human_count(cold.names.size(), "program");
   if (!cold.binaries)
     return fmt::format(
-        "{}, all compiled again: this driver gives no program binaries out, so nothing can be kept.\n", programs);
+        "{}, all compiled again.\nThis driver returns no program binaries, so Kiln cannot store them.\n", programs);
   const ProcessReport& last = runs.warm().back();
   const std::uint64_t compiles = most_warm_compiles(runs);
-  const std::string headline = fmt::format("{}, {} compiled, {} of compiling saved", programs, compiles,
+  const std::string headline = fmt::format("{}, {} compiled, {} of compile time saved", programs, compiles,
                                            human_duration(duration(last.saved_ms)));
   const std::string of_what =
       runs.warm().size() == 1 ? "" : fmt::format(" (median of {} processes)", runs.warm().size());
@@ -149,12 +152,12 @@ std::string summary_of(const Runs& runs, const Terminal& terminal) {
                      runs.warm_get_ms(), of_what, faster);
 }
 
-/// Tells what went wrong, if anything did, and whether it did.
+/// Prints warnings and errors; returns whether there were errors.
 bool complain_of(const Runs& runs) {
   std::set<std::string> warnings;
   for (const ProcessReport& process : runs.processes)
     warnings.insert(process.warnings.begin(), process.warnings.end());
-  // That nothing can be kept was said already.
+  // The summary says already that programs cannot be stored.
   if (!runs.cold().binaries) warnings.clear();
   for (const std::string& warning : warnings) complain(printable(warning));
 
@@ -168,7 +171,7 @@ bool complain_of(const Runs& runs) {
     }
   if (const std::uint64_t compiles = most_warm_compiles(runs); runs.cold().binaries && compiles != 0) {
     wrong = true;
-    complain(fmt::format("a warm process compiled {} again that should have been on disk",
+    complain(fmt::format("a warm process compiled {} again instead of loading from disk",
                          human_count(compiles, "program")));
   }
   return wrong;
@@ -184,29 +187,30 @@ void run(Context& context, const Options& options) {
   context.status = wrong ? exit_status::failed : exit_status::ok;
   if (wrong) return;
   if (runs.cold().compiles < runs.cold().names.size())
-    remark(context, "The directory held programs of the demo before, so the first process was not cold.");
+    remark(context,
+           "The directory already held programs of the demo, so the cold process did not compile all of them.");
   if (!context.directory_option.empty() && runs.cold().binaries)
     remark(context,
-           fmt::format("The programs are kept; see them with: kiln ls --dir {}", context.directory_option));
+           fmt::format("The programs are stored. To list them, run: kiln ls --dir {}", context.directory_option));
 }
 
 }  // namespace
 
 void add_demo(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("demo", "Show what the cache does: real programs, cold and warm, checked");
+  auto* command =
+      app.add_subcommand("demo", "Compile sample programs, load them from the cache, and compare the times");
   const auto options = std::make_shared<Options>();
   context.add_device_option(*command);
-  command->add_option("--runs", options->runs, "How many processes run warm after the cold one")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str()
+  command->add_option("--runs", options->runs, "Number of processes that run with a warm cache, 1 to 100 [3]")
+      ->check(CLI::Range(1, 100).description(""))
       ->type_name("N");
-  // What this command starts itself with, for every process.
+  // For the processes that the demo starts: the descriptor that they report to.
   command->add_option("--child", options->child)->group("");
   command->footer(
-      "Gets compute kernels in a fresh process with an empty cache, which compiles them, then in further fresh\n"
-      "processes, which find them on disk. Every program runs, and its result is compared with the CPU's. The\n"
-      "cache is a temporary one unless --dir names a directory to keep.\n"
-      "Exits with 1 where a result is wrong or a warm process had to compile.\n\n"
+      "A first process starts with an empty cache (cold) and compiles all programs. The next processes (warm)\n"
+      "load them from disk. Each process runs every program and compares its result with a result of the CPU.\n"
+      "The cache is temporary unless --dir names a directory.\n\n"
+      "Exits with 1 if a result is wrong, or if a warm process compiles a program.\n\n"
       "Examples:\n"
       "  kiln demo\n"
       "  kiln demo --device opencl\n"
@@ -219,7 +223,7 @@ void add_demo(CLI::App& app, Context& context) {
       else
         run(context, *options);
     } catch (const Interrupted& interrupted) {
-      // As the signal would have ended this process, had it not had folders to remove first.
+      // The temporary folders are removed; now the signal ends this process as usual.
       ::signal(interrupted.signal, SIG_DFL);
       ::raise(interrupted.signal);
     }

@@ -54,7 +54,7 @@ struct Header {
   std::string digest;
 };
 
-/// What a source was put together from: its own text, and the files it includes.
+/// The parts of a source: its own text, and the files it includes.
 struct Files {
   std::string own;
   std::vector<Header> headers;
@@ -83,8 +83,8 @@ std::string whole_source(const Json& facts) {
   return source != facts.end() && source->is_object() ? short_digest(text_of(*source, "sha256")) : "";
 }
 
-/// The folder a header was found in is no part of the key: equal texts are equal, and others are compared by the
-/// name of the file.
+/// The folder of a header is not part of the key. Headers with the same text are equal; the others are paired by
+/// their file names.
 std::vector<Difference> header_differences(std::vector<Header> stored, std::vector<Header> asked) {
   const auto file_name = [](const Header& header) { return std::filesystem::path(header.name).filename(); };
   std::vector<Difference> differences;
@@ -150,7 +150,7 @@ std::vector<Difference> request_differences(const Json& stored, const Json& aske
   auto texts = header_differences(stored_files.headers, asked_files.headers);
   if (stored_files.own != asked_files.own)
     texts.insert(texts.begin(), {"source", stored_files.own, asked_files.own});
-  // The same files put together otherwise, as with headers that are included in another place.
+  // The same files in another order, as with headers that are included in another place.
   if (texts.empty() && whole_source(stored) != whole_source(asked))
     texts.push_back({"source with its headers", whole_source(stored), whole_source(asked)});
   append(texts);

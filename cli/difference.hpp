@@ -10,17 +10,17 @@
 
 namespace kiln::cli {
 
-/// A field of a key or an identity that differs; nothing where one side does not have it at all.
+/// A field in which two keys or identities differ. A side without the field has no value.
 struct Difference {
   std::string field;
   std::optional<std::string> stored;
   std::optional<std::string> asked;
 };
 
-/// In what the facts of two requests differ, as Request::describe() tells them.
+/// Compares two requests by their facts, which Request::describe() returns.
 std::vector<Difference> request_differences(const Json& stored, const Json& asked);
 
-/// In what two identities differ.
+/// Compares two identities.
 std::vector<Difference> identity_differences(const Identity& stored, const Identity& asked);
 
 }  // namespace kiln::cli

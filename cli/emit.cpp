@@ -37,9 +37,9 @@ void run(const Context& context, const Options& options) {
                                   [&](const demo::Case& one) { return one.kernel.name == options.kernel; });
   if (found == cases.end())
     throw UsageError(
-        fmt::format("the demo has no kernel \"{}\"; `kiln emit` lists those it has", printable(options.kernel)));
+        fmt::format("the demo has no kernel \"{}\"; `kiln emit` lists its kernels", printable(options.kernel)));
   const auto language = language_of(options.language);
-  if (!language) throw UsageError("--language is missing: glsl, opencl, cuda, hip or vulkan");
+  if (!language) throw UsageError("emit needs a language: --language glsl, opencl, cuda, hip or vulkan");
 
   const Request request = found->kernel.request(*language).value();
   const std::string source = backend::with_defines(request);
@@ -56,15 +56,16 @@ void run(const Context& context, const Options& options) {
 }  // namespace
 
 void add_emit(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("emit", "Print what a kernel of the demo becomes in a language");
+  auto* command = app.add_subcommand("emit", "Print the source of a demo kernel in a language");
   const auto options = std::make_shared<Options>();
-  command->add_option("KERNEL", options->kernel, "Its name; without it, the names are listed");
+  command->add_option("KERNEL", options->kernel, "Name of the kernel; without it, the command lists the names")
+      ->type_name("");
   command->add_option("--language", options->language, "glsl, opencl, cuda, hip or vulkan")
       ->check(CLI::IsMember({"glsl", "opencl", "cuda", "hip", "vulkan"}).description(""))
       ->type_name("NAME");
   command->footer(
-      "The demo's kernels are each written once; this is the text that a compiler of the language gets, which\n"
-      "compiles as it is. Needs no device.\n\n"
+      "Kiln translates one kernel source to all five languages. This command prints the complete source that\n"
+      "the compiler of a language gets. It needs no device.\n\n"
       "Examples:\n"
       "  kiln emit\n"
       "  kiln emit nbody_step --language cuda > nbody_step.cu\n"

@@ -1,8 +1,6 @@
-#include "help.hpp"
-
 #include <sstream>
 
-#include "terminal.hpp"
+#include "commands.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -10,61 +8,60 @@ namespace {
 constexpr std::size_t columns = 80;
 constexpr std::size_t names_width = 28;
 
-/// The words of a text in lines of at most `width` columns.
 std::string fill(const std::string& text, std::size_t width) {
-  std::istringstream words(text);
   std::string filled;
-  std::size_t used = 0;
-  for (std::string word; words >> word; used += display_width(word)) {
-    if (used > 0 && used + 1 + display_width(word) > width) {
-      filled += '\n';
-      used = 0;
-    } else if (used > 0) {
-      filled += ' ';
-      ++used;
-    }
-    filled += word;
-  }
+  for (const std::string& line : wrap(text, width, LongWords::keep)) filled += (filled.empty() ? "" : "\n") + line;
   return filled;
 }
 
-}  // namespace
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() {
+    column_width(names_width);
+    label("SUBCOMMAND", "COMMAND");
+    label("Positionals", "Arguments");
+    label("REQUIRED", "(required)");
+  }
 
-HelpFormatter::HelpFormatter() { column_width(names_width); }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return fill(option->get_description(), columns - names_width);
+  }
 
-std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
-  return fill(option->get_description(), columns - names_width);
-}
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::ostringstream line;
+    CLI::detail::format_help(line, command->get_name(), fill(command->get_description(), columns - names_width),
+                             names_width);
+    return line.str();
+  }
 
-std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
-  std::ostringstream line;
-  CLI::detail::format_help(line, command->get_name(), fill(command->get_description(), columns - names_width),
-                           names_width);
-  return line.str();
-}
+  std::string make_description(const CLI::App* command) const override {
+    return fill(command->get_description(), columns) + "\n";
+  }
 
-std::string HelpFormatter::make_description(const CLI::App* command) const {
-  return fill(command->get_description(), columns) + "\n";
-}
-
-std::string HelpFormatter::make_footer(const CLI::App* command) const {
-  std::istringstream lines(command->get_footer());
-  std::string footer;
-  std::string paragraph;
-  const auto end_paragraph = [&] {
-    if (!paragraph.empty()) footer += fill(paragraph, columns) + "\n";
-    paragraph.clear();
-  };
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.empty() && line[0] != ' ') {
-      paragraph += line + " ";
-      continue;
+  /// Fills paragraphs; keeps indented lines, such as examples, as they are.
+  std::string make_footer(const CLI::App* command) const override {
+    std::istringstream lines(command->get_footer());
+    std::string footer;
+    std::string paragraph;
+    const auto end_paragraph = [&] {
+      if (!paragraph.empty()) footer += fill(paragraph, columns) + "\n";
+      paragraph.clear();
+    };
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.empty() && line[0] != ' ') {
+        paragraph += (paragraph.empty() ? "" : " ") + line;
+        continue;
+      }
+      end_paragraph();
+      footer += line + "\n";
     }
     end_paragraph();
-    footer += line + "\n";
+    return footer;
   }
-  end_paragraph();
-  return footer;
-}
+};
+
+}  // namespace
+
+std::shared_ptr<CLI::FormatterBase> help_formatter() { return std::make_shared<HelpFormatter>(); }
 
 }  // namespace kiln::cli

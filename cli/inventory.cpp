@@ -5,14 +5,15 @@
 
 #include <sys/stat.h>
 
-#include "parallel.hpp"
+#include <fmt/format.h>
+
 #include "store/json_file.hpp"
 #include "store/performance.hpp"
 
 namespace kiln::cli {
 namespace {
 
-/// The entry's facts; nothing where its file is gone.
+/// The program with the data of its entry; nothing if the file is gone.
 std::optional<StoredProgram> read_program(const base::Folder& folder, StoredProgram program) {
   auto opened = store::read_entry(folder, program.file.name);
   if (!opened) {
@@ -37,6 +38,15 @@ std::string StoredProgram::name() const {
   const auto known = facts.find("name");
   return known != facts.end() && known->is_string() ? known->get<std::string>() : file.key.name;
 }
+
+std::string StoredProgram::performance() const {
+  std::string text;
+  if (gflops > 0) text = fmt::format("{:.1f} GFLOP/s", gflops);
+  if (gbps > 0) text += fmt::format("{}{:.1f} GB/s", text.empty() ? "" : ", ", gbps);
+  return text.empty() ? "not measured" : text;
+}
+
+std::string Inventory::api(const StoredProgram& program) const { return api_of(folders[program.folder]); }
 
 std::string Inventory::folder_name(const StoredProgram& program) const {
   return folders[program.folder].path.filename().string();
@@ -69,7 +79,7 @@ Inventory take_inventory(const std::filesystem::path& root, const InventoryFilte
   std::vector<std::optional<StoredProgram>> read(listed.size());
   for_each_parallel(listed.size(), [&](std::size_t i) {
     const auto& [folder, measured] = opened[listed[i].folder];
-    // Removed since it was listed.
+    // Another process removed the folder after it was listed.
     if (!folder) return;
     const auto [gflops, gbps] = measured.find(listed[i].file.key.digest);
     listed[i].gflops = gflops;
@@ -107,10 +117,18 @@ void report_problems(Context& context, const std::vector<std::string>& problems)
   if (!problems.empty()) context.status = exit_status::failed;
 }
 
+void remark_empty(const Context& context, const std::filesystem::path& root) {
+  remark(context,
+         fmt::format("No programs are stored in {0} yet. To store sample programs, run: kiln demo --dir {0}",
+                     root.string()));
+}
+
 std::string device_of(const store::DeviceFolder& folder) {
   return folder.identity && !folder.identity->device.empty() ? folder.identity->device
                                                              : folder.path.filename().string();
 }
+
+std::string api_of(const store::DeviceFolder& folder) { return folder.identity ? folder.identity->api : ""; }
 
 Json identity_json(const Identity& identity) {
   return {{"api", identity.api},       {"vendor", identity.vendor},     {"device", identity.device},

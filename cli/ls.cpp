@@ -15,6 +15,7 @@ enum class Order { name, size, age };
 struct Options {
   std::string device_folder = {};
   Order order = Order::name;
+  bool details = false;
 };
 
 bool contains_ignoring_case(std::string_view text, std::string_view part) {
@@ -45,6 +46,7 @@ Json listing_json(const Inventory& inventory) {
     };
     list.push_back(
         {{"name", program.name()},
+         {"api", or_null(inventory.api(program))},
          {"key", program.file.key.digest.hex()},
          {"bytes", program.file.bytes},
          {"last_use", iso_time(program.file.last_use)},
@@ -57,27 +59,53 @@ Json listing_json(const Inventory& inventory) {
   return list;
 }
 
-Table table_of(const Inventory& inventory) {
+std::string table_of(const Inventory& inventory, const Terminal& terminal) {
   using enum Table::Align;
-  Table table({{"NAME"},
+  Table table({{"NAME", left, Table::Overflow::cut},
+               {"API"},
                {"KEY"},
                {"SIZE", right},
-               {"USED", right},
-               {"SAVES", right},
-               {"GFLOP/S", right},
-               {"DEVICE FOLDER"}});
+               {"USED AGO", right},
+               {"COMPILED IN", right}});
   const auto now = std::chrono::system_clock::now();
   for (const auto& program : inventory.programs) {
     const bool sound = program.damage.empty();
+    const std::string api = inventory.api(program);
     table.add({{program.name(), sound ? Ink::plain : Ink::bad},
+               api.empty() ? "-" : api,
                {program.file.key.digest.hex(12), Ink::faint},
                human_size(program.file.bytes),
                human_age(program.file.last_use, now),
-               sound ? Table::Cell(human_duration(program.compile_time)) : Table::Cell("damaged", Ink::bad),
-               sound && program.gflops > 0 ? fmt::format("{:.1f}", program.gflops) : "-",
-               inventory.folder_name(program)});
+               sound ? Table::Cell(human_duration(program.compile_time)) : Table::Cell("damaged", Ink::bad)});
   }
-  return table;
+  return table.format(terminal);
+}
+
+std::string details_of(const Inventory& inventory, const StoredProgram& program, const Terminal& terminal) {
+  const auto& folder = inventory.folders[program.folder];
+  Table fields = Table::of_fields();
+  fields.add({"  api", folder.identity ? folder.identity->api : "unknown"});
+  fields.add({"  device", folder.identity ? folder.identity->device : "unknown"});
+  fields.add({"  driver", folder.identity ? folder.identity->driver : "unknown"});
+  fields.add({"  folder", inventory.folder_name(program)});
+  fields.add({"  key", program.file.key.digest.hex()});
+  fields.add({"  size", human_size(program.file.bytes)});
+  fields.add({"  last use", iso_time(program.file.last_use)});
+  if (!program.damage.empty()) {
+    fields.add({"  damaged", {program.damage, Ink::bad}});
+  } else {
+    fields.add({"  compiled in", human_duration(program.compile_time)});
+    fields.add({"  performance", program.performance()});
+  }
+  return paint(printable(program.name()), Ink::heading, terminal.colors) + "\n" + fields.format(terminal);
+}
+
+void print_details(const Inventory& inventory, const Terminal& terminal) {
+  std::string separator;
+  for (const auto& program : inventory.programs) {
+    print(separator + details_of(inventory, program, terminal));
+    separator = "\n";
+  }
 }
 
 void run(Context& context, const Options& options) {
@@ -91,21 +119,21 @@ void run(Context& context, const Options& options) {
   sort(inventory.programs, options.order);
   if (context.json) return print_json(listing_json(inventory));
   if (inventory.programs.empty()) {
-    remark(context,
-           options.device_folder.empty()
-               ? fmt::format("Nothing is stored in {0} yet; `kiln demo --dir {0}` puts some programs there.",
-                             root.string())
-               : fmt::format("Nothing is stored in {} for a device folder with \"{}\" in its name.", root.string(),
-                             options.device_folder));
-    return;
+    if (options.device_folder.empty()) return remark_empty(context, root);
+    return remark(context, fmt::format("No programs are stored in device folders of {} with \"{}\" in their name.",
+                                       root.string(), options.device_folder));
   }
-  print(table_of(inventory).format(context.terminal()));
+  if (options.details) {
+    print_details(inventory, context.terminal());
+  } else {
+    print(table_of(inventory, context.terminal()));
+  }
   const auto damaged = std::count_if(inventory.programs.begin(), inventory.programs.end(),
                                      [](const auto& program) { return !program.damage.empty(); });
   if (damaged > 0)
     remark(
         context,
-        fmt::format("{} damaged; `kiln verify` says why, `kiln verify --repair` removes damaged entries.",
+        fmt::format("{} damaged. `kiln verify` explains the damage; `kiln verify --repair` removes the entries.",
                     human_count(static_cast<std::uint64_t>(damaged), "entry") + (damaged == 1 ? " is" : " are")));
 }
 
@@ -114,7 +142,9 @@ void run(Context& context, const Options& options) {
 void add_ls(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("ls", "List the stored programs of all devices");
   auto options = std::make_shared<Options>();
-  command->add_option("--device-folder", options->device_folder, "Only folders with this text in their name")
+  command
+      ->add_option("--device-folder", options->device_folder,
+                   "List only device folders with this text in their name")
       ->type_name("TEXT");
   command
       ->add_option_function<std::string>(
@@ -122,14 +152,18 @@ void add_ls(CLI::App& app, Context& context) {
           [options](const std::string& word) {
             options->order = word == "size" ? Order::size : word == "age" ? Order::age : Order::name;
           },
-          "By name, by size (largest first) or by age (last used first)")
+          "Order: name, size (largest first) or age (last used first) [name]")
       ->check(CLI::IsMember({"name", "size", "age"}).description(""))
       ->type_name("ORDER");
+  command->add_flag("-l,--long", options->details,
+                    "Show all details of each program: device, driver, folder, full key, performance");
   command->footer(
-      "USED is how long ago a program was last used (noted at most once an hour), SAVES what compiling it took\n"
-      "and so what every load of it saves.\n\n"
+      "SIZE is the size on disk. USED AGO is the time since the last use, which is recorded at most once an\n"
+      "hour. COMPILED IN is the time that the compiler took; each load from the cache saves this time. The\n"
+      "command checks each entry and marks damaged ones.\n\n"
       "Examples:\n"
       "  kiln ls --sort size\n"
+      "  kiln ls --long\n"
       "  kiln ls --device-folder llvmpipe\n"
       "  kiln ls --json | jq '[.[].bytes] | add'");
   command->callback([&context, options] { run(context, *options); });

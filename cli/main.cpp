@@ -10,32 +10,31 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
-#include "demo.hpp"
-#include "help.hpp"
 
 namespace kiln::cli {
 namespace {
 
 void add_subcommands(CLI::App& app, Context& context) {
-  add_demo(app, context);
-  add_devices(app, context);
-  add_emit(app, context);
-  add_ls(app, context);
-  add_show(app, context);
-  add_stats(app, context);
-  add_why(app, context);
-  add_verify(app, context);
-  add_warm(app, context);
-  add_tune(app, context);
-  add_prune(app, context);
-  add_clear(app, context);
-  add_completions(app, context);
-  // Accepted before the subcommand and after it, and listed by the help of each.
-  for (auto* command : app.get_subcommands([](CLI::App*) { return true; }))
+  struct Group {
+    const char* title;
+    std::vector<void (*)(CLI::App&, Context&)> commands;
+  };
+  const std::vector<Group> groups = {{"Inspect the cache", {add_ls, add_show, add_stats, add_why}},
+                                     {"Maintain the cache", {add_verify, add_warm, add_prune, add_clear}},
+                                     {"Devices and kernels", {add_devices, add_tune, add_emit}},
+                                     {"Other commands", {add_demo, add_completions}}};
+  const auto any = [](CLI::App*) { return true; };
+  for (const auto& [title, commands] : groups)
+    for (const auto add : commands) {
+      add(app, context);
+      app.get_subcommands(any).back()->group(title);
+    }
+  // Each subcommand has the common options too, so that they are accepted after it and listed in its help.
+  for (auto* command : app.get_subcommands(any))
     if (command->get_option_no_throw("--json") == nullptr) context.add_common_options(*command);
 }
 
-/// The subcommand the user was at, for the advice where to read on.
+/// Names the help page of the chosen subcommand.
 std::string advice(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   return fmt::format("see `kiln {}--help`", chosen.empty() ? "" : chosen.front()->get_name() + " ");
@@ -46,26 +45,26 @@ int usage_error(const CLI::App& app, std::string_view message) {
   return exit_status::usage;
 }
 
-/// Opens /dev/null for each standard stream that is closed: otherwise a file that a driver opens gets its number,
-/// and what is printed goes into that file.
+/// Opens /dev/null for each closed standard stream. Otherwise a file that a driver opens would get the number of
+/// the stream, and output would go into that file.
 void open_missing_streams() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream)
     if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) static_cast<void>(::open("/dev/null", O_RDWR));
 }
 
-/// --device before the subcommand, if the subcommand has such an option. Hidden from the global help, since most
-/// subcommands do not take it.
+/// Accepts --device before the subcommand if the subcommand has this option. `kiln --help` does not list it,
+/// because most subcommands do not have it.
 void add_early_device_option(CLI::App& app, Context& context) {
   const auto set = [&app, &context](const std::string& name) {
     const auto chosen = app.get_subcommands();
     if (!chosen.empty() && chosen.front()->get_option_no_throw("--device") == nullptr)
-      throw UsageError(fmt::format("{} takes no --device", chosen.front()->get_name()));
+      throw UsageError(fmt::format("the command {} has no option --device", chosen.front()->get_name()));
     context.device = name;
   };
   app.add_option_function<std::string>("--device", set)->group("");
 }
 
-/// Runs the subcommand. Help and the version are output like any other, which may fail to be written.
+/// Runs the subcommand. The help and the version go through print() too, so that a write error is reported.
 void parse_and_run(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -78,22 +77,23 @@ void parse_and_run(CLI::App& app, int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Kiln keeps compiled GPU programs, so that each is compiled once.", "kiln");
+  CLI::App app("Manage the cache of GPU programs that applications compile with the Kiln library.", "kiln");
   Context context;
   app.set_version_flag("--version", "kiln " KILN_VERSION, "Print the version and exit");
-  app.formatter(std::make_shared<HelpFormatter>());
+  app.formatter(help_formatter());
   app.require_subcommand(1);
   context.add_common_options(app);
   add_early_device_option(app, context);
   add_subcommands(app, context);
   app.footer(
-      "The cache directory is $KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.\n\n"
-      "Exit status: 0 done; 1 failed or not found; 2 usage error.\n\n"
+      "`kiln COMMAND --help` describes a command and its options.\n\n"
+      "The default cache directory is $KILN_CACHE_DIR, or $XDG_CACHE_HOME/kiln, or ~/.cache/kiln.\n\n"
+      "Exit status: 0 success, 1 failure or not found, 2 invalid command line.\n\n"
       "Examples:\n"
-      "  kiln demo                          see programs compiled once and then loaded\n"
-      "  kiln ls --sort size                what is stored, the largest first\n"
-      "  kiln why conv2d.comp -D TILE=16    why this program would be found or compiled\n"
-      "  kiln prune --max-age 30d           remove what nobody used for a month");
+      "  kiln demo                          compile sample programs, then load them\n"
+      "  kiln ls --sort size                list the stored programs, largest first\n"
+      "  kiln why conv2d.comp -D TILE=16    explain a hit or a miss of this program\n"
+      "  kiln prune --max-age 30d           remove programs unused for 30 days");
   try {
     if (argc <= 1) {
       fmt::print(stderr, "{}", app.help());
@@ -103,16 +103,16 @@ int run(int argc, char** argv) {
     return context.status;
   } catch (const CLI::ParseError& error) {
     if (const auto words = app.remaining(); app.get_subcommands().empty() && !words.empty())
-      return usage_error(app, fmt::format("there is no command or option \"{}\"", printable(words.front())));
+      return usage_error(app, fmt::format("unknown command or option \"{}\"", printable(words.front())));
     return usage_error(app, error.what());
   } catch (const UsageError& error) {
     return usage_error(app, error.what());
   } catch (const Failure& failure) {
     complain(failure.what());
   } catch (const std::bad_alloc&) {
-    complain("there is not enough memory for that");
+    complain("out of memory");
   } catch (const std::length_error&) {
-    complain("there is not enough memory for that");
+    complain("out of memory");
   } catch (const std::exception& error) {
     complain(error.what());
   }
@@ -127,7 +127,7 @@ int main(int argc, char** argv) {
   try {
     return kiln::cli::run(argc, argv);
   } catch (...) {
-    // Standard error, too, refused to be written to.
+    // Writing to standard error failed too.
     return kiln::cli::exit_status::failed;
   }
 }

@@ -17,17 +17,19 @@ struct Options {
 
 PruneOptions bounds(const Options& options) {
   if (options.max_age.empty() && options.max_size.empty())
-    throw UsageError("prune needs a bound: --max-age 30d, --max-size 500MB, or both");
+    throw UsageError("prune needs a limit: --max-age 30d, --max-size 500MB, or both");
   PruneOptions bounds{.dry_run = options.dry_run};
   if (!options.max_age.empty()) {
     bounds.max_age = parse_duration(options.max_age);
     if (!bounds.max_age)
-      throw UsageError(fmt::format("--max-age takes a time such as 30d, 12h or 2w, not \"{}\"", options.max_age));
+      throw UsageError(fmt::format("--max-age must be a number with a unit, as in 30d, 12h or 2w, but is \"{}\"",
+                                   options.max_age));
   }
   if (!options.max_size.empty()) {
     bounds.max_bytes = parse_size(options.max_size);
     if (!bounds.max_bytes)
-      throw UsageError(fmt::format("--max-size takes a size such as 500MB or 2GiB, not \"{}\"", options.max_size));
+      throw UsageError(
+          fmt::format("--max-size must be a size, as in 500MB or 2GiB, but is \"{}\"", options.max_size));
   }
   return bounds;
 }
@@ -53,26 +55,27 @@ void run(Context& context, const Options& options) {
                     human_count(report.removed, "program"), human_size(report.removed_bytes),
                     options.dry_run ? "would keep" : "kept", report.kept, human_size(report.kept_bytes)));
   if (report.leftovers > 0)
-    print(fmt::format("{} {} of processes that died\n", options.dry_run ? "would remove" : "removed",
+    print(fmt::format("{} {} of processes that were killed\n", options.dry_run ? "would remove" : "removed",
                       human_count(report.leftovers, "temporary file")));
 }
 
 }  // namespace
 
 void add_prune(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("prune", "Remove stored programs by age and by size");
+  auto* command = app.add_subcommand("prune", "Remove old programs, or reduce the cache to a size");
   auto options = std::make_shared<Options>();
   command
-      ->add_option("--max-age", options->max_age, "Remove what was not used for longer: 45s, 90m, 12h, 30d, 2w, 1y")
+      ->add_option("--max-age", options->max_age,
+                   "Remove programs not used for this long: 45s, 90m, 12h, 30d, 2w, 1y")
       ->type_name("TIME");
   command
       ->add_option("--max-size", options->max_size,
-                   "Then remove the least recently used until no more is left: 500MB, 2GiB")
+                   "Then remove the least recently used programs until the rest fits this size: 500MB, 2GiB")
       ->type_name("SIZE");
-  command->add_flag("--dry-run", options->dry_run, "Tell what would be removed, and remove nothing");
+  command->add_flag("--dry-run", options->dry_run, "Print the result, but remove nothing");
   command->footer(
-      "The programs of all devices count together. Safe while other processes use the directory. k, M, G and T\n"
-      "are powers of 1000; Ki, Mi, Gi and Ti of 1024.\n\n"
+      "Both limits apply to the programs of all devices together. Other processes may use the directory\n"
+      "meanwhile. In a size, k, M, G and T are powers of 1000; Ki, Mi, Gi and Ti are powers of 1024.\n\n"
       "Examples:\n"
       "  kiln prune --max-age 30d\n"
       "  kiln prune --max-age 90d --max-size 500MB --dry-run");

@@ -16,7 +16,7 @@ struct Measured {
   std::string unit;
 };
 
-/// A number and the letters behind it, the letters in lower case.
+/// A number and the unit after it, in lower case.
 std::optional<Measured> split(std::string_view text) {
   std::string number;
   std::size_t at = 0;
@@ -37,7 +37,7 @@ std::optional<Measured> split(std::string_view text) {
   }
 }
 
-/// Beyond this neither bytes nor seconds mean anything, and the conversion to an integer is still defined.
+/// Larger values are rejected: their conversion to an integer would be undefined.
 constexpr double largest = 9e18;
 
 }  // namespace
@@ -47,7 +47,7 @@ std::string human_size(std::uint64_t bytes) {
   double value = static_cast<double>(bytes);
   std::string_view unit = "B";
   for (const std::string_view next : {"kB", "MB", "GB", "TB"}) {
-    // 999.96 would be written as 1000.0.
+    // Avoids "1000.0".
     if (value < 999.95) break;
     value /= 1000;
     unit = next;
@@ -84,7 +84,7 @@ std::string iso_time(std::chrono::system_clock::time_point moment) {
   const std::time_t seconds =
       std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(moment));
   std::tm parts{};
-  // A forged time may lie in a year that no calendar here holds.
+  // A forged time may have a year that std::tm cannot hold.
   if (gmtime_r(&seconds, &parts) == nullptr) return "unknown";
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", parts);
 }
@@ -118,7 +118,7 @@ std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
   for (const auto& [name, seconds] : units) {
     if (measured->unit != name) continue;
     const double all = measured->value * seconds;
-    // system_clock counts nanoseconds from 1970 in 64 bits: a longer time back would wrap around.
+    // system_clock counts nanoseconds from 1970 in 64 bits: a time further back would overflow.
     if (all > 200.0 * 365 * 86400) return std::nullopt;
     return std::chrono::seconds(static_cast<std::int64_t>(all));
   }

@@ -11,7 +11,7 @@
 namespace kiln::cli {
 namespace {
 
-/// The least digits of a key that are taken for one.
+/// The smallest number of digits that selects programs by key.
 constexpr std::size_t min_prefix = 4;
 
 std::string lower(std::string text) {
@@ -30,7 +30,7 @@ Inventory find(const std::filesystem::path& root, const std::string& wanted) {
     return !prefix.empty() && file.key.digest.hex().starts_with(prefix);
   };
   InventoryFilter filter;
-  // A file's name holds only part of some programs' names: this picks what is worth reading.
+  // File names hold only a part of long program names: the full names are compared after reading.
   filter.file = [&](const store::StoredFile& file) {
     return by_key(file) || store::entry_file_name({file.key.digest, wanted}) == file.name;
   };
@@ -61,7 +61,7 @@ Json program_json(const Inventory& inventory, const StoredProgram& program) {
   return object;
 }
 
-/// A list of texts of the facts, on one line.
+/// A list of strings of the facts, on one line.
 std::string join(const Json& facts, const std::string& field) {
   std::vector<std::string> parts;
   const auto found = facts.find(field);
@@ -72,74 +72,64 @@ std::string join(const Json& facts, const std::string& field) {
 }
 
 void add_facts(Table& table, const Json& facts) {
-  table.add({"language", text_of(facts, "language")});
-  table.add({"entry point", text_of(facts, "entry")});
-  table.add({"options", join(facts, "options")});
+  table.add({"  language", text_of(facts, "language")});
+  table.add({"  entry point", text_of(facts, "entry")});
+  table.add({"  options", join(facts, "options")});
   const auto defines = facts.find("defines");
   if (defines == facts.end() || !defines->is_object() || defines->empty()) {
-    table.add({"defines", "none"});
+    table.add({"  defines", "none"});
   } else {
     for (const auto& [name, value] : defines->items())
       table.add(
-          {"define", fmt::format("{}={}", name, value.is_string() ? value.get<std::string>() : value.dump())});
+          {"  define", fmt::format("{}={}", name, value.is_string() ? value.get<std::string>() : value.dump())});
   }
   const auto source = facts.find("source");
   if (source != facts.end() && source->is_object()) {
     const auto bytes = source->find("bytes");
-    table.add({"source", fmt::format("{} bytes, sha256 {}",
-                                     bytes != source->end() && bytes->is_number() ? bytes->dump() : "?",
-                                     text_of(*source, "sha256"))});
+    table.add({"  source", fmt::format("{} bytes, sha256 {}",
+                                       bytes != source->end() && bytes->is_number() ? bytes->dump() : "?",
+                                       text_of(*source, "sha256"))});
   }
   const auto files = facts.find("files");
   if (files == facts.end() || !files->is_array()) return;
-  // The first one is the source itself.
+  // The first file is the source itself.
   for (std::size_t i = 1; i < files->size(); ++i)
     if ((*files)[i].is_object())
-      table.add(
-          {"included", fmt::format("{}, sha256 {}", text_of((*files)[i], "name"), text_of((*files)[i], "sha256"))});
-}
-
-std::string performance(const StoredProgram& program) {
-  std::string text;
-  if (program.gflops > 0) text = fmt::format("{:.1f} GFLOP/s", program.gflops);
-  if (program.gbps > 0) text += fmt::format("{}{:.1f} GB/s", text.empty() ? "" : ", ", program.gbps);
-  return text.empty() ? "not measured" : text;
+      table.add({"  included",
+                 fmt::format("{}, sha256 {}", text_of((*files)[i], "name"), text_of((*files)[i], "sha256"))});
 }
 
 std::string describe(const Inventory& inventory, const StoredProgram& program, const Terminal& terminal) {
   const auto& folder = inventory.folders[program.folder];
   const auto now = std::chrono::system_clock::now();
-  // Facts are to be read and copied whole: without a width nothing is cut.
-  Terminal wide = terminal;
-  wide.columns = 0;
-  Table table({{""}, {""}});
-  table.add({"key", program.file.key.digest.hex()});
-  table.add({"file", (folder.path / program.file.name).string()});
-  if (!program.damage.empty()) table.add({"damage", {program.damage, Ink::bad}});
-  table.add({"stored", human_size(program.file.bytes)});
+  Table table = Table::of_fields();
+  table.add({"  key", program.file.key.digest.hex()});
+  table.add({"  file", (folder.path / program.file.name).string()});
+  if (!program.damage.empty()) table.add({"  damage", {program.damage, Ink::bad}});
+  table.add({"  stored", human_size(program.file.bytes)});
   if (program.damage.empty()) {
-    table.add({"binary", fmt::format("{} ({} bytes), format {:#x}", human_size(program.binary_bytes),
-                                     program.binary_bytes, program.format)});
-    table.add({"compile time", human_duration(program.compile_time)});
-    table.add({"created", iso_time(program.created)});
+    table.add({"  binary", fmt::format("{} ({} bytes), format {:#x}", human_size(program.binary_bytes),
+                                       program.binary_bytes, program.format)});
+    table.add({"  compile time", human_duration(program.compile_time)});
+    table.add({"  created", iso_time(program.created)});
   }
-  table.add(
-      {"last use", fmt::format("{} ({})", iso_time(program.file.last_use), human_age(program.file.last_use, now))});
+  table.add({"  last use",
+             fmt::format("{} ({})", iso_time(program.file.last_use), human_age(program.file.last_use, now))});
   if (program.damage.empty()) {
-    table.add({"performance", performance(program)});
+    table.add({"  performance", program.performance()});
     add_facts(table, program.facts);
   }
   if (folder.identity) {
-    table.add({"api", folder.identity->api});
-    table.add({"vendor", folder.identity->vendor});
-    table.add({"device", folder.identity->device});
-    table.add({"driver", folder.identity->driver});
-    table.add({"compiler", folder.identity->compiler});
-    table.add({"formats", fmt::format("{:#x}", fmt::join(folder.identity->formats, " "))});
+    table.add({"  api", folder.identity->api});
+    table.add({"  vendor", folder.identity->vendor});
+    table.add({"  device", folder.identity->device});
+    table.add({"  driver", folder.identity->driver});
+    table.add({"  compiler", folder.identity->compiler});
+    table.add({"  formats", fmt::format("{:#x}", fmt::join(folder.identity->formats, " "))});
   } else {
-    table.add({"device", "unknown: its folder's manifest.json is missing or wrong"});
+    table.add({"  device", "unknown: manifest.json of its folder is missing or wrong"});
   }
-  return paint(printable(program.name()), Ink::heading, terminal.colors) + "\n" + table.format(wide);
+  return paint(printable(program.name()), Ink::heading, terminal.colors) + "\n" + table.format(terminal);
 }
 
 void run(Context& context, const std::string& wanted) {
@@ -148,10 +138,11 @@ void run(Context& context, const std::string& wanted) {
   report_problems(context, inventory.problems);
   if (inventory.programs.empty()) {
     const std::string too_short =
-        wanted.size() < min_prefix && is_hexadecimal(wanted) ? "; a key needs at least 4 digits" : "";
-    throw Failure(Error(ErrorCode::io,
-                        fmt::format("no stored program in {} has the name or key \"{}\"{}; `kiln ls` lists them",
-                                    root.string(), printable(wanted), too_short)));
+        wanted.size() < min_prefix && is_hexadecimal(wanted) ? "; a key needs 4 digits or more" : "";
+    throw Failure(Error(
+        ErrorCode::io,
+        fmt::format("no stored program in {} has the name or key \"{}\"{}; `kiln ls` lists the stored programs",
+                    root.string(), printable(wanted), too_short)));
   }
   const bool any_sound = std::any_of(inventory.programs.begin(), inventory.programs.end(),
                                      [](const auto& program) { return program.damage.empty(); });
@@ -171,11 +162,13 @@ void run(Context& context, const std::string& wanted) {
 }  // namespace
 
 void add_show(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("show", "Show all that is known of a stored program");
+  auto* command = app.add_subcommand("show", "Show all details of a stored program");
   auto wanted = std::make_shared<std::string>();
-  command->add_option("PROGRAM", *wanted, "Its name, or the first digits (4 or more) of its key")->required();
+  command->add_option("PROGRAM", *wanted, "Name of the program, or the first 4 or more digits of its key")
+      ->required()
+      ->type_name("");
   command->footer(
-      "Where several programs match, all of them are shown. Exits with 1 where none does.\n\n"
+      "Shows all programs that match. Exits with 1 if no program matches.\n\n"
       "Examples:\n"
       "  kiln show conv2d_3x3\n"
       "  kiln show 6b1d0e\n"

@@ -12,24 +12,30 @@ namespace {
 
 using Moment = std::chrono::system_clock::time_point;
 
-/// What one device has on disk.
+/// The stored programs of one device folder.
 struct OnDisk {
   std::string folder;
+  std::string api;
   std::string device;
+  std::string driver;
   std::size_t programs = 0;
   std::uint64_t bytes = 0;
   std::optional<Moment> last_use = {};
 };
 
 OnDisk on_disk(const FolderListing& listing) {
-  OnDisk device{listing.folder.path.filename().string(), device_of(listing.folder), listing.files.size(),
-                listing.bytes()};
+  OnDisk device{.folder = listing.folder.path.filename().string(),
+                .api = api_of(listing.folder),
+                .device = device_of(listing.folder),
+                .driver = listing.folder.identity ? listing.folder.identity->driver : "",
+                .programs = listing.files.size(),
+                .bytes = listing.bytes()};
   for (const auto& file : listing.files)
     device.last_use = device.last_use ? std::max(*device.last_use, file.last_use) : file.last_use;
   return device;
 }
 
-/// The line for people. Stats::to_line() counts programs in memory, of which a command has none.
+/// The summary. Stats::to_line() does not fit: it counts programs in memory, and the command has none.
 std::string line(const store::LifetimeStats& lifetime, const std::vector<OnDisk>& devices) {
   std::size_t programs = 0;
   std::uint64_t bytes = 0;
@@ -39,42 +45,55 @@ std::string line(const store::LifetimeStats& lifetime, const std::vector<OnDisk>
   }
   std::string text = fmt::format("{} on disk ({})", human_count(programs, "program"), human_size(bytes));
   if (lifetime.totals.requests > 0)
-    text += fmt::format(", {} of compiling saved, {:.0f}% hit rate",
+    text += fmt::format(", {} of compile time saved, {:.0f}% hit rate",
                         human_duration(lifetime.totals.compile_time_saved), 100 * lifetime.totals.hit_rate());
   return text;
 }
 
 Table counters(const store::LifetimeStats& lifetime) {
   const Stats& totals = lifetime.totals;
-  Table table({{"SINCE THE BEGINNING"}, {"", Table::Align::right}});
+  Table table({{"TOTALS OF ALL PROCESSES"}, {"", Table::Align::right}});
   const auto count = [&table](const char* what, std::uint64_t value) { table.add({what, std::to_string(value)}); };
   count("caches opened", lifetime.sessions);
   count("requests", totals.requests);
-  count("  from memory", totals.memory_hits);
-  count("  from disk", totals.disk_hits);
-  count("  from a shared store", totals.shared_hits);
-  count("  joined another thread's", totals.joined);
+  count("  memory hits", totals.memory_hits);
+  count("  disk hits", totals.disk_hits);
+  count("  shared store hits", totals.shared_hits);
+  count("  waited for another thread", totals.joined);
   count("  compiled", totals.compiles);
   count("  failed", totals.failures);
-  count("  looked for in vain", totals.absent);
-  count("calls on stores that failed", totals.store_failures);
+  count("  not found", totals.absent);
+  count("failed store calls", totals.store_failures);
   count("evictions", totals.evictions);
   count("programs saved", totals.saves);
   count("programs not saved", totals.save_failures);
   count("entries replaced", totals.replaced);
-  table.add({"time spent compiling", human_duration(totals.compile_time)});
-  table.add({"compiling saved", human_duration(totals.compile_time_saved)});
+  table.add({"compile time", human_duration(totals.compile_time)});
+  table.add({"compile time saved", human_duration(totals.compile_time_saved)});
   return table;
 }
 
-Table devices_table(const std::vector<OnDisk>& devices) {
+std::string devices_table(const std::vector<OnDisk>& devices, const Terminal& terminal) {
   using enum Table::Align;
-  Table table({{"DEVICE"}, {"PROGRAMS", right}, {"SIZE", right}, {"USED", right}, {"FOLDER"}});
+  Table table(
+      {{"API"}, {"DEVICE", left, Table::Overflow::cut}, {"PROGRAMS", right}, {"SIZE", right}, {"USED AGO", right}});
   const auto now = std::chrono::system_clock::now();
   for (const auto& device : devices)
-    table.add({device.device, std::to_string(device.programs), human_size(device.bytes),
-               device.last_use ? human_age(*device.last_use, now) : "-", device.folder});
-  return table;
+    table.add({device.api.empty() ? "-" : device.api, device.device, std::to_string(device.programs),
+               human_size(device.bytes), device.last_use ? human_age(*device.last_use, now) : "-"});
+  return table.format(terminal);
+}
+
+std::string details_of(const OnDisk& device, const Terminal& terminal) {
+  const auto known = [](const std::string& text) { return text.empty() ? "unknown" : text; };
+  Table fields = Table::of_fields();
+  fields.add({"  api", known(device.api)});
+  fields.add({"  driver", known(device.driver)});
+  fields.add({"  folder", device.folder});
+  fields.add({"  programs", std::to_string(device.programs)});
+  fields.add({"  size", human_size(device.bytes)});
+  fields.add({"  last use", device.last_use ? iso_time(*device.last_use) : "-"});
+  return paint(printable(device.device), Ink::heading, terminal.colors) + "\n" + fields.format(terminal);
 }
 
 Json stats_json(const std::filesystem::path& root, const store::LifetimeStats& lifetime,
@@ -84,6 +103,7 @@ Json stats_json(const std::filesystem::path& root, const store::LifetimeStats& l
   auto& list = object["devices"] = Json::array();
   for (const auto& device : devices)
     list.push_back({{"folder", device.folder},
+                    {"api", or_null(device.api)},
                     {"device", device.device},
                     {"programs", device.programs},
                     {"bytes", device.bytes},
@@ -91,7 +111,7 @@ Json stats_json(const std::filesystem::path& root, const store::LifetimeStats& l
   return object;
 }
 
-void run(Context& context) {
+void run(Context& context, bool details) {
   const auto root = context.directory();
   std::vector<OnDisk> devices;
   std::vector<std::string> problems;
@@ -105,24 +125,28 @@ void run(Context& context) {
 
   const auto terminal = context.terminal();
   print(paint(line(lifetime, devices), Ink::heading, terminal.colors) + "\n");
-  if (!devices.empty()) print("\n" + devices_table(devices).format(terminal));
+  if (!devices.empty() && !details) print("\n" + devices_table(devices, terminal));
+  for (const auto& device : devices)
+    if (details) print("\n" + details_of(device, terminal));
   if (lifetime.sessions > 0) print("\n" + counters(lifetime).format(terminal));
-  if (devices.empty() && lifetime.sessions == 0)
-    remark(context, fmt::format("Nothing is stored in {0} yet; `kiln demo --dir {0}` puts some programs there.",
-                                root.string()));
+  if (devices.empty() && lifetime.sessions == 0) remark_empty(context, root);
 }
 
 }  // namespace
 
 void add_stats(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("stats", "Tell what the cache holds and what it has saved so far");
+  auto* command =
+      app.add_subcommand("stats", "Show how many programs are stored and how much compile time they saved");
+  auto details = std::make_shared<bool>(false);
+  command->add_flag("-l,--long", *details, "Show all details of each device: driver, folder, time of last use");
   command->footer(
-      "The counters are those of all processes that ever used the directory, added up as each of them ends or\n"
-      "flushes its cache.\n\n"
+      "USED AGO is the time since the last use of a program of the device. The totals count all processes that\n"
+      "have used the directory. A process adds its counters when it flushes or closes its cache.\n\n"
       "Examples:\n"
       "  kiln stats\n"
+      "  kiln stats --long\n"
       "  kiln stats --json | jq .lifetime.hit_rate");
-  command->callback([&context] { run(context); });
+  command->callback([&context, details] { run(context, *details); });
 }
 
 }  // namespace kiln::cli

@@ -1,7 +1,6 @@
 #include "terminal.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -11,76 +10,40 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <utf8proc.h>
 
 namespace kiln::cli {
 namespace {
 
 struct Character {
-  /// 0xFFFD for what is no UTF-8.
+  /// U+FFFD for a byte that is not valid UTF-8.
   char32_t code;
   std::size_t bytes;
 };
 
+/// The first character of a text that is not empty.
 Character decode(std::string_view text) {
-  constexpr Character bad{0xFFFD, 1};
-  const auto byte = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return {first, 1};
-  const std::size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < size) return bad;
-  char32_t code = first & (0x7FU >> size);
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80) return bad;
-    code = (code << 6U) | (byte(i) & 0x3FU);
-  }
-  constexpr std::array<char32_t, 5> smallest = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-  if (code < smallest[size] || code > 0x10FFFF || surrogate) return bad;
-  return {code, size};
+  utf8proc_int32_t code = 0;
+  const utf8proc_ssize_t bytes = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                                  static_cast<utf8proc_ssize_t>(text.size()), &code);
+  if (bytes <= 0) return {0xFFFD, 1};
+  return {static_cast<char32_t>(code), static_cast<std::size_t>(bytes)};
 }
 
-using Range = std::pair<char32_t, char32_t>;
-
-bool in_any(char32_t code, const auto& ranges) {
-  return std::any_of(ranges.begin(), ranges.end(),
-                     [code](const Range& range) { return code >= range.first && code <= range.second; });
-}
-
-/// wcwidth() knows better, but only in a UTF-8 locale, which a build machine or a container seldom has.
+/// wcwidth() would need a UTF-8 locale, which containers and build machines often lack.
 std::size_t width_of(char32_t code) {
-  constexpr std::array<Range, 7> joined = {{{0x0300, 0x036F},
-                                            {0x1AB0, 0x1AFF},
-                                            {0x200B, 0x200F},
-                                            {0x2060, 0x2064},
-                                            {0x20D0, 0x20FF},
-                                            {0xFE00, 0xFE0F},
-                                            {0xE0100, 0xE01EF}}};
-  constexpr std::array<Range, 14> wide = {{{0x1100, 0x115F},
-                                           {0x231A, 0x231B},
-                                           {0x23E9, 0x23EC},
-                                           {0x2E80, 0x303E},
-                                           {0x3041, 0xA4CF},
-                                           {0xA960, 0xA97C},
-                                           {0xAC00, 0xD7A3},
-                                           {0xF900, 0xFAFF},
-                                           {0xFE30, 0xFE6F},
-                                           {0xFF00, 0xFF60},
-                                           {0xFFE0, 0xFFE6},
-                                           {0x1F300, 0x1F64F},
-                                           {0x1F680, 0x1F9FF},
-                                           {0x20000, 0x3FFFD}}};
-  if (code < 0x300) return 1;
-  if (in_any(code, joined)) return 0;
-  return in_any(code, wide) ? 2 : 1;
+  return static_cast<std::size_t>(std::max(utf8proc_charwidth(static_cast<utf8proc_int32_t>(code)), 0));
 }
 
-/// Besides the control characters, those that reorder the text around them.
+/// Control characters, and characters that reorder the text around them.
 bool steers_terminal(char32_t code) {
   return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x202A && code <= 0x202E) ||
          (code >= 0x2066 && code <= 0x2069);
 }
 
 constexpr std::string_view ellipsis = "…";
+/// Spaces between two columns of a table.
+constexpr std::size_t gap = 2;
 
 std::size_t terminal_columns() {
   winsize size{};
@@ -169,7 +132,7 @@ std::string printable_json(std::string_view json) {
   clean.reserve(json.size());
   while (!json.empty()) {
     const Character next = decode(json);
-    // Line ends are between values: those in texts are escaped already.
+    // Line ends separate values; a line end within a string is already escaped.
     if (next.code != '\n' && steers_terminal(next.code)) {
       clean += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(next.code));
     } else {
@@ -194,47 +157,110 @@ std::string fit(std::string_view text, std::size_t width) {
   return width == 0 ? "" : cut + std::string(ellipsis);
 }
 
+std::vector<std::string> wrap(std::string_view text, std::size_t width, LongWords long_words) {
+  if (display_width(text) <= width) return {std::string(text)};
+  std::vector<std::string> lines;
+  std::size_t used = 0;
+  const auto append = [&](std::string_view part, std::size_t part_width) {
+    if (lines.empty()) lines.emplace_back();
+    lines.back() += part;
+    used += part_width;
+  };
+  const auto append_word = [&](std::string_view word) {
+    const std::size_t word_width = display_width(word);
+    if (used > 0 && used + 1 + word_width <= width) {
+      append(" ", 1);
+    } else if (used > 0) {
+      lines.emplace_back();
+      used = 0;
+    }
+    if (word_width <= width || long_words == LongWords::keep) return append(word, word_width);
+    while (!word.empty()) {
+      const Character next = decode(word);
+      if (used > 0 && used + width_of(next.code) > width) {
+        lines.emplace_back();
+        used = 0;
+      }
+      append(word.substr(0, next.bytes), width_of(next.code));
+      word.remove_prefix(next.bytes);
+    }
+  };
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    if (end > 0) append_word(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
 Table::Cell::Cell(const std::string& words, Ink color) : text(printable(words)), ink(color) {}
 
 Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
 void Table::add(std::vector<Cell> cells) { rows_.push_back(std::move(cells)); }
 
-std::string Table::format(const Terminal& terminal) const {
-  constexpr std::size_t gap = 2;
+std::vector<std::size_t> Table::widths(std::size_t limit) const {
   std::vector<std::size_t> widths;
+  std::size_t total = gap * (columns_.size() - 1);
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     std::size_t width = display_width(columns_[i].title);
     for (const auto& row : rows_) width = std::max(width, display_width(row[i].text));
     widths.push_back(width);
+    total += width;
   }
-  if (terminal.columns != 0) {
-    std::size_t before_last = 0;
-    for (std::size_t i = 0; i + 1 < widths.size(); ++i) before_last += widths[i] + gap;
-    const std::size_t room = terminal.columns > before_last ? terminal.columns - before_last : 0;
-    // A column cut to a few letters helps nobody: then the terminal's own wrapping is better.
-    if (room >= 8) widths.back() = std::min(widths.back(), room);
-  }
-
-  std::string text;
-  const auto add_cell = [&](std::size_t i, const std::string& words, Ink ink) {
-    const std::string shown = fit(words, widths[i]);
-    const std::string padding(widths[i] - display_width(shown), ' ');
-    const bool last = i + 1 == columns_.size();
-    if (columns_[i].align == Align::right) text += padding;
-    text += paint(shown, ink, terminal.colors);
-    if (columns_[i].align == Align::left) text += padding;
-    if (!last) {
-      text += std::string(gap, ' ');
-      return;
+  // On a terminal that is too narrow even for this, long lines are easier to read than narrower columns.
+  constexpr std::size_t least = 10;
+  for (; total > limit; --total) {
+    std::size_t widest = columns_.size();
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      if (columns_[i].overflow == Overflow::keep || widths[i] <= least) continue;
+      if (widest == columns_.size() || widths[i] > widths[widest]) widest = i;
     }
-    while (text.ends_with(' ')) text.pop_back();
-    text += '\n';
+    if (widest == columns_.size()) break;
+    --widths[widest];
+  }
+  return widths;
+}
+
+std::vector<std::string> Table::lines_of(const std::string& text, std::size_t column, std::size_t width) const {
+  switch (columns_[column].overflow) {
+    case Overflow::keep: break;
+    case Overflow::cut: return {fit(text, width)};
+    case Overflow::wrap: return wrap(text, width, LongWords::split);
+    case Overflow::wrap_words: return wrap(text, width, LongWords::keep);
+  }
+  return {text};
+}
+
+std::string Table::format(const Terminal& terminal) const {
+  const std::vector<std::size_t> widths = this->widths(terminal.columns);
+  std::string text;
+  const auto add_row = [&](const std::vector<Cell>& row) {
+    std::vector<std::vector<std::string>> cells;
+    std::size_t height = 1;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      cells.push_back(lines_of(row[i].text, i, widths[i]));
+      height = std::max(height, cells.back().size());
+    }
+    for (std::size_t line = 0; line < height; ++line) {
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        const std::string shown = line < cells[i].size() ? cells[i][line] : "";
+        const std::size_t width = display_width(shown);
+        const std::string padding(widths[i] > width ? widths[i] - width : 0, ' ');
+        if (columns_[i].align == Align::right) text += padding;
+        text += paint(shown, row[i].ink, terminal.colors);
+        if (columns_[i].align == Align::left) text += padding;
+        text += std::string(gap, ' ');
+      }
+      while (text.ends_with(' ')) text.pop_back();
+      text += '\n';
+    }
   };
-  const bool titled = std::any_of(columns_.begin(), columns_.end(), [](const auto& c) { return !c.title.empty(); });
-  for (std::size_t i = 0; titled && i < columns_.size(); ++i) add_cell(i, columns_[i].title, Ink::heading);
-  for (const auto& row : rows_)
-    for (std::size_t i = 0; i < columns_.size(); ++i) add_cell(i, row[i].text, row[i].ink);
+  std::vector<Cell> titles;
+  for (const auto& column : columns_) titles.emplace_back(column.title, Ink::heading);
+  if (std::any_of(titles.begin(), titles.end(), [](const Cell& title) { return !title.text.empty(); }))
+    add_row(titles);
+  for (const auto& row : rows_) add_row(row);
   return text;
 }
 
@@ -251,7 +277,7 @@ void ProgressBar::update(std::size_t done, std::size_t total, std::string_view w
   const std::size_t full = std::min(done, total) * width / total;
   std::string bar;
   for (std::size_t i = 0; i < width; ++i) bar += i < full ? "█" : "░";
-  // Short enough for 80 columns: a line that wraps cannot be taken back.
+  // Shorter than 80 columns: a line that wraps cannot be erased.
   fmt::print(stderr, "\r\x1b[K{} {} {}/{} {}", label_, bar, done, total, fit(printable(what), 24));
   std::fflush(stderr);
 }

@@ -7,51 +7,63 @@
 
 namespace kiln::cli {
 
-/// When to write colours: on a terminal unless NO_COLOR is set, or as the user insists.
+/// The value of --color. `automatic` writes colours on a terminal unless NO_COLOR is set.
 enum class Color { automatic, always, never };
 
-/// What standard input, output and error are connected to.
+/// Properties of standard input, output and error.
 struct Terminal {
+  /// Whether each stream is a terminal.
   bool in = false;
   bool out = false;
   bool error = false;
   bool colors = false;
-  /// How wide the terminal on standard output is; 0 where there is none, and lines may be of any length.
-  std::size_t columns = 0;
+  /// The longest line that tables and wrapped texts may have: the width of the terminal on standard output, or 80
+  /// if it is not a terminal.
+  std::size_t columns = 80;
 
   static Terminal detect(Color color);
 };
 
-/// What a piece of text means, and so how it looks where colours are on.
+/// The meaning of a piece of text; it selects the colour.
 enum class Ink { plain, heading, good, bad, warning, faint };
 
-/// `text` in the colour of `ink`; as it is where `colors` is false.
+/// `text` in the colour of `ink`, or unchanged if `colors` is false.
 std::string paint(std::string_view text, Ink ink, bool colors);
 
-/// The columns a terminal takes for a UTF-8 text.
+/// The number of terminal columns that a UTF-8 text takes.
 std::size_t display_width(std::string_view text);
 
-/// The text with control characters and invalid UTF-8 replaced: names come from files, and must not be able to
-/// steer the terminal.
+/// Replaces control characters and invalid UTF-8, so that names from files cannot send commands to the terminal.
 std::string printable(std::string_view text);
 
-/// The same for a message of several lines: line ends and tabs stay. Lines after the first are indented, so that a
-/// name with a line end in it cannot pass for another message.
+/// printable() for a message of several lines: keeps line ends and tabs. Indents all lines but the first, so that a
+/// name with a line end in it cannot look like another message.
 std::string printable_lines(std::string_view text);
 
-/// A JSON text with escapes for the characters that printable() replaces; it stands for the same value.
+/// A JSON text with escapes for the characters that printable() replaces. The JSON value stays the same.
 std::string printable_json(std::string_view json);
 
-/// The text cut to `width` columns, with an ellipsis where something was cut.
+/// The text cut to `width` columns; an ellipsis marks the cut.
 std::string fit(std::string_view text, std::size_t width);
 
-/// Rows of text under headings, aligned. Texts may be UTF-8; they are made printable().
+/// How wrap() treats a word that is longer than a line.
+enum class LongWords { keep, split };
+
+/// Breaks a text at its spaces into lines of at most `width` columns. With LongWords::keep, a word that is longer
+/// gets a line of its own.
+std::vector<std::string> wrap(std::string_view text, std::size_t width, LongWords long_words);
+
+/// Aligned rows of text under headings. Texts may be UTF-8; the table makes them printable().
 class Table {
  public:
   enum class Align { left, right };
+  /// How a column gives way if the table is wider than the terminal: not at all, by cutting its texts, by wrapping
+  /// them, or by wrapping them without splitting words, so that paths and digests can be copied.
+  enum class Overflow { keep, cut, wrap, wrap_words };
   struct Column {
     std::string title;
     Align align = Align::left;
+    Overflow overflow = Overflow::keep;
   };
   struct Cell {
     Cell(const std::string& words, Ink color = Ink::plain);
@@ -62,19 +74,23 @@ class Table {
   };
 
   explicit Table(std::vector<Column> columns);
+  /// A list of labels and values without headings.
+  static Table of_fields() { return Table({{""}, {"", Align::left, Overflow::wrap_words}}); }
 
   /// Adds a row; it has as many cells as there are columns.
   void add(std::vector<Cell> cells);
-  /// The whole table. Its last column is cut where the terminal is too narrow.
+  /// The whole table, in lines of at most Terminal::columns as far as the columns can give way.
   std::string format(const Terminal& terminal) const;
 
  private:
+  std::vector<std::size_t> widths(std::size_t limit) const;
+  std::vector<std::string> lines_of(const std::string& text, std::size_t column, std::size_t width) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
 };
 
-/// A line on standard error that shows how far long work has come; nothing unless that is a terminal. The line
-/// is gone after destruction.
+/// A progress line on standard error; shown only on a terminal. The destructor erases it.
 class ProgressBar {
  public:
   ProgressBar(const Terminal& terminal, std::string_view label);

@@ -28,7 +28,7 @@ struct Options {
   bool from_profile = false;
 };
 
-/// The extents of "1024x1024x64"; none is larger than a tensor may be.
+/// The extents of "1024x1024x64", each at most Tensor::max_count.
 Shape parse_shape(const std::string& text) {
   Shape shape;
   for (std::size_t at = 0; at <= text.size();) {
@@ -36,9 +36,10 @@ Shape parse_shape(const std::string& text) {
     std::int64_t extent = 0;
     const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, extent);
     if (error != std::errc() || rest != text.data() + end || extent < 1)
-      throw UsageError(fmt::format("--shape takes numbers such as 1024x1024x64, not \"{}\"", text));
+      throw UsageError(
+          fmt::format("--shape must be numbers with x between them, as in 1024x1024x64, but is \"{}\"", text));
     if (extent > Tensor::max_count)
-      throw UsageError(fmt::format("--shape {}: {} is too large; a tensor has {} elements at most", text, extent,
+      throw UsageError(fmt::format("--shape {}: {} is too large; a tensor has at most {} elements", text, extent,
                                    Tensor::max_count));
     shape.push_back(extent);
     at = end + 1;
@@ -50,16 +51,16 @@ Shape parse_shape(const std::string& text) {
   return shape;
 }
 
-/// CLI11 takes the largest number there is for any that is larger.
+/// CLI11 silently replaces a number that is too large by the largest one.
 std::uint64_t parse_seed(const std::string& text) {
   std::uint64_t seed = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (error != std::errc() || rest != text.data() + text.size())
-    throw UsageError(fmt::format("--seed takes a whole number below 2^64, not \"{}\"", text));
+    throw UsageError(fmt::format("--seed must be a whole number below 2^64, but is \"{}\"", text));
   return seed;
 }
 
-/// Throws UsageError where the call would work on a tensor that cannot be.
+/// Throws UsageError if a tensor of the call would be too large.
 void check_inputs(const Tunable& call, const std::string& shape) {
   for (const Shape& input : call.inputs) {
     double count = 1;
@@ -69,7 +70,7 @@ void check_inputs(const Tunable& call, const std::string& shape) {
   }
 }
 
-/// The values of a variant by their names, as in "tm=64 tn=128".
+/// A variant as text, as in "tm=64 tn=128".
 std::string describe(const std::vector<std::string>& parameters, const Variant& variant) {
   std::string text;
   for (std::size_t i = 0; i < variant.size() && i < parameters.size(); ++i)
@@ -83,6 +84,9 @@ std::string sizes_of(const TuneRecord& record) {
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", size.name, size.value);
   return text;
 }
+
+/// Whether a variant of the record works.
+bool is_usable(const TuneRecord& record) { return !record.trials.empty() && record.trials.front().problem.empty(); }
 
 double microseconds(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1000; }
 
@@ -113,10 +117,11 @@ CacheOptions cache_options(const Context& context) {
 }
 
 void print_result(const Context& context, const Tunable& tunable, const TuneRecord& record) {
-  const auto best = record.trials.begin();
-  if (best == record.trials.end() || !best->problem.empty())
-    return print(fmt::format("No variant of {} can be used.\n", printable(record.kernel)));
-  Table table({{"#", Table::Align::right}, {"TIME", Table::Align::right}, {"VARIANT"}});
+  if (!is_usable(record))
+    return print(fmt::format("No variant of {} works on this device.\n", printable(record.kernel)));
+  Table table({{"RANK", Table::Align::right},
+               {"TIME", Table::Align::right},
+               {"VARIANT", Table::Align::left, Table::Overflow::wrap_words}});
   std::size_t rank = 0;
   for (const TuneTrial& trial : record.trials) {
     if (!trial.problem.empty() || ++rank > 5) break;
@@ -127,21 +132,23 @@ void print_result(const Context& context, const Tunable& tunable, const TuneReco
                                     [&](const TuneTrial& trial) { return trial.variant == tunable.initial; });
   const auto problems = std::count_if(record.trials.begin(), record.trials.end(),
                                       [](const TuneTrial& trial) { return !trial.problem.empty(); });
-  print(fmt::format("{} of {}: {} tried, {} unusable{}\n", printable(record.kernel), printable(sizes_of(record)),
-                    record.trials.size(), problems,
-                    record.complete ? "" : "; not finished, run again to continue"));
+  print(fmt::format("{} {}: tried {} variants, {} of them failed{}\n", printable(record.kernel),
+                    printable(sizes_of(record)), record.trials.size(), problems,
+                    record.complete ? "" : "; run the command again to continue the search"));
   if (initial != record.trials.end() && initial->problem.empty())
-    print(fmt::format("The best takes {:.2f} of the time of the one it had before.\n",
-                      microseconds(best->time) / microseconds(initial->time)));
+    print(fmt::format("The best variant takes {:.2f} times as long as the default variant.\n",
+                      microseconds(record.trials.front().time) / microseconds(initial->time)));
 }
 
 std::chrono::nanoseconds budget_of(const Options& options) {
   const auto budget = parse_duration(options.budget);
-  if (!budget) throw UsageError(fmt::format("--budget takes a time such as 60s or 5m, not \"{}\"", options.budget));
+  if (!budget)
+    throw UsageError(
+        fmt::format("--budget must be a number with a unit, as in 60s or 5m, but is \"{}\"", options.budget));
   return *budget;
 }
 
-/// Tunes with a progress bar; also the trials in the order in which they were made.
+/// Tunes with a progress bar. Appends the trials to `trials` in the order in which they ran.
 Result<TuneRecord> tune_with_bar(Context& context, Tuner& tuner, const Tunable& call,
                                  std::chrono::nanoseconds budget, const std::string& title,
                                  std::vector<TuneTrial>& trials) {
@@ -153,31 +160,32 @@ Result<TuneRecord> tune_with_bar(Context& context, Tuner& tuner, const Tunable& 
   });
 }
 
-/// Throws Failure if the cache could not use its directory. The cache has logged why; here it is the command's
-/// error.
+/// Throws Failure if the cache cannot use its directory. The cache itself only logs this.
 void check_folder(const Cache& cache, const Device& device, const Context& context) {
   if (!cache.folder().empty() || device.identity().formats.empty()) return;
   for (const auto& path : {context.directory(), context.directory() / device.identity().folder()})
     base::Folder::open(path, false).value();
-  throw Failure(Error(ErrorCode::io, fmt::format("cannot use {}", context.directory().string())));
+  throw Failure(
+      Error(ErrorCode::io, fmt::format("cannot use the cache directory {}", context.directory().string())));
 }
 
-/// Throws Failure if what is found could not be kept: better before a search than after it.
+/// Throws Failure if records cannot be written, before a search wastes time.
 void check_writable(const Cache& cache, const Device& device, const Context& context) {
   const Identity& identity = device.identity();
   if (identity.formats.empty())
-    throw Failure(Error(
-        ErrorCode::unsupported,
-        fmt::format("the driver of {} gives no binaries out, so nothing can be kept for it", identity.device)));
+    throw Failure(
+        Error(ErrorCode::unsupported,
+              fmt::format("the driver of {} returns no binaries, so Kiln cannot store tuning records for it",
+                          identity.device)));
   check_folder(cache, device, context);
   tune::write_records(cache.folder(), identity, {}).value();
 }
 
-/// Throws Failure where something that was found is not on disk.
+/// Throws Failure if the records are not on disk.
 void check_saved(const Tuner& tuner) {
   if (const auto saved = tuner.saved(); !saved)
     throw Failure(
-        Error(saved.error().code(), fmt::format("what was found is not kept: {}", saved.error().message())));
+        Error(saved.error().code(), fmt::format("the tuning records are not saved: {}", saved.error().message())));
 }
 
 TuneOptions tune_options(const Context& context, std::uint64_t seed = 0) {
@@ -189,7 +197,7 @@ TuneOptions tune_options(const Context& context, std::uint64_t seed = 0) {
 void tune_call(Context& context, const Options& options) {
   if (options.kernel.empty() || options.shape.empty())
     throw UsageError(
-        "tune needs a kernel and a shape, as in kiln tune gemm --shape 1024x1024x1024, or --from-profile");
+        "tune needs a kernel and a shape, as in `kiln tune gemm --shape 1024x1024x1024`, or --from-profile");
   const auto budget = budget_of(options);
   const Shape shape = parse_shape(options.shape);
   const auto device = context.open_device();
@@ -210,15 +218,14 @@ void tune_call(Context& context, const Options& options) {
   check_saved(*tuner);
 }
 
-/// How long all calls of it took, as far as that is known.
+/// The total time of all calls; the number of calls if their time is unknown.
 double weight_of(const TuneRecord& record) {
-  const bool known = !record.trials.empty() && record.trials.front().problem.empty();
-  return static_cast<double>(record.calls) * (known ? microseconds(record.trials.front().time) : 1);
+  return static_cast<double>(record.calls) * (is_usable(record) ? microseconds(record.trials.front().time) : 1);
 }
 
 void tune_profile(Context& context, const Options& options) {
   if (!options.kernel.empty() || !options.shape.empty() || !options.report.empty())
-    throw UsageError("--from-profile takes no kernel, no shape and no report");
+    throw UsageError("--from-profile cannot be used with a kernel, --shape or --report");
   const auto budget = budget_of(options);
   const auto device = context.open_device();
   Cache cache(device, cache_options(context));
@@ -230,16 +237,16 @@ void tune_profile(Context& context, const Options& options) {
     if (auto call = tunable(*device, record))
       calls.emplace_back(record, std::move(*call));
     else
-      complain(fmt::format("left out: {}", call.error().message()));
+      complain(fmt::format("skipped {}: {}", record.kernel, call.error().message()));
   }
   std::ranges::sort(calls, std::greater(), [](const auto& call) { return weight_of(call.first); });
   if (calls.empty())
-    remark(context, fmt::format("No call of a tuned kernel was noted on {}.", device->identity().device));
+    remark(context, fmt::format("No calls of tunable kernels are recorded for {}.", device->identity().device));
   Json done = Json::array();
   const auto end = std::chrono::steady_clock::now() + budget;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const auto& [before, call] = calls[i];
-    // What one does not need is for those after it.
+    // Time that one call does not use goes to the next calls.
     const auto left = end - std::chrono::steady_clock::now();
     const auto share = left / static_cast<std::int64_t>(calls.size() - i);
     if (share <= share.zero()) break;
@@ -259,7 +266,39 @@ void tune_profile(Context& context, const Options& options) {
   check_saved(*tuner);
 }
 
-void list(Context& context) {
+std::string best_of(const TuneRecord& record) {
+  if (!is_usable(record)) return "-";
+  return describe(record.parameters, record.trials.front().variant) + (record.hint ? " (hint)" : "");
+}
+
+std::string table_of(const std::vector<TuneRecord>& records, const Terminal& terminal) {
+  using enum Table::Align;
+  Table table({{"KERNEL"},
+               {"SIZES", left, Table::Overflow::wrap},
+               {"CALLS", right},
+               {"TIME", right},
+               {"BEST VARIANT", left, Table::Overflow::wrap}});
+  for (const TuneRecord& record : records)
+    table.add({record.kernel, sizes_of(record), std::to_string(record.calls),
+               is_usable(record) ? human_duration(record.trials.front().time) : "-", best_of(record)});
+  return table.format(terminal);
+}
+
+std::string details_of(const TuneRecord& record, const Terminal& terminal) {
+  const auto failed = std::count_if(record.trials.begin(), record.trials.end(),
+                                    [](const TuneTrial& trial) { return !trial.problem.empty(); });
+  Table fields = Table::of_fields();
+  fields.add({"  sizes", sizes_of(record)});
+  fields.add({"  types", record.types});
+  fields.add({"  calls", std::to_string(record.calls)});
+  fields.add({"  time", is_usable(record) ? human_duration(record.trials.front().time) : "-"});
+  fields.add({"  best variant", best_of(record)});
+  fields.add({"  variants tried", fmt::format("{}, {} of them failed", record.trials.size(), failed)});
+  fields.add({"  search", record.complete ? "complete" : "not complete"});
+  return paint(printable(record.kernel), Ink::heading, terminal.colors) + "\n" + fields.format(terminal);
+}
+
+void list(Context& context, bool details) {
   const auto device = context.open_device();
   Cache cache(device, cache_options(context));
   check_folder(cache, *device, context);
@@ -269,25 +308,14 @@ void list(Context& context) {
     for (const TuneRecord& record : records) all.push_back(json_of(record));
     return print_json(all);
   }
-  if (records.empty()) return remark(context, fmt::format("Nothing was tuned on {}.", device->identity().device));
-  Table table({{"KERNEL"},
-               {"SIZES"},
-               {"CALLS", Table::Align::right},
-               {"TRIED", Table::Align::right},
-               {"TIME", Table::Align::right},
-               {"BEST"}});
-  for (const TuneRecord& record : records) {
-    const bool usable = !record.trials.empty() && record.trials.front().problem.empty();
-    table.add({record.kernel, sizes_of(record), std::to_string(record.calls), std::to_string(record.trials.size()),
-               usable ? human_duration(record.trials.front().time) : "-",
-               usable
-                   ? describe(record.parameters, record.trials.front().variant) + (record.hint ? " (a hint)" : "")
-                   : "-"});
-  }
-  print(table.format(context.terminal()));
+  if (records.empty())
+    return remark(context, fmt::format("No tuning records are stored for {}.", device->identity().device));
+  const auto terminal = context.terminal();
+  if (!details) return print(table_of(records, terminal));
+  for (std::size_t i = 0; i < records.size(); ++i) print((i > 0 ? "\n" : "") + details_of(records[i], terminal));
 }
 
-/// What `tune export` and `tune import` have done.
+/// The result of `tune export` and `tune import`.
 Json transfer_json(const Device& device, const std::string& file, std::size_t records) {
   return {{"device", device.identity().device}, {"file", file}, {"records", records}};
 }
@@ -300,7 +328,7 @@ void export_to(Context& context, const std::string& file) {
   tuner->export_to(file).value();
   const std::size_t count = tuner->records().size();
   if (context.json) return print_json(transfer_json(*device, file, count));
-  remark(context, fmt::format("{} written to {}", human_count(count, "record"), file));
+  remark(context, fmt::format("Wrote {} to {}", human_count(count, "record"), file));
 }
 
 void import_from(Context& context, const std::string& file) {
@@ -311,38 +339,44 @@ void import_from(Context& context, const std::string& file) {
   const std::size_t count = tuner->import_from(file).value();
   check_saved(*tuner);
   if (context.json) return print_json(transfer_json(*device, file, count));
-  remark(context, fmt::format("{} taken from {}", human_count(count, "record"), file));
+  remark(context, fmt::format("Added {} from {}", human_count(count, "record"), file));
 }
 
 }  // namespace
 
 void add_tune(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("tune", "Find the best variant of a kernel on this device, and keep it");
+  auto* command = app.add_subcommand("tune", "Find and store the fastest variant of a kernel on a device");
   auto options = std::make_shared<Options>();
-  command->add_option("kernel", options->kernel,
-                      "gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, "
-                      "conv2d_winograd, softmax, flash_attention or flash_attention_causal");
-  command->add_option("--shape", options->shape, "Its sizes, as in 1024x1024x1024")->type_name("MxNxK...");
-  command->add_option("--budget", options->budget, "How long to look for it [60s]")->type_name("TIME");
+  command
+      ->add_option("KERNEL", options->kernel,
+                   "gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, "
+                   "conv2d_winograd, softmax, flash_attention or flash_attention_causal")
+      ->type_name("");
+  command->add_option("--shape", options->shape, "Sizes of the call, as in 1024x1024x1024")->type_name("MxNxK...");
+  command->add_option("--budget", options->budget, "Time limit of the search [60s]")->type_name("TIME");
   command
       ->add_option_function<std::string>(
           "--seed", [options](const std::string& text) { options->seed = parse_seed(text); }, "Random seed [0]")
       ->type_name("NUMBER");
   command->add_flag("--from-profile", options->from_profile,
-                    "Tune what was called on this device, what took most time first");
-  command->add_option("--report", options->report, "Write a page with a plot of the search, .html or .svg")
+                    "Tune the calls that applications made on the device, those with the longest total time first");
+  command->add_option("--report", options->report, "Write a plot of the search to this .html or .svg file")
       ->type_name("FILE");
   context.add_device_option(*command);
-  auto* ls = command->add_subcommand("ls", "List what is known of this device");
-  ls->callback([&context] { list(context); });
-  auto* out = command->add_subcommand("export", "Write what is known to a file");
+  auto* ls = command->add_subcommand("ls", "List the tuning records of the device");
+  auto details = std::make_shared<bool>(false);
+  ls->add_flag("-l,--long", *details,
+               "Show all details of each record: types, variants tried, state of the search");
+  ls->callback([&context, details] { list(context, *details); });
+  auto* out = command->add_subcommand("export", "Write the tuning records of the device to a file");
   auto file = std::make_shared<std::string>();
-  out->add_option("file", *file)->required();
+  out->add_option("FILE", *file, "The file to write")->required()->type_name("");
   out->callback([&context, file] { export_to(context, *file); });
-  auto* in = command->add_subcommand("import", "Add what such a file holds");
-  in->add_option("file", *file)->required();
+  auto* in = command->add_subcommand("import", "Add the tuning records of a file of the same device");
+  in->add_option("FILE", *file, "The file to read")->required()->type_name("");
   in->callback([&context, file] { import_from(context, *file); });
   for (auto* part : {ls, out, in}) {
+    part->group("Commands");
     context.add_device_option(*part);
     context.add_common_options(*part);
   }
@@ -352,9 +386,10 @@ void add_tune(CLI::App& app, Context& context) {
       "  weighted_matmul                          BxHxQxKxD\n"
       "  conv2d, conv2d_winograd                  NxCxHxWxKxRxS, padded by R/2 and S/2\n"
       "  softmax                                  ROWSxWIDTH\n"
-      "  flash_attention, flash_attention_causal  BxHxQxD, or BxHxQxKxD\n"
-      "Results are kept in the device's folder of the cache directory. The next run continues a run that was\n"
-      "stopped or ran out of time.\n\n"
+      "  flash_attention, flash_attention_causal  BxHxQxD, or BxHxQxKxD\n\n"
+      "Kiln stores the result in the device's folder of the cache directory, and all later processes use it.\n"
+      "The next run continues a search that was interrupted or ran out of time.\n\n"
+      "Exits with 1 if the result cannot be stored.\n\n"
       "Examples:\n"
       "  kiln tune gemm --shape 1024x1024x1024 --budget 60s\n"
       "  kiln tune conv2d --shape 32x64x56x56x64x3x3 --report conv2d.html\n"

@@ -1,7 +1,9 @@
 #include "tune_report.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -18,7 +20,7 @@ constexpr std::size_t rows = 10;
 
 double microseconds(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1000; }
 
-/// The usable trials with their number in the search, and the range of their times, by their logarithms.
+/// The successful trials with their number in the search, and the range of their times. The scale is logarithmic.
 struct Points {
   struct Point {
     std::size_t number;
@@ -42,14 +44,14 @@ struct Points {
     high = std::max_element(all.begin(), all.end(), [](const Point& a, const Point& b) {
              return a.time < b.time;
            })->time;
-    // A range of nothing has no scale.
+    // Avoids an empty range.
     high = std::max(high, low * 1.01);
   }
-  /// Where a time is between the least, 0, and the most, 1.
+  /// The position of a time between the shortest (0) and the longest (1).
   double height(double time) const { return std::log(time / low) / std::log(high / low); }
 };
 
-/// A text that HTML shows as it is.
+/// Escapes a text for HTML.
 std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : text) switch (c) {
@@ -78,7 +80,7 @@ std::string svg_of(const std::string& title, const std::vector<TuneTrial>& trial
 <text x="{}" y="20" font-size="14">{}</text>
 <line x1="{}" y1="{}" x2="{}" y2="{}" stroke="#888"/>
 <line x1="{}" y1="{}" x2="{}" y2="{}" stroke="#888"/>
-<text x="{}" y="{}" text-anchor="middle">variants, in the order they were tried</text>
+<text x="{}" y="{}" text-anchor="middle">variants in the order of the trials</text>
 )",
       width, height, left, escaped(title), left, bottom, width - 20, bottom, left, top, left, bottom, width / 2,
       height - 10);
@@ -139,8 +141,8 @@ std::string plot_of(const std::vector<TuneTrial>& trials, const Terminal& termin
     const double time = row == 0 ? points.high : points.low;
     text += fmt::format("{:>10} |{}\n", labelled ? fmt::format("{:.4g} us", time) : "", picture[row]);
   }
-  return text +
-         fmt::format("{:>10} +{} {} tried; * the best so far\n", "", std::string(columns, '-'), trials.size());
+  return text + fmt::format("{0:>10} +{1}\n{0:>10}  {2} variants tried; * marks the best time\n", "",
+                            std::string(columns, '-'), trials.size());
 }
 
 void write_tune_report(const std::filesystem::path& file, const Device& device, const TuneRecord& record,
@@ -152,7 +154,9 @@ void write_tune_report(const std::filesystem::path& file, const Device& device, 
   std::ofstream out(file);
   out << (file.extension() == ".svg" ? svg : html_of(title, record, svg));
   out.flush();
-  if (!out) throw Failure(Error(ErrorCode::io, fmt::format("cannot write {}", file.string())));
+  if (!out)
+    throw Failure(
+        Error(ErrorCode::io, fmt::format("cannot write the report {}: {}", file.string(), std::strerror(errno))));
 }
 
 }  // namespace kiln::cli

@@ -10,11 +10,12 @@
 
 namespace kiln::cli {
 
-/// How a search went, for a terminal: the time of each variant, one after the other, and the best so far.
+/// Plots a search for a terminal: the time of each variant in the order of the trials, and the best time up to
+/// then.
 std::string plot_of(const std::vector<TuneTrial>& trials, const Terminal& terminal);
 
-/// The same as a picture with a table, an HTML page or, where the name ends in .svg, the picture alone. Throws
-/// Failure.
+/// Writes the plot and a table of the trials as an HTML page, or only the plot if the file name ends in .svg.
+/// Throws Failure.
 void write_tune_report(const std::filesystem::path& file, const Device& device, const TuneRecord& record,
                        const std::vector<TuneTrial>& trials);
 

@@ -7,7 +7,6 @@
 #include "base/file.hpp"
 #include "commands.hpp"
 #include "inventory.hpp"
-#include "parallel.hpp"
 #include "quantity.hpp"
 #include "store/bookkeeping.hpp"
 #include "store/directory.hpp"
@@ -16,10 +15,10 @@
 namespace kiln::cli {
 namespace {
 
-/// How long to wait for a process that is replacing a damaged entry.
+/// How long to wait for a process that replaces a damaged entry.
 constexpr std::chrono::seconds lock_patience{2};
 
-/// Something verify found; only damage makes the directory unsound, the rest is for people.
+/// A finding. Only damage makes verify fail: a cache does not need the other files.
 struct Finding {
   enum class Kind { damage, meta, manifest, leftover };
   Kind kind;
@@ -33,7 +32,7 @@ struct Report {
   std::size_t entries = 0;
   std::uint64_t bytes = 0;
   std::vector<Finding> findings = {};
-  /// What could not be read or repaired.
+  /// Files that could not be read or repaired.
   std::vector<std::string> problems = {};
 
   std::size_t count(Finding::Kind kind) const {
@@ -47,7 +46,7 @@ struct Report {
   }
 };
 
-/// Goes through a cache directory; safe while processes use it.
+/// Checks a cache directory. Other processes may use it meanwhile.
 class Verifier {
  public:
   Verifier(std::filesystem::path root, bool repair, ProgressBar& progress)
@@ -98,20 +97,20 @@ class Verifier {
     const std::string meta = store::meta_file_name(file.name);
     const auto opened = store::read_entry(folder, file.name);
     if (!opened) {
-      // Another process may have removed it since it was listed.
+      // Another process may have removed it after it was listed.
       if (!folder.status(file.name)) return;
-      // What cannot be read may be sound: it is a problem, and no damage.
+      // An entry that cannot be read may be sound: that is a problem, not damage.
       if (opened.error().code() != ErrorCode::damaged) return static_cast<void>(done(opened));
       bool removed = false;
       if (repair_) {
         const auto removal = store::remove_damaged(folder, file, lock_patience);
         removed = done(removal);
-        // Another process has replaced or removed it meanwhile.
+        // Another process replaced or removed it meanwhile.
         if (removed && *removal != store::Removal::removed) return;
       }
       return found({Finding::Kind::damage, relative(folder, file.name), opened.error().message(), removed});
     }
-    // Format 2, which has no target, came with another .meta.
+    // Entries of format 2 have no target and a different .meta file.
     if (opened->label.target == Digest{}) return;
     const auto status = folder.status(file.name);
     const auto bytes = status ? static_cast<std::uint64_t>(status->st_size) : file.bytes;
@@ -120,7 +119,7 @@ class Verifier {
     if (stored && nlohmann::json(*stored) == nlohmann::json::parse(expected)) return;
     const bool rewritten = repair_ && done(folder.replace(meta, std::as_bytes(std::span(expected))));
     found({Finding::Kind::meta, relative(folder, meta),
-           stored ? "it does not fit its entry" : "it is missing or no JSON", rewritten});
+           stored ? "it does not match its entry" : "it is missing or is not JSON", rewritten});
   }
 
   void check_metas_without_entry(const base::Folder& folder, const FolderListing& listing) {
@@ -131,7 +130,7 @@ class Verifier {
       if (!entry || folder.status(*entry)) continue;
       const bool known = std::any_of(listing.files.begin(), listing.files.end(),
                                      [&entry](const auto& file) { return file.name == *entry; });
-      // It was there a moment ago, and verify itself or another process took it away.
+      // Verify itself or another process removed the entry after it was listed.
       if (known) continue;
       found(
           {Finding::Kind::meta, relative(folder, name), "its entry is gone", repair_ && done(folder.remove(name))});
@@ -148,8 +147,8 @@ class Verifier {
       const auto now = std::chrono::system_clock::now();
       const auto changed = std::chrono::system_clock::from_time_t(status->st_mtime);
       const bool left = folder.is_abandoned(name);
-      const auto problem = left ? fmt::format("left over by a process that died {} ago", human_age(changed, now))
-                                : std::string("a temporary file that is being written");
+      const auto problem = left ? fmt::format("left by a process that was killed {} ago", human_age(changed, now))
+                                : std::string("a process is writing this temporary file");
       found({Finding::Kind::leftover, prefix + name, problem, repair_ && left && done(folder.remove(name))});
     }
   }
@@ -158,7 +157,7 @@ class Verifier {
     if (device.identity) return;
     bool rewritten = false;
     if (repair_) {
-      // Only the device itself can tell what its folder's name is the digest of.
+      // The folder name holds only a digest of the identity; the identity itself must come from a device.
       for (const auto& present : list_devices()) {
         if (rewritten || !present.problem.empty()) continue;
         if (present.identity.folder() == folder.path().filename())
@@ -166,7 +165,8 @@ class Verifier {
       }
     }
     found({Finding::Kind::manifest, relative(folder, store::manifest_name),
-           "it is missing or does not fit its folder; the next program that is saved for this device rewrites it",
+           "it is missing or does not match its folder; Kiln writes it again when it saves the next program of "
+           "this device",
            rewritten});
   }
 
@@ -190,7 +190,7 @@ class Verifier {
   const std::filesystem::path root_;
   const bool repair_;
   ProgressBar& progress_;
-  /// Guards what the threads that read entries write.
+  /// Guards the members below, which the threads that read entries change.
   std::mutex mutex_;
   std::size_t checked_ = 0;
   Report report_;
@@ -227,7 +227,7 @@ std::string verdict(const Report& report, bool colors) {
   if (damaged > 0 && static_cast<std::size_t>(removed) == damaged)
     return paint(fmt::format("{} damaged and removed", damaged), Ink::warning, colors);
   if (damaged > 0) return paint(fmt::format("{} damaged", damaged), Ink::bad, colors);
-  if (!report.problems.empty()) return paint("not all could be read", Ink::bad, colors);
+  if (!report.problems.empty()) return paint("not all files could be read", Ink::bad, colors);
   return paint("all sound", Ink::good, colors);
 }
 
@@ -265,21 +265,23 @@ void run(Context& context, bool repair) {
   print(report_text(report, terminal));
   if (!repair && !report.findings.empty())
     remark(context,
-           "`kiln verify --repair` removes damaged entries and the temporary files of dead processes, and rewrites "
-           "the rest.");
+           "`kiln verify --repair` removes damaged entries and abandoned temporary files, and rewrites .meta files "
+           "and "
+           "manifests.");
 }
 
 }  // namespace
 
 void add_verify(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("verify", "Check every stored program of every device");
+  auto* command = app.add_subcommand("verify", "Check all stored programs for damage, and repair the cache");
   auto repair = std::make_shared<bool>(false);
-  command->add_flag("--repair", *repair,
-                    "Remove damaged entries and temporary files of dead processes, rewrite wrong .meta files");
+  command->add_flag(
+      "--repair", *repair,
+      "Remove damaged entries and abandoned temporary files; rewrite wrong .meta files and manifests");
   command->footer(
-      "A damaged entry is never loaded: a cache that meets one compiles the program and replaces it. A .meta\n"
-      "file is for people only, and a wrong one is no damage. Exits with 1 where damage was found and not\n"
-      "repaired.\n\n"
+      "Kiln never loads a damaged entry: it compiles the program again and replaces the entry. Kiln does not\n"
+      "read .meta files, so a wrong .meta file is not damage.\n\n"
+      "Exits with 1 if an entry is damaged and was not repaired.\n\n"
       "Examples:\n"
       "  kiln verify\n"
       "  kiln verify --repair\n"

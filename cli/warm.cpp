@@ -20,6 +20,7 @@ struct Failed {
 Json report_json(const Device& device, const std::string& folder, std::size_t ready,
                  const std::vector<Failed>& failed, std::chrono::nanoseconds time) {
   Json object = {{"device", device.identity().device},
+                 {"api", device.identity().api},
                  {"folder", folder},
                  {"programs", ready + failed.size()},
                  {"ready", ready},
@@ -43,16 +44,16 @@ void run(Context& context) {
   std::size_t ready = 0;
   std::vector<Failed> failed;
   const auto begin = std::chrono::steady_clock::now();
-  // A directory that is not there is not made for a look into it.
+  // A Cache would create a directory that does not exist.
   if (stored > 0) {
     ProgressBar bar(context.terminal(), "Loading");
     CacheOptions options;
     options.directory = root;
-    // Every program is to be tried, and none to be removed for the sake of a bound.
+    // Large bounds, so that every program is loaded and none is evicted.
     options.max_programs = std::max(options.max_programs, 2 * stored);
     options.max_bytes = std::numeric_limits<std::size_t>::max();
     options.max_disk_bytes = std::numeric_limits<std::uint64_t>::max();
-    // What fails is told below; in between it would tear the bar.
+    // Failures are printed below; log lines would break the progress bar.
     options.log = bar.shown() && !context.verbose ? Log(LogLevel::off, {}) : context.log();
     Cache cache(device, std::move(options));
     const auto report = cache.warm([&](const Progress& progress) {
@@ -65,27 +66,28 @@ void run(Context& context) {
 
   context.status = failed.empty() ? exit_status::ok : exit_status::failed;
   if (context.json) return print_json(report_json(*device, folder, ready, failed, time));
+  const std::string title = fmt::format("{} ({})", device->identity().device, device->identity().api);
   if (stored == 0)
-    return remark(context,
-                  fmt::format("Nothing is stored in {} for {}.", root.string(), device->identity().device));
+    return remark(context, fmt::format("No programs are stored in {} for {}.", root.string(), title));
   const auto terminal = context.terminal();
   for (const auto& [name, problem] : failed)
     print(fmt::format("{} {}: {}\n", paint("failed", Ink::bad, terminal.colors), printable(name),
                       printable(problem)));
-  print(fmt::format("{} loaded on {} in {}{}\n", human_count(ready, "program"),
-                    printable(device->identity().device), human_duration(time),
+  print(fmt::format("{} loaded on {} in {}{}\n", human_count(ready, "program"), printable(title),
+                    human_duration(time),
                     failed.empty() ? std::string() : fmt::format(", {} failed", failed.size())));
 }
 
 }  // namespace
 
 void add_warm(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("warm", "Load every stored program of a device through its driver");
+  auto* command = app.add_subcommand("warm", "Load all stored programs of a device with its driver");
   context.add_device_option(*command);
   command->footer(
-      "Shows that the driver takes everything that is stored for it, and brings the files into the page cache.\n"
-      "What the driver refuses is removed, to be compiled anew when it is next asked for. Exits with 1 where\n"
-      "something failed.\n\n"
+      "Checks that the driver accepts every stored program, and reads the files into the page cache of the\n"
+      "operating system. If the driver rejects a program, the command removes it; the next request compiles it\n"
+      "again.\n\n"
+      "Exits with 1 if a program fails to load.\n\n"
       "Examples:\n"
       "  kiln warm\n"
       "  kiln warm --device opengl:0 --json");

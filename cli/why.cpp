@@ -34,20 +34,19 @@ std::string read_source(const std::string& path) {
   std::error_code error;
   std::ifstream file(path, std::ios::binary);
   if (!file || std::filesystem::is_directory(path, error))
-    throw Failure(
-        Error(ErrorCode::io, fmt::format("cannot read {}; is it a file with the program's source?", path)));
+    throw Failure(Error(ErrorCode::io, fmt::format("cannot read the source file {}; check the path", path)));
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-/// What the command line tells of the request; the language is the device's.
+/// The fields of the request that the command line gives. The device determines the language.
 Request::Fields fields_of(const Options& options) {
   Request::Fields fields;
   fields.name = options.name.value_or(std::filesystem::path(options.file).stem().string());
   fields.options = options.options;
   for (const auto& define : options.defines) {
     const std::size_t equals = define.find('=');
-    if (equals == 0) throw UsageError(fmt::format("--define takes NAME=VALUE, not \"{}\"", define));
-    // A name alone is 1, as compilers have it.
+    if (equals == 0) throw UsageError(fmt::format("--define must be NAME or NAME=VALUE, but is \"{}\"", define));
+    // As in a compiler, a name alone is defined as 1.
     fields.defines[define.substr(0, equals)] = equals == std::string::npos ? "1" : define.substr(equals + 1);
   }
   for (const auto& folder : options.includes) fields.include_folders.emplace_back(folder);
@@ -55,7 +54,7 @@ Request::Fields fields_of(const Options& options) {
   return fields;
 }
 
-/// Opens the device that is named, or else one that compiles the language that is.
+/// Opens the device of --device; without it, a device that compiles the language.
 std::shared_ptr<Device> open_device_for(const Context& context, const std::string& language) {
   if (language.empty()) return context.open_device();
   const std::string api = language == "glsl" ? "opengl" : language;
@@ -63,30 +62,30 @@ std::shared_ptr<Device> open_device_for(const Context& context, const std::strin
   const std::string wanted = !context.device.empty() ? context.device : preset != nullptr ? preset : "";
   const bool fits = wanted == api || wanted.starts_with(api + ":");
   if (!context.device.empty() && !fits)
-    throw UsageError(fmt::format("--device {} does not compile {}; that is for {}", wanted, language, api));
+    throw UsageError(fmt::format("--device {} does not compile {}; use --device {}", wanted, language, api));
   return kiln::open_device(fits ? wanted : api, context.log()).value();
 }
 
 Request request_for(Language language, Request::Fields fields, const std::optional<std::string>& entry) {
   fields.language = language;
-  // GLSL has no other entry point than main. Elsewhere a kernel has a name, most often that of its program.
+  // The entry point of GLSL is always main. In the other languages it is usually the name of the program.
   const bool is_glsl = language == Language::glsl || language == Language::vulkan_glsl;
   fields.entry = entry.value_or(is_glsl ? "main" : fields.name);
   Request request(std::move(fields));
   if (request.error()) {
     const bool missing = request.error()->code() == ErrorCode::include_not_found;
     throw Failure(Error(request.error()->code(),
-                        request.error()->message() + (missing ? "; name its folder with --include DIR" : "")));
+                        request.error()->message() + (missing ? "; give its folder with --include DIR" : "")));
   }
   return request;
 }
 
-/// What a get() of the request would meet on disk.
+/// The result of looking up the request on disk.
 struct Answer {
   bool hit = false;
-  /// Where the entry is, or would be.
+  /// The file of the entry, which may not exist.
   std::filesystem::path file;
-  /// Why it would miss, as a clause.
+  /// Why the lookup misses.
   std::string reason = {};
 };
 
@@ -96,12 +95,12 @@ Answer look_up(const std::filesystem::path& root, const Identity& identity, cons
   Answer answer{false, folder / name};
   struct stat status {};
   if (identity.formats.empty()) {
-    answer.reason = "the driver gives no binaries out, so that nothing can be kept on disk for it";
+    answer.reason = "the driver returns no binaries, so Kiln cannot store its programs on disk";
   } else if (lstat(answer.file.c_str(), &status) != 0) {
     if (errno != ENOENT)
       throw Failure(
-          Error(ErrorCode::io, fmt::format("cannot look for {}: {}", answer.file.string(), std::strerror(errno))));
-    answer.reason = "it is not stored for this device";
+          Error(ErrorCode::io, fmt::format("cannot look up {}: {}", answer.file.string(), std::strerror(errno))));
+    answer.reason = "no entry with this key is stored for this device";
   } else if (const auto entry = store::read_entry(folder, name); !entry) {
     const bool unreadable = entry.error().code() == ErrorCode::io;
     answer.reason =
@@ -112,13 +111,13 @@ Answer look_up(const std::filesystem::path& root, const Identity& identity, cons
   return answer;
 }
 
-/// A stored program that is like the request, and in what it is not.
+/// The stored program that is most similar to the request, and the differences.
 struct Nearest {
   const StoredProgram* program;
   std::vector<Difference> request;
   std::vector<Difference> identity;
 
-  /// Smaller is nearer: the name first, then the request, then the device, then the latest.
+  /// Smaller is nearer. Compares the name first, then the request, the device, and the time of last use.
   auto rank(const Request& wanted) const {
     return std::tuple(program->name() != wanted.name(), request.size(), identity.size(),
                       -program->file.last_use.time_since_epoch().count());
@@ -136,13 +135,12 @@ std::optional<Nearest> nearest(const Inventory& inventory, const Request& reques
       if (folder.identity) candidate.identity = identity_differences(*folder.identity, identity);
       if (candidate.identity.empty())
         candidate.identity.push_back(
-            {"device", folder.path.filename().string() + " (its manifest.json is missing)", identity.folder()});
+            {"device", folder.path.filename().string() + " (manifest.json is missing)", identity.folder()});
     }
     if (!best || candidate.rank(request) < best->rank(request)) best = std::move(candidate);
   }
   if (best && best->request.empty() && best->program->file.key.digest != request.key().digest)
-    best->request.push_back(
-        {"version of the key", best->program->file.key.digest.hex(12), request.key().digest.hex(12)});
+    best->request.push_back({"key version", best->program->file.key.digest.hex(12), request.key().digest.hex(12)});
   return best;
 }
 
@@ -172,6 +170,7 @@ Json answer_json(const Request& request, const Identity& identity, const Answer&
   if (!near) return object;
   object["nearest"] = {{"name", near->program->name()},
                        {"key", near->program->file.key.digest.hex()},
+                       {"api", or_null(inventory.api(*near->program))},
                        {"folder", inventory.folder_name(*near->program)},
                        {"last_use", iso_time(near->program->file.last_use)}};
   object["differences"] = difference_json(near->request, "key");
@@ -180,16 +179,37 @@ Json answer_json(const Request& request, const Identity& identity, const Answer&
   return object;
 }
 
+std::string answer_text(const Request& request, const Identity& identity, const Answer& answer,
+                        const Terminal& terminal) {
+  const std::string verdict =
+      answer.hit ? paint("hit", Ink::good, terminal.colors) : paint("miss", Ink::bad, terminal.colors);
+  Table fields = Table::of_fields();
+  fields.add({"  api", identity.api});
+  fields.add({"  device", identity.device});
+  if (answer.hit) fields.add({"  file", answer.file.string()});
+  if (!answer.hit) fields.add({"  reason", answer.reason});
+  return fmt::format("{}: {} ({})\n", verdict, printable(request.name()), request.key().digest.hex(12)) +
+         fields.format(terminal);
+}
+
 std::string nearest_text(const Request& request, const Nearest& near, const Inventory& inventory,
                          const Terminal& terminal) {
   const auto& program = *near.program;
-  std::string text;
-  if (program.name() != request.name()) text += "No program of that name is stored. ";
-  text += fmt::format("The nearest stored is {} ({}), last used {} ago, in\n  {}\n\n", printable(program.name()),
-                      program.file.key.digest.hex(12),
-                      human_age(program.file.last_use, std::chrono::system_clock::now()),
-                      printable(inventory.folder_name(program)));
-  Table table({{"DIFFERS IN"}, {"STORED"}, {"ASKED FOR"}});
+  const std::string api = inventory.api(program);
+  std::string text = program.name() == request.name()
+                         ? "\nThe most similar stored program:\n"
+                         : "\nNo program with this name is stored. The most similar stored program:\n";
+  Table found = Table::of_fields();
+  found.add({"  name", program.name()});
+  found.add({"  key", program.file.key.digest.hex(12)});
+  found.add({"  api", api.empty() ? "unknown" : api});
+  found.add({"  folder", inventory.folder_name(program)});
+  found.add({"  used ago", human_age(program.file.last_use, std::chrono::system_clock::now())});
+  text += found.format(terminal) + "\n";
+
+  constexpr auto left = Table::Align::left;
+  constexpr auto wrapped = Table::Overflow::wrap;
+  Table table({{"DIFFERENCE", left, wrapped}, {"STORED", left, wrapped}, {"REQUESTED", left, wrapped}});
   for (const auto* differences : {&near.request, &near.identity})
     for (const auto& [field, stored, asked] : *differences)
       table.add({{field, Ink::warning},
@@ -213,48 +233,45 @@ void run(Context& context, const Options& options) {
   context.status = answer.hit ? exit_status::ok : exit_status::failed;
   if (context.json) return print_json(answer_json(request, identity, answer, near, inventory));
   const auto terminal = context.terminal();
-  const std::string what = fmt::format("{} ({})", printable(request.name()), request.key().digest.hex(12));
-  const std::string where = fmt::format("{} ({})", printable(identity.device), printable(identity.api));
-  if (answer.hit)
-    return print(fmt::format("{}: {} is stored for {} in\n  {}\n", paint("hit", Ink::good, terminal.colors), what,
-                             where, printable(answer.file.string())));
-  print(fmt::format("{}: {} would be compiled for {}:\n  {}.\n", paint("miss", Ink::bad, terminal.colors), what,
-                    where, printable(answer.reason)));
-  // Where the entry itself is there and damaged, or can never be, no other one explains anything.
+  print(answer_text(request, identity, answer, terminal));
+  if (answer.hit) return;
+  // If the entry is damaged, or the driver returns no binaries, another program explains nothing.
   if (near && !(near->request.empty() && near->identity.empty()) && !identity.formats.empty())
     print(nearest_text(request, *near, inventory, terminal));
-  if (inventory.programs.empty()) remark(context, fmt::format("Nothing is stored in {} at all.", root.string()));
+  if (inventory.programs.empty()) remark(context, fmt::format("No programs are stored in {}.", root.string()));
 }
 
 }  // namespace
 
 void add_why(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("why", "Tell why a program would be found or compiled, and what differs");
+  auto* command = app.add_subcommand("why", "Explain why a program is found in the cache or compiled again");
   auto options = std::make_shared<Options>();
-  command->add_option("FILE", options->file, "The source of the program, in the device's language")->required();
-  command->add_option("--name", options->name, "The program's name; by default that of the file")
+  command->add_option("FILE", options->file, "Source file of the program, in the language of the device")
+      ->required()
+      ->type_name("");
+  command->add_option("--name", options->name, "Name of the program [the file name without its suffix]")
       ->type_name("NAME");
   const auto repeatable = [command](const char* flag, std::vector<std::string>& values, const char* help,
                                     const char* type) {
     command->add_option(flag, values, help)->allow_extra_args(false)->type_name(type);
   };
-  repeatable("--define,-D", options->defines, "A define; a name alone is 1; may be repeated", "NAME=VALUE");
-  repeatable("--include,-I", options->includes, "A folder for #include; may be repeated", "DIR");
-  repeatable("--option", options->options, "A compiler option; may be repeated", "TEXT");
-  command
-      ->add_option("--entry", options->entry,
-                   "The entry point; by default main in GLSL, and the program's name elsewhere")
+  repeatable("--define,-D", options->defines, "Define a macro; a name alone is defined as 1; repeatable",
+             "NAME=VALUE");
+  repeatable("--include,-I", options->includes, "Add a folder for #include; repeatable", "DIR");
+  repeatable("--option", options->options, "Add a compiler option; repeatable", "TEXT");
+  command->add_option("--entry", options->entry, "Entry point [main in GLSL, else the name of the program]")
       ->type_name("NAME");
   command
       ->add_option("--language", options->language,
-                   "Ask a device of this language: glsl, opencl, cuda, hip or vulkan")
+                   "Use a device of this language: glsl, opencl, cuda, hip or vulkan")
       ->check(CLI::IsMember({"glsl", "opencl", "cuda", "hip", "vulkan"}).description(""))
       ->type_name("NAME");
   context.add_device_option(*command);
   command->footer(
-      "The key of a program is made of its name, source, headers, defines, options, entry point and language.\n"
-      "Give them as the program gives them. The language is that of the device. Exits with 0 for a hit and with 1\n"
-      "for a miss.\n\n"
+      "The key of a program consists of its name, source, headers, defines, options, entry point and language.\n"
+      "Give the same values as the application does; the device determines the language. For a miss, the\n"
+      "command shows the most similar stored program and every difference to it.\n\n"
+      "Exits with 0 for a hit and with 1 for a miss.\n\n"
       "Examples:\n"
       "  kiln why conv2d.comp --device opengl --define TILE=16\n"
       "  kiln why scan.cu --language cuda --name scan_1024 --entry scan\n"

@@ -8,7 +8,7 @@ _kiln_lines() {
 
 _kiln() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-  local commands="demo devices emit ls show stats why verify warm tune prune clear completions"
+  local commands="ls show stats why verify warm prune clear devices tune emit demo completions"
   local common="--dir --json --color --verbose --help"
   local command="" directory=() i
   for ((i = 1; i < COMP_CWORD; i++)); do
@@ -73,6 +73,7 @@ _kiln() {
       return
       ;;
     demo) options="--device --runs" ;;
+    devices | stats) options="--long" ;;
     emit)
       if [[ $word != -* ]]; then
         _kiln_lines < <(compgen -W "$(kiln emit 2>/dev/null)" -- "$word")
@@ -80,10 +81,10 @@ _kiln() {
       fi
       options="--language"
       ;;
-    ls) options="--device-folder --sort" ;;
+    ls) options="--long --device-folder --sort" ;;
     show)
       if [[ $word != -* ]]; then
-        _kiln_lines < <(compgen -W "$(kiln "${directory[@]}" ls 2>/dev/null | awk 'NR > 1 { print $1 }')" -- "$word")
+        _kiln_lines < <(compgen -W "$(kiln "${directory[@]}" ls --long 2>/dev/null | awk '/^[^ ]/ { print $1 }')" -- "$word")
         return
       fi
       ;;
@@ -103,7 +104,8 @@ _kiln() {
         _kiln_lines < <(compgen -f -- "$word")
         return
       fi
-      options="--shape --budget --seed --report --from-profile --device ls export import gemm gemm_nt gemm_tn gemm_tt weighted_matmul conv2d softmax flash_attention flash_attention_causal"
+      options="--shape --budget --seed --report --from-profile --device ls export import gemm gemm_nt gemm_tn gemm_tt weighted_matmul conv2d conv2d_winograd softmax flash_attention flash_attention_causal"
+      [[ " ${COMP_WORDS[*]} " == *" tune ls "* ]] && options="--long --device"
       ;;
     prune) options="--max-age --max-size --dry-run" ;;
     clear) options="--device --yes --all-devices" ;;

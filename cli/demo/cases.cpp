@@ -15,7 +15,7 @@ std::vector<Case> cases() {
 }
 
 std::vector<std::uint32_t> noise_bits(std::size_t count, std::uint32_t seed) {
-  // The finaliser of SplitMix, on a counter.
+  // The finaliser of SplitMix64, applied to a counter.
   std::vector<std::uint32_t> bits(count);
   for (std::size_t i = 0; i < count; ++i) {
     std::uint64_t z = (std::uint64_t{seed} << 32 | i) * 0x9e3779b97f4a7c15;

@@ -1,5 +1,3 @@
-#include "child.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -14,7 +12,7 @@
 #include <kiln/opengl.hpp>
 
 #include "case.hpp"
-#include "report.hpp"
+#include "process.hpp"
 
 namespace kiln::cli::demo {
 namespace {
@@ -27,20 +25,19 @@ void send(int descriptor, const Json& message) {
   std::string_view left = line;
   while (!left.empty()) {
     const ssize_t written = ::write(descriptor, left.data(), left.size());
-    // Nobody listens any more.
-    if (written <= 0) throw Failure(Error(ErrorCode::io, "the process that started this one is gone"));
+    if (written <= 0) throw Failure(Error(ErrorCode::io, "the process that started this one has ended"));
     left.remove_prefix(static_cast<std::size_t>(written));
   }
 }
 
-/// Where the result differs from what was expected, as a sentence; empty where it does not.
+/// The first difference between the result and the expected result, as a sentence; empty if there is none.
 template <class T>
 std::string difference(const std::vector<T>& result, const std::vector<T>& expected, double tolerance) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const auto is = static_cast<double>(result[i]);
     const auto should = static_cast<double>(expected[i]);
     const double allowed = std::is_integral_v<T> ? 0.0 : tolerance * std::max(1.0, std::abs(should));
-    // Not a number is not within any distance.
+    // Written so that NaN fails.
     if (!(std::abs(is - should) <= allowed))
       return fmt::format("its result is wrong: element {} of {} is {}, the CPU computes {}", i, expected.size(),
                          result[i], expected[i]);
@@ -48,7 +45,7 @@ std::string difference(const std::vector<T>& result, const std::vector<T>& expec
   return {};
 }
 
-/// Runs the program and compares what it computed; throws Failure where it cannot run.
+/// Runs the program and compares its result; throws Failure if it cannot run.
 std::string run_and_check(Device& device, const Case& one, Module& module) {
   std::vector<std::unique_ptr<Buffer>> buffers;
   for (const Values& input : one.inputs)
@@ -64,7 +61,7 @@ std::string run_and_check(Device& device, const Case& one, Module& module) {
       one.expected);
 }
 
-/// What is wrong with a program or its result, as a sentence; empty where all is right.
+/// The problem with a program or its result, as a sentence; empty if there is none.
 std::string check(Device& device, const Case& one, const Result<Program>& program) {
   try {
     return run_and_check(device, one, program.value().module());
@@ -73,14 +70,14 @@ std::string check(Device& device, const Case& one, const Result<Program>& progra
   }
 }
 
-/// A program, or what was wrong with it, and what getting it took.
+/// A program or an error, and the time of the get.
 struct Got {
   Result<Program> program;
   Clock::duration time;
 };
 
 Got timed_get(Cache& cache, const Result<Request>& request) {
-  // The device cannot run such a program.
+  // The device cannot run this program.
   if (!request) return {request.error(), {}};
   const auto start = Clock::now();
   Result<Program> program = cache.get(*request);
@@ -97,7 +94,7 @@ ProgramReport report_of(const Case& one, const Got& got) {
   return report;
 }
 
-/// Warnings for the process that draws: written to the terminal they would run across its table.
+/// Collects warnings for the parent process. On the terminal they would break its table.
 class Warnings {
  public:
   Log log() {
@@ -117,7 +114,7 @@ class Warnings {
 };
 
 void run_all(const Context& context, int descriptor) {
-  // Who asks for a log gets it as it is written.
+  // If the user asks for a log, it goes straight to standard error.
   Warnings warnings;
   const bool logging = context.verbose || std::getenv("KILN_LOG") != nullptr;
   const Log log = logging ? context.log() : warnings.log();
@@ -134,9 +131,9 @@ void run_all(const Context& context, int descriptor) {
   }
   send(descriptor, hello_message(report));
 
-  // A program that computes has used its device before: what a driver does at the first use is not part of a get.
+  // The first use of a device includes initialisation of the driver, which is not part of a get.
   upload(*device, std::vector<float>(1)).value();
-  // An OpenGL application has its context current all along.
+  // As in an OpenGL application, the context stays current.
   std::optional<opengl::Current> current;
   if (identity.api == "opengl") current.emplace(opengl::make_current(*device).value());
   std::vector<Got> programs;
@@ -144,8 +141,8 @@ void run_all(const Context& context, int descriptor) {
     programs.push_back(timed_get(cache, requests[i]));
     send(descriptor, program_message(report_of(all[i], programs.back())));
   }
-  // All are got before the first one runs, as by an application that starts: a driver that translates a program at
-  // its first launch would else leave no processor cache as it was, and so slow down the next get.
+  // As in an application that starts, all programs are loaded before the first one runs. Some drivers translate a
+  // program at its first launch, which would evict processor caches and slow down the next get.
   for (std::size_t i = 0; i < all.size(); ++i)
     send(descriptor, check_message(check(*device, all[i], programs[i].program)));
 

@@ -5,9 +5,9 @@
 namespace kiln::cli::demo {
 namespace {
 
-// A group of TILE x TILE work items holds its part of the image and the weights of BLOCK filters in shared memory;
-// each work item computes STRIP pixels side by side with all of these filters, so that a pixel is loaded once for
-// many uses.
+// A group of TILE x TILE work items keeps its part of the image and the weights of BLOCK filters in shared memory.
+// Each work item computes STRIP adjacent pixels with all of these filters, so that a pixel is loaded once and used
+// many times.
 constexpr const char* direct_source = R"(KERNEL {
   int left = group_id_x * TILE * STRIP;
   int top = group_id_y * TILE;
@@ -66,7 +66,7 @@ constexpr const char* winograd_source = R"(KERNEL {
         bool inside = px >= 0 && py >= 0 && px < width && py < height;
         d[y][x] = inside ? image[(c * height + py) * width + px] : 0.0f;
       }
-    // Both transforms go down the columns first; the rows follow below.
+    // Both transforms process the columns first; the rows follow below.
     float t[4][4];
     for (int x = 0; x < 4; ++x) {
       t[0][x] = d[0][x] - d[2][x];

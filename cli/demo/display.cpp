@@ -25,12 +25,12 @@ Table::Cell verdict(const ProgramReport& program) {
   return program.checked ? Table::Cell("ok", Ink::good) : Table::Cell("");
 }
 
-/// A cell of nothing, as wide as what will be there, so that the table does not move when it comes.
+/// An empty cell with the width of its later text, so that the table keeps its widths.
 Table::Cell blank(std::string_view later, std::string_view now = "") {
   return {std::string(now) + std::string(later.size() - display_width(now), ' '), Ink::faint};
 }
 
-/// The columns of one process: where the program came from, and how long that took.
+/// The cells of one process: the origin of the program, and the time of the get.
 std::array<Table::Cell, 2> process_cells(const ProcessReport& process, std::size_t program, double get_ms,
                                          std::array<std::string_view, 2> later) {
   if (program < process.programs.size()) {
@@ -41,7 +41,7 @@ std::array<Table::Cell, 2> process_cells(const ProcessReport& process, std::size
   return {blank(later[0], next ? "…" : ""), blank(later[1])};
 }
 
-/// What the processes so far say of a program's result: the worst of it.
+/// The check result of a program: the worst of all processes.
 Table::Cell check_cell(const Runs& runs, std::size_t program) {
   const ProcessReport& current = runs.processes.back();
   const bool all_got = !current.names.empty() && current.programs.size() == current.names.size();
@@ -56,13 +56,19 @@ Table::Cell check_cell(const Runs& runs, std::size_t program) {
 
 Table table_of(const Runs& runs) {
   using enum Table::Align;
-  Table table({{"PROGRAM"}, {"COLD"}, {"TIME", right}, {"WARM"}, {"TIME", right}, {"FASTER", right}, {"CHECK"}});
+  Table table({{"PROGRAM", left, Table::Overflow::cut},
+               {"COLD"},
+               {"TIME", right},
+               {"WARM"},
+               {"TIME", right},
+               {"FASTER", right},
+               {"CHECK"}});
   const ProcessReport& cold = runs.cold();
   for (std::size_t i = 0; i < cold.names.size(); ++i) {
     const auto has_it = [i](const ProcessReport& process) { return i < process.programs.size(); };
     const double cold_ms = has_it(cold) ? cold.programs[i].get_ms : 0;
     const double warm_ms = runs.warm_get_ms(i);
-    // A process that has not come to this program yet does not take away what the one before has shown.
+    // Shows the result of an earlier process until the current one gets this program.
     ProcessReport warm;
     for (const ProcessReport& process : runs.warm())
       if (has_it(process) || warm.names.empty()) warm = process;
@@ -76,8 +82,8 @@ Table table_of(const Runs& runs) {
 }
 
 std::string title_of(const Runs& runs) {
-  if (runs.warm().empty()) return "cold: a fresh process, an empty cache";
-  return fmt::format("warm: fresh process {} of {}, the same cache", runs.warm().size(), runs.planned - 1);
+  if (runs.warm().empty()) return "cold: a new process with an empty cache";
+  return fmt::format("warm: new process {} of {} with the same cache", runs.warm().size(), runs.planned - 1);
 }
 
 std::string sum_of(const ProcessReport& process) {
@@ -94,7 +100,7 @@ bool can_redraw(const Terminal& terminal, const std::string& table) {
   const char* kind = std::getenv("TERM");
   if (!terminal.out || kind == nullptr || std::string_view(kind) == "dumb") return false;
   const auto lines = static_cast<std::size_t>(std::count(table.begin(), table.end(), '\n'));
-  // What scrolled away cannot be redrawn, nor can lines that wrap.
+  // Lines that have scrolled away or that wrap cannot be redrawn.
   return terminal_lines() >= lines + 3 && terminal.columns >= 80;
 }
 
@@ -107,15 +113,15 @@ void Display::begin(const Runs& runs) {
                           printable(runs.cold().device)),
               Ink::heading, terminal_.colors));
   print(
-      "\nA fresh process gets them from an empty cache, and so compiles them; then fresh\n"
-      "processes find them on disk. Every result is compared with the CPU's.\n\n");
+      "\nA first process starts with an empty cache and compiles the programs. The next\n"
+      "processes load them from disk. Each result is compared with a result of the CPU.\n\n");
 }
 
 void Display::update(const Runs& runs) {
   if (!begun_) begin(runs);
   if (in_place_) {
     const ProcessReport& current = runs.processes.back();
-    redraw(runs, fmt::format("{}: {} of {} got, {} checked", title_of(runs), current.programs.size(),
+    redraw(runs, fmt::format("{}: {} of {} loaded, {} checked", title_of(runs), current.programs.size(),
                              runs.cold().names.size(), current.checked()));
   } else {
     print_new_lines(runs);
@@ -132,7 +138,7 @@ void Display::redraw(const Runs& runs, const std::string& footer) {
   std::string text = table_of(runs).format(terminal_) + "\n";
   if (!footer.empty()) text += paint(footer, Ink::faint, terminal_.colors) + "\n";
   const auto lines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-  // Every line is cleared as it is written: clearing all of them first would flicker.
+  // Clears each line as it is written: clearing all lines first would flicker.
   for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 4))
     text.insert(at, "\x1b[K");
   if (drawn_lines_ != 0) print(fmt::format("\x1b[{}A", drawn_lines_));
@@ -149,7 +155,7 @@ void Display::print_new_lines(const Runs& runs) {
   }
   for (; programs_printed_ < current.checked(); ++programs_printed_) {
     const ProgramReport& program = current.programs[programs_printed_];
-    // The first warm process shows what a hit looks like; the others only what is not one.
+    // Hits are printed for the first warm process only.
     if (processes_printed_ > 2 && program.problem.empty() && program.origin != "compiled") continue;
     const Table::Cell check = verdict(program);
     print(fmt::format("  {:<26}{} {:>10}   {}\n", program.name,

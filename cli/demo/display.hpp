@@ -8,13 +8,13 @@
 
 namespace kiln::cli::demo {
 
-/// Shows the programs as they arrive: on a terminal large enough a table redrawn in place, elsewhere lines.
+/// Shows the progress of the demo: a table that is redrawn in place if the terminal is large enough, else lines.
 class Display {
  public:
   explicit Display(const Terminal& terminal) : terminal_(terminal) {}
 
   void update(const Runs& runs);
-  /// The last look, after which other lines may follow.
+  /// Draws the final state. Other output may follow.
   void finish(const Runs& runs);
 
  private:

@@ -6,7 +6,7 @@
 namespace kiln::cli::demo {
 namespace {
 
-// Stockham's FFT of 8^STAGES points, a group each, a work item for every eight points, which it has in registers.
+// Stockham's FFT of 8^STAGES points per group. Each work item keeps eight points in registers.
 constexpr const char* fft_source = R"(FUNCTION float2 product(float2 a, float2 b) {
   return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
@@ -49,7 +49,7 @@ KERNEL {
 }
 )";
 
-// The definition, at the cost of n multiplications a point.
+// By the definition, with n multiplications per point.
 std::vector<float> transform(const std::vector<float>& signal, std::size_t points, double direction, double scale) {
   std::vector<std::complex<double>> roots;
   for (std::size_t i = 0; i < points; ++i)

@@ -54,7 +54,7 @@ KERNEL {
 }
 )";
 
-// A group takes ROWS rows: its work items stride along them four elements at a time, then fold their sums.
+// A group computes ROWS rows. Its work items stride along them four elements at a time, then add up their sums.
 constexpr const char* matrix_vector = R"(KERNEL {
   int thread = local_id_x;
   int first = group_id_x * ROWS;

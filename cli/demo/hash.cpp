@@ -6,7 +6,7 @@
 namespace kiln::cli::demo {
 namespace {
 
-// SHA-256 of a message of 32 bytes a work item: the leaves of a Merkle tree.
+// Each work item computes SHA-256 of a 32-byte message: the leaves of a Merkle tree.
 constexpr const char* hash_source = R"(FUNCTION uint turned(uint x, int by) { return (x >> by) | (x << (32 - by)); }
 
 KERNEL {
@@ -54,7 +54,7 @@ KERNEL {
 }
 )";
 
-// The kernel and the CPU keep the words of a message in different orders.
+// The kernel and the CPU store the words of a message in different orders.
 std::vector<std::uint32_t> swapped(std::vector<std::uint32_t> words) {
   for (std::uint32_t& word : words) word = word >> 24 | (word >> 8 & 0xff00) | (word << 8 & 0xff0000) | word << 24;
   return words;

@@ -5,9 +5,9 @@
 namespace kiln::cli::demo {
 namespace {
 
-// A group of TILE x TILE work items holds its pixels, and two more on each side, in shared memory; beyond the
-// border the nearest pixel counts. Then forgetful selection: of 14 values neither the least nor the greatest can be
-// the median of 25, so both are dropped for the next value, until three are left.
+// A group of TILE x TILE work items keeps its pixels, and two more on each side, in shared memory. The nearest
+// pixel is used beyond the border. Then forgetful selection: of 14 values, neither the smallest nor the largest can
+// be the median of 25, so both are replaced by the next value until three are left.
 constexpr const char* median_source =
     R"(#define ORDER(i, j) { float low = fmin(v[i], v[j]); v[j] = fmax(v[i], v[j]); v[i] = low; }
 #define ENDS(count)                                         \

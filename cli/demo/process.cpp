@@ -25,18 +25,18 @@ Failure system_failure(std::string_view what, int number) {
   return Failure(Error(ErrorCode::io, fmt::format("{}: {}", what, std::strerror(number))));
 }
 
-/// A started process and the pipe it writes to; killed unless it was waited for.
+/// A started process and the pipe it writes to. The destructor kills the process unless wait() was called.
 class Child {
  public:
   Child(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
         const sigset_t& mask) {
     std::array<int, 2> ends;
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw system_failure("cannot make a pipe", errno);
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw system_failure("cannot create a pipe", errno);
     pipe_ = ends[0];
 
     posix_spawn_file_actions_t files;
     posix_spawn_file_actions_init(&files);
-    // Whatever a driver prints must not end up between the lines, or in the JSON, of this process.
+    // Output of a driver must not get into the table or the JSON of this process.
     posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&files, ends[1], child_descriptor);
     posix_spawnattr_t attributes;
@@ -64,7 +64,7 @@ class Child {
 
   int pipe() const noexcept { return pipe_; }
 
-  /// Waits for the end of the process and tells how it ended, as waitpid() does.
+  /// Waits for the end of the process and returns its status, as waitpid() does.
   int wait() noexcept {
     int status = 0;
     while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) continue;
@@ -75,7 +75,7 @@ class Child {
  private:
   static std::vector<char*> pointers(const std::vector<std::string>& words) {
     std::vector<char*> all;
-    // posix_spawn does not write to them, whatever its signature says.
+    // posix_spawn does not change the strings, although its signature would allow it.
     for (const std::string& word : words) all.push_back(const_cast<char*>(word.c_str()));
     all.push_back(nullptr);
     return all;
@@ -95,7 +95,7 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
   return all;
 }
 
-/// What arrives in a pipe, once there is something; nothing at its end.
+/// Waits for data in the pipe and returns it; nothing at the end of the pipe.
 std::optional<std::string> read_some(int pipe, const Interruption& interruption) {
   while (true) {
     std::array<pollfd, 2> waiting = {{{interruption.descriptor(), POLLIN, 0}, {pipe, POLLIN, 0}}};
@@ -134,7 +134,7 @@ Interruption::Interruption() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) {
-    // A signal that is ignored stays so, as SIGHUP is under nohup: one that is blocked would be seen here.
+    // Ignored signals, such as SIGHUP under nohup, stay ignored: blocked ones would be delivered to signalfd.
     struct sigaction before {};
     const bool ignored = ::sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
     if (!ignored) sigaddset(&signals, signal);

@@ -11,13 +11,13 @@
 
 namespace kiln::cli::demo {
 
-/// Thrown where the user wants the demo to end.
+/// Thrown if a signal asks the demo to end.
 struct Interrupted {
   int signal = 0;
 };
 
-/// While it lives, the signals that would end this process wait until a run_process() notices them and throws
-/// Interrupted, so that nothing is left behind.
+/// While it exists, the signals that would end this process are blocked. run_process() notices them and throws
+/// Interrupted, so that temporary folders are removed.
 class Interruption {
  public:
   Interruption();
@@ -26,7 +26,7 @@ class Interruption {
   Interruption& operator=(const Interruption&) = delete;
 
   int descriptor() const noexcept { return descriptor_; }
-  /// The signals that were blocked before, as a new process should find them.
+  /// The signal mask from before, for new processes.
   const sigset_t& mask_before() const noexcept { return mask_before_; }
 
  private:
@@ -34,19 +34,23 @@ class Interruption {
   int descriptor_ = -1;
 };
 
-/// A process of the demo that is to be started.
+/// A process of the demo.
 struct ProcessOptions {
-  /// What messages call it, as in "the cold process".
+  /// Its name in messages, as in "the cold process".
   std::string title = {};
-  /// Arguments of this executable; "--child=N", the descriptor it reports to, is added.
+  /// Arguments of this executable. run_process() adds "--child=N", the descriptor that the process reports to.
   std::vector<std::string> arguments = {};
-  /// Variables set besides those of this process.
+  /// Variables that are set in addition to those of this process.
   std::map<std::string, std::string> environment = {};
 };
 
-/// Starts this executable once more and waits for its end; `progress` gets the report as it grows. Throws Failure
-/// where the process fails or dies, with the program it died on.
+/// Starts this executable again and waits for its end. Calls `progress` with the report after each message. Throws
+/// Failure if the process fails or is killed, with the program that it was working on.
 ProcessReport run_process(const ProcessOptions& options, const Interruption& interruption,
                           const std::function<void(const ProcessReport&)>& progress);
+
+/// The work of a started process: gets every program from a cache in the directory of `context`, runs it, checks
+/// its result, and writes the messages of report.hpp to `descriptor`. Returns the exit status.
+int run_child(const Context& context, int descriptor);
 
 }  // namespace kiln::cli::demo

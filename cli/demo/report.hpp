@@ -11,62 +11,62 @@
 
 namespace kiln::cli::demo {
 
-/// What a process of the demo tells of one program.
+/// The report of a process about one program.
 struct ProgramReport {
   std::string name = {};
-  /// As in to_string(Origin); empty where there was no program.
+  /// As in to_string(Origin); empty if the get failed.
   std::string origin = {};
-  /// What Cache::get took.
+  /// The time of Cache::get.
   double get_ms = 0;
-  /// Whether it has run, so that its result could be checked.
+  /// Whether the program has run and its result was compared.
   bool checked = false;
-  /// What went wrong, as a sentence; empty where nothing did so far.
+  /// The problem, as a sentence; empty if there is none.
   std::string problem = {};
 };
 
-/// What a process of the demo tells.
+/// The report of a process.
 struct ProcessReport {
   std::string device = {};
   std::string driver = {};
-  /// Whether the driver gives programs out, so that they can be kept.
+  /// Whether the driver returns program binaries, so that Kiln can store them.
   bool binaries = false;
-  /// All programs it will get.
+  /// The names of all programs.
   std::vector<std::string> names = {};
-  /// Those it has got so far, in the order of `names`.
+  /// The programs that the process has got, in the order of `names`.
   std::vector<ProgramReport> programs = {};
   std::uint64_t compiles = 0;
   double saved_ms = 0;
-  /// What the library warned of.
+  /// Warnings of the library.
   std::vector<std::string> warnings = {};
   bool finished = false;
 
   double get_ms() const;
-  /// How many of the programs have run.
+  /// The number of programs that have run.
   std::size_t checked() const;
 };
 
-/// The processes of a demo so far, of which there is at least one: the first found an empty cache.
+/// The processes of a demo that have started, at least one. The first one starts with an empty cache.
 struct Runs {
   std::size_t planned = 0;
   std::vector<ProcessReport> processes = {};
 
   const ProcessReport& cold() const { return processes.front(); }
   std::span<const ProcessReport> warm() const { return std::span(processes).subspan(1); }
-  /// The median of a program's times in the warm processes that have got it; 0 where none has.
+  /// The median time of a program in the warm processes; 0 if none has got it yet.
   double warm_get_ms(std::size_t program) const;
-  /// The median of the warm processes' sums.
+  /// The median of the total times of the warm processes.
   double warm_get_ms() const;
 };
 
-/// The messages of a process, a line each, in the order they come: a hello, one for each program got, one for each
-/// program checked, a goodbye. In place of any of them stands what made it give up.
+/// The messages of a process, one per line, in this order: a hello, one for each program got, one for each program
+/// checked, a goodbye. A failure message may replace any of them and is the last.
 Json hello_message(const ProcessReport& report);
 Json program_message(const ProgramReport& report);
 Json check_message(std::string_view problem);
 Json goodbye_message(const ProcessReport& report);
 Json failure_message(std::string_view sentence);
 
-/// The report with a message added; throws Failure with the sentence of a failure_message.
+/// Adds a message to the report; throws Failure for a failure_message.
 ProcessReport with_message(ProcessReport report, const Json& message);
 
 }  // namespace kiln::cli::demo

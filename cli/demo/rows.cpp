@@ -7,8 +7,8 @@
 namespace kiln::cli::demo {
 namespace {
 
-// A group takes a row of WIDTH elements, which its work items hold in registers; the sums and maxima they need of
-// each other go through shared memory: FOLD makes of every work item's value that of all.
+// A group processes a row of WIDTH elements, which its work items keep in registers. They exchange sums and maxima
+// through shared memory: FOLD combines the values of all work items.
 constexpr const char* row_start = R"(#define SUM(a, b) ((a) + (b))
 #define FOLD(value, of_two)                                                                 \
   group_barrier();                                                                          \
@@ -67,9 +67,9 @@ KERNEL {
 }
 )";
 
-// softmax(q k^T / sqrt(DIM)) v for a query a work item, no key later than the query, one block of keys and values
-// after the other: the running maximum and sum are corrected as larger scores turn up, so that the scores are never
-// stored.
+// softmax(q k^T / sqrt(DIM)) v with one query per work item and no key later than the query. Processes one block of
+// keys and values after the other, and corrects the running maximum and sum when a larger score appears, so that
+// scores are never stored.
 constexpr const char* attention_source = R"(KERNEL {
   int row = global_id_x;
   float4 query[QUADS];
@@ -140,7 +140,7 @@ Case softmax(std::string name, std::size_t width, std::uint32_t threads) {
     for (float& value : values) value = static_cast<float>(double{value} / sum);
   }
   one.expected = std::move(result);
-  // The results are small numbers: far smaller an error than elsewhere would be a wrong result.
+  // The results are small numbers, so the tolerance is smaller too.
   one.tolerance = 1e-6;
   return one;
 }

@@ -6,7 +6,8 @@
 namespace kiln::cli::demo {
 namespace {
 
-// A group scans GROUP_X * EACH elements: every work item its own, then all of them the work items' sums.
+// A group scans GROUP_X * EACH elements: each work item scans its own, then the group scans the sums of the work
+// items.
 constexpr const char* scan_source = R"(KERNEL {
   int thread = local_id_x;
   int base = global_id_x * EACH;
@@ -37,7 +38,7 @@ constexpr const char* scan_source = R"(KERNEL {
 }
 )";
 
-// One group folds everything: its work items stride over the input EACH elements at a time, then fold in pairs.
+// One group reduces the whole input: its work items stride over it EACH elements at a time, then reduce in pairs.
 constexpr const char* sum_source = R"(KERNEL {
   int thread = local_id_x;
   float mine = 0.0f;
@@ -55,7 +56,7 @@ constexpr const char* sum_source = R"(KERNEL {
 }
 )";
 
-// Of equal values the first counts.
+// The first of equal values wins.
 constexpr const char* argmax_source = R"(FUNCTION bool beats(float a, int a_at, float b, int b_at) {
   return a > b || (a == b && a_at < b_at);
 }
@@ -86,7 +87,7 @@ KERNEL {
 }
 )";
 
-// Counts in shared memory first, so that few of the atomics go to global memory.
+// Counts in shared memory first, so that global memory sees few atomics.
 constexpr const char* histogram_source = R"(KERNEL {
   for (int i = local_id_x; i < 3 * BINS; i += GROUP_X) bins[i] = 0u;
   group_barrier();

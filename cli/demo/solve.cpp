@@ -5,8 +5,8 @@
 namespace kiln::cli::demo {
 namespace {
 
-// A system of ORDER equations a work item, all of it in registers: Cholesky's factors, then both substitutions. The
-// loops have fixed ends, so that the compiler can unroll them; the conditions on their counters vanish with them.
+// Each work item solves a system of ORDER equations in registers: Cholesky factorisation, then both substitutions.
+// The loops have fixed bounds, so that the compiler unrolls them and removes the conditions on their counters.
 constexpr const char* solve_source = R"(KERNEL {
   int thread = global_id_x;
   if (thread >= count) return;
@@ -43,7 +43,7 @@ constexpr const char* solve_source = R"(KERNEL {
 
 Case cholesky(std::string name, std::size_t order) {
   const std::int32_t count = 50;
-  // B B^T plus a multiple of one is symmetric and far from singular; with x known, the right side follows.
+  // B B^T plus a multiple of the identity is symmetric and well-conditioned. The right side is computed from x.
   const std::vector<float> b = noise(count * order * order, 1);
   std::vector<float> x = noise(count * order, 2);
   std::vector<float> matrices;

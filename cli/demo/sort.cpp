@@ -5,8 +5,8 @@
 namespace kiln::cli::demo {
 namespace {
 
-// A group sorts GROUP_X * 16 numbers: first every work item its own in registers, by Green's network of 60
-// comparisons, then bitonic merges of ever longer runs in shared memory.
+// A group sorts GROUP_X * 16 numbers: each work item sorts its own 16 in registers with Green's network of 60
+// comparisons, then the group merges the runs in shared memory by bitonic merges.
 constexpr const char* sort_source =
     R"(#define ORDER(i, j) { uint low = min(v[i], v[j]); v[j] = max(v[i], v[j]); v[i] = low; }
 
@@ -26,7 +26,7 @@ KERNEL {
   ORDER(3, 4) ORDER(5, 6) ORDER(7, 8) ORDER(9, 10) ORDER(11, 12)
   ORDER(6, 7) ORDER(8, 9)
 
-  // Every other run is turned round, so that two neighbours make a bitonic one.
+  // Every second run is reversed, so that two adjacent runs form a bitonic sequence.
   bool turned = (thread & 1) != 0;
   for (int i = 0; i < EACH; ++i) line[thread * EACH + i] = turned ? v[EACH - 1 - i] : v[i];
   group_barrier();

@@ -57,8 +57,42 @@ TEST_F(CliDevice, DevicesTellsTheTraitsOfTheOneThatOpens) {
                                                {"fp16", traits.fp16},
                                                {"matrix_units", traits.matrix_units}}));
   const auto table = kiln({"devices"});
-  for (const char* column : {"VENDOR", "UNITS", "WIDTH", "SHARED", "FP16", "MATRIX", traits.vendor.c_str()})
+  for (const char* column : {"NAME", "VENDOR", "DEVICE", "RUNS ON", "BINARIES", traits.vendor.c_str()})
     EXPECT_TRUE(contains(table.out, column)) << table.out;
+  const auto details = kiln({"devices", "--long"});
+  for (const char* field : {"  api ", "  vendor ", "  architecture ", "  driver ", "  compute units ",
+                            "  subgroup width ", "  shared memory ", "  fp16 ", "  matrix units ", "  folder "})
+    EXPECT_TRUE(contains(details.out, field)) << details.out;
+  EXPECT_TRUE(contains(details.out, device_->info().name + "\n")) << details.out;
+  EXPECT_TRUE(contains(unwrapped(details.out), "driver " + device_->identity().driver)) << details.out;
+  EXPECT_TRUE(contains(details.out, device_->identity().folder())) << details.out;
+}
+
+TEST_F(CliDevice, DevicesShowsWhyAnApiCannotBeUsedWithinEightyColumns) {
+  // Without its driver files, OpenCL cannot be used on any machine.
+  fs::create_directory(home_.path() / "none");
+  const Environment without_opencl = {{"OCL_ICD_VENDORS", (home_.path() / "none").string()},
+                                      {"OCL_ICD_FILENAMES", ""}};
+  const auto listed = command_.run({"devices", "--json"}, without_opencl).json();
+  std::vector<nlohmann::json> problems;
+  for (const auto& device : listed)
+    if (device["problem"].is_string()) problems.push_back(device);
+  ASSERT_FALSE(problems.empty());
+  for (const Words& words : {Words{"devices"}, Words{"devices", "--long"}}) {
+    const auto shown = command_.run(words, without_opencl);
+    EXPECT_EQ(shown.status, 0) << shown.error;
+    const std::size_t section = shown.out.find("\nNot available:\n");
+    ASSERT_NE(section, std::string::npos) << shown.out;
+    EXPECT_LE(widest(shown.out), 80U) << shown.out;
+    for (const auto& device : problems) {
+      const std::string sentence = device["name"].get<std::string>() + " " + device["problem"].get<std::string>();
+      EXPECT_TRUE(contains(unwrapped(shown.out.substr(section)), sentence)) << sentence << "\n" << shown.out;
+    }
+    EXPECT_LT(shown.out.find(device_->info().name), section) << "the usable devices come first";
+  }
+  auto narrow = command_.run_on_terminal({"devices", "--color", "never"}, "", without_opencl, 60).out;
+  std::erase(narrow, '\r');
+  EXPECT_LE(widest(narrow.substr(narrow.find("Not available:"))), 60U) << narrow;
 }
 
 TEST_F(CliDevice, ADeviceThatIsNotThereIsOneClearSentence) {
@@ -110,10 +144,14 @@ TEST_F(CliDevice, WhyFindsTheProgramsOfEveryApi) {
       EXPECT_EQ(json["entry"], entry);
     }
     const auto shown = kiln({"why", file, "--device", api});
-    EXPECT_TRUE(contains(shown.out, "(" + std::string(api) + ")")) << shown.out;
+    EXPECT_TRUE(contains(shown.out, "  api     " + std::string(api) + "\n")) << shown.out;
     const auto missed = kiln({"why", file, "--device", api, "--entry", "other", "--json"});
     EXPECT_EQ(missed.status, 1) << api;
     EXPECT_EQ(missed.json()["differences"][0]["field"], "entry point") << missed.out;
+    EXPECT_EQ(missed.json()["nearest"]["api"], api) << missed.out;
+    const auto missed_text = kiln({"why", file, "--device", api, "--entry", "other"});
+    EXPECT_TRUE(contains(missed_text.out, "  api     " + std::string(api) + "\n")) << missed_text.out;
+    EXPECT_TRUE(contains(missed_text.out, "  api       " + std::string(api) + "\n")) << missed_text.out;
   }
   EXPECT_GT(asked, 0U);
   EXPECT_EQ(kiln({"why", source_file("x.cu"), "--language", "cuda", "--device", "opengl"}).status, 2);
@@ -197,11 +235,27 @@ TEST_F(CliDevice, WhyTellsWhichPartOfTheDriverHasChanged) {
   Identity before = device_->identity();
   before.driver = "the driver of last year";
   store(before, request("double"));
-  const auto outcome = kiln({"why", source_file("double.comp"), "-D", "TILE=8"});
+  const auto outcome = kiln_on_terminal({"why", source_file("double.comp"), "-D", "TILE=8"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_TRUE(contains(outcome.out, "the driver of last year")) << outcome.out;
   EXPECT_TRUE(contains(outcome.out, device_->identity().driver)) << outcome.out;
   EXPECT_FALSE(contains(outcome.out, "define TILE")) << outcome.out;
+}
+
+TEST_F(CliDevice, WhyWrapsLongDifferencesToEightyColumns) {
+  Identity before = device_->identity();
+  before.driver = lavapipe.driver + " and a build of the distribution";
+  before.compiler = pocl.compiler;
+  store(before, request("double"));
+  const auto outcome = kiln({"why", source_file("double.comp"), "-D", "TILE=8", "--define",
+                             "A_DEFINE_WITH_A_LONG_NAME=" + std::string(100, '1')});
+  EXPECT_EQ(outcome.status, 1);
+  for (const auto& line : lines_of(outcome.out))
+    EXPECT_TRUE(display_width(line) <= 80 || line.starts_with("  folder ")) << line;
+  EXPECT_FALSE(contains(outcome.out, "…")) << outcome.out;
+  for (const char* word : {"llvmpipe", "distribution", "POCL_DEBUG"})
+    EXPECT_TRUE(contains(outcome.out, word)) << outcome.out;
+  EXPECT_GE(std::count(outcome.out.begin(), outcome.out.end(), '1'), 100);
 }
 
 TEST_F(CliDevice, WhyTellsThatTheEntryIsDamaged) {
@@ -228,6 +282,9 @@ TEST_F(CliDevice, WarmLoadsWhatTheDriverTakesAndNamesWhatItRefuses) {
   const auto sound = kiln({"warm", "--json"});
   EXPECT_EQ(sound.status, 0) << sound.error;
   EXPECT_EQ(sound.json()["ready"], 2);
+  EXPECT_EQ(sound.json()["api"], device_->identity().api);
+  const auto text = kiln({"warm"});
+  EXPECT_TRUE(contains(text.out, device_->identity().device + " (" + device_->identity().api + ")")) << text.out;
 
   const auto nonsense = store(device_->identity(), request("nonsense"));
   const auto refused = kiln({"warm", "--json"});
@@ -252,7 +309,8 @@ TEST_F(CliDevice, WarmIsNeitherAHitNorTimeSaved) {
 TEST_F(CliDevice, WarmOfAnEmptyDirectoryIsNoErrorAndMakesNone) {
   const auto outcome = kiln({"warm"});
   EXPECT_EQ(outcome.status, 0) << outcome.error;
-  EXPECT_TRUE(contains(outcome.error, "Nothing is stored"));
+  EXPECT_TRUE(contains(outcome.error, "No programs are stored")) << outcome.error;
+  EXPECT_TRUE(contains(outcome.error, "(" + device_->identity().api + ")")) << outcome.error;
   EXPECT_FALSE(fs::exists(cache()));
 }
 

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <sstream>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +17,7 @@
 #include "fakes/child.hpp"
 #include "store/directory.hpp"
 #include "store/disk_store.hpp"
+#include "terminal.hpp"
 
 namespace kiln::cli {
 
@@ -24,6 +27,23 @@ using Words = std::vector<std::string>;
 
 inline const Identity fire_gpu{"opengl", "Smith", "Fire 9000", "driver 1.0", "compiler 7", {42}};
 inline const Identity water_gpu{"opengl", "Jones", "Water 1", "driver 2.0", "compiler 3", {43}};
+/// Devices with names and drivers as long as those of Mesa, PoCL and NVIDIA.
+inline const Identity lavapipe{"vulkan",
+                               "Mesa",
+                               "llvmpipe (LLVM 15.0.6, 256 bits)",
+                               "llvmpipe 0x1 Mesa 22.3.6 (LLVM 15.0.6), cache 76616c2d257300000000000000000000",
+                               "shaderc 2023.2.1 spirv 1.6 rev 1",
+                               {44}};
+inline const Identity pocl{
+    "opencl",
+    "GenuineIntel",
+    "cpu-sapphirerapids-Intel(R) Xeon(R) Platinum 8480C CPU @ 2.00GHz",
+    "3.1+debian",
+    "OpenCL 3.0 PoCL 3.1+debian Linux, None+Asserts, RELOC, SPIR, LLVM 15.0.6, SLEEF, DISTRO, "
+    "POCL_DEBUG, OpenCL C 1.2 PoCL",
+    {2}};
+inline const Identity nvidia{"cuda",      "NVIDIA",        "NVIDIA RTX 6000 Ada Generation Laptop GPU sm_89",
+                             "575.57.08", "NVRTC 12.9.86", {3}};
 inline const Log quiet(LogLevel::off, {});
 /// A program that compiles where TILE is defined.
 inline const std::string doubling =
@@ -40,6 +60,35 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// The columns of the longest line of a text.
+inline std::size_t widest(const std::string& text) {
+  std::size_t width = 0;
+  for (const auto& line : lines_of(text)) width = std::max(width, display_width(line));
+  return width;
+}
+
+/// The first line with `part` in it; empty if there is none.
+inline std::string line_with(const std::string& text, const std::string& part) {
+  for (const auto& line : lines_of(text))
+    if (contains(line, part)) return line;
+  return "";
+}
+
+/// The words of a text with one space between them, as they were before the text was wrapped.
+inline std::string unwrapped(const std::string& text) {
+  std::istringstream in(text);
+  std::string words;
+  for (std::string word; in >> word;) words += (words.empty() ? "" : " ") + word;
+  return words;
+}
+
 /// A cache directory that is gone with the test, and the real command to look after it.
 class Cli : public testing::Test {
  protected:
@@ -51,8 +100,9 @@ class Cli : public testing::Test {
   int kiln_without_streams(Words words) const {
     return command_.run_without_streams(with_directory(std::move(words)));
   }
-  Outcome kiln_on_terminal(Words words, const std::string& input = "", const Environment& environment = {}) const {
-    return command_.run_on_terminal(with_directory(std::move(words)), input, environment);
+  Outcome kiln_on_terminal(Words words, const std::string& input = "", const Environment& environment = {},
+                           unsigned columns = 200) const {
+    return command_.run_on_terminal(with_directory(std::move(words)), input, environment, columns);
   }
 
   /// Stores a made-up binary, and returns its file.

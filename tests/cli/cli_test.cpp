@@ -8,7 +8,7 @@ TEST_F(Cli, ListsNothingForADirectoryThatIsNotThereAndDoesNotMakeIt) {
   const auto listed = kiln({"ls"});
   EXPECT_EQ(listed.status, 0);
   EXPECT_EQ(listed.out, "");
-  EXPECT_TRUE(contains(listed.error, "Nothing is stored in " + cache().string())) << listed.error;
+  EXPECT_TRUE(contains(listed.error, "No programs are stored in " + cache().string())) << listed.error;
   for (const char* command : {"ls", "stats", "verify"}) {
     const auto outcome = kiln({command, "--json"});
     EXPECT_EQ(outcome.status, 0) << command;
@@ -82,14 +82,110 @@ TEST_F(Cli, ListsTheProgramsOfAllDevicesOrOfOne) {
   store(water_gpu, request("triple"));
   const auto all = kiln({"ls"});
   EXPECT_EQ(all.status, 0);
-  for (const std::string& part :
-       {std::string("NAME"), std::string("double"), std::string("triple"), request("double").key().digest.hex(12),
-        std::string("50.0 ms"), std::string("12.5"), fire_gpu.folder(), water_gpu.folder()})
+  for (const std::string& part : {std::string("NAME"), std::string("double"), std::string("triple"),
+                                  request("double").key().digest.hex(12), std::string("50.0 ms")})
     EXPECT_TRUE(contains(all.out, part)) << part << " is not in\n" << all.out;
+  for (const char* flag : {"-l", "--long"}) {
+    const auto details = kiln({"ls", flag});
+    EXPECT_EQ(details.status, 0);
+    for (const std::string& part :
+         {std::string("double\n"), std::string("triple\n"), request("double").key().digest.hex(),
+          std::string("50.0 ms"), std::string("12.5 GFLOP/s"), fire_gpu.folder(), water_gpu.folder(),
+          std::string("Fire 9000"), std::string("driver 2.0")})
+      EXPECT_TRUE(contains(details.out, part)) << part << " is not in\n" << details.out;
+  }
   const auto one = kiln({"ls", "--device-folder", "WATER", "--json"}).json();
   ASSERT_EQ(one.size(), 1U);
   EXPECT_EQ(one[0]["name"], "triple");
   EXPECT_EQ(one[0]["compile_ms"], 50.0);
+}
+
+TEST_F(Cli, ShowsTheApiOfEachProgramAndDevice) {
+  store(fire_gpu, request("double"));
+  store(pocl, request("triple"));
+  // Only the manifest says what the API of a folder is.
+  fs::remove(store(water_gpu, request("quadruple")).parent_path() / "manifest.json");
+  const auto listed = kiln({"ls"});
+  EXPECT_TRUE(contains(listed.out, "API")) << listed.out;
+  EXPECT_TRUE(contains(line_with(listed.out, "double "), "  opengl  ")) << listed.out;
+  EXPECT_TRUE(contains(line_with(listed.out, "triple "), "  opencl  ")) << listed.out;
+  EXPECT_TRUE(contains(line_with(listed.out, "quadruple "), "  -  ")) << listed.out;
+  const auto details = kiln({"ls", "--long"});
+  EXPECT_TRUE(contains(details.out, "  api          opencl\n")) << details.out;
+  std::map<std::string, nlohmann::json> apis;
+  for (const auto& program : kiln({"ls", "--json"}).json()) apis[program["name"]] = program["api"];
+  EXPECT_EQ(apis["double"], "opengl");
+  EXPECT_EQ(apis["triple"], "opencl");
+  EXPECT_EQ(apis["quadruple"], nlohmann::json());
+
+  const auto stats = kiln({"stats"});
+  EXPECT_TRUE(line_with(stats.out, "Fire 9000").starts_with("opengl  ")) << stats.out;
+  EXPECT_TRUE(line_with(stats.out, "sapphirerapids").starts_with("opencl  ")) << stats.out;
+  EXPECT_TRUE(contains(kiln({"stats", "--long"}).out, "  api       opencl\n"));
+  std::map<std::string, nlohmann::json> of_devices;
+  const auto stats_json = kiln({"stats", "--json"}).json();
+  for (const auto& device : stats_json["devices"]) of_devices[device["folder"]] = device["api"];
+  EXPECT_EQ(of_devices[fire_gpu.folder()], "opengl");
+  EXPECT_EQ(of_devices[pocl.folder()], "opencl");
+  EXPECT_EQ(of_devices[water_gpu.folder()], nlohmann::json());
+}
+
+TEST_F(Cli, TablesFitEightyColumnsWhateverTheyHold) {
+  const std::string name = "flash_attention_causal_f16_b8_h32_q4096_k4096_d128_split_k";
+  for (const Identity* identity : {&lavapipe, &pocl, &nvidia}) {
+    store(*identity, request("conv2d_3x3_t16_bias_relu"), 999'900);
+    store(*identity, request(name));
+    set_age(store(*identity, request("größe_窯_🔥_" + name)), 24h * 365 * 40);
+  }
+  damage(store(pocl, request("bad_" + name)));
+  // A folder whose manifest is lost is listed by its own name.
+  fs::remove(store(fire_gpu, request("lost_" + name)).parent_path() / "manifest.json");
+  for (const Words& words : {Words{"ls"}, Words{"stats"}}) {
+    const auto piped = kiln(words);
+    EXPECT_EQ(piped.status, 0) << piped.error;
+    EXPECT_LE(widest(piped.out), 80U) << piped.out;
+    EXPECT_TRUE(contains(piped.out, "…")) << "nothing was cut:\n" << piped.out;
+    for (const unsigned columns : {72U, 80U, 100U}) {
+      Words plain = words;
+      plain.insert(plain.end(), {"--color", "never"});
+      std::string shown = kiln_on_terminal(plain, "", {}, columns).out;
+      std::erase(shown, '\r');
+      for (const auto& line : lines_of(shown))
+        EXPECT_TRUE(display_width(line) <= columns || contains(line, "kiln verify")) << line;
+    }
+  }
+  EXPECT_TRUE(contains(kiln({"ls"}).out, "conv2d_3x3_t16_bias_relu ")) << "a name of the demo is not cut";
+}
+
+TEST_F(Cli, DetailsFitEightyColumnsExceptForWordsThatAreLonger) {
+  const std::string name = "flash_attention_causal_f16_b8_h32_q4096_k4096_d128_split_k";
+  for (const Identity* identity : {&lavapipe, &pocl, &nvidia}) store(*identity, request(name));
+  damage(store(pocl, request("bad")));
+  for (const Words& words : {Words{"ls", "--long"}, Words{"stats", "--long"}, Words{"show", name}}) {
+    const auto outcome = kiln(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.error;
+    for (const auto& line : lines_of(outcome.out)) {
+      const bool is_path = line.starts_with("  folder  ") || line.starts_with("  file  ");
+      EXPECT_TRUE(display_width(line) <= 80 || is_path) << line;
+    }
+    EXPECT_FALSE(contains(outcome.out, "…")) << outcome.out;
+    // Wrapped or not, every text is there in full.
+    for (const Identity* identity : {&lavapipe, &pocl, &nvidia}) {
+      EXPECT_TRUE(contains(unwrapped(outcome.out), identity->driver)) << outcome.out;
+      EXPECT_TRUE(contains(unwrapped(outcome.out), identity->device)) << outcome.out;
+      EXPECT_TRUE(contains(outcome.out, identity->folder())) << outcome.out;
+    }
+  }
+}
+
+TEST_F(Cli, HelpFitsEightyColumns) {
+  EXPECT_LE(widest(command_.run({"--help"}).out), 80U);
+  for (const char* name : {"demo", "devices", "emit", "ls", "show", "stats", "why", "verify", "warm", "tune",
+                           "prune", "clear", "completions"}) {
+    const auto help = command_.run({name, "--help"});
+    EXPECT_EQ(help.status, 0) << name;
+    EXPECT_LE(widest(help.out), 80U) << help.out;
+  }
 }
 
 TEST_F(Cli, SortsBySizeAndByAge) {
@@ -385,14 +481,15 @@ TEST_F(Cli, CommandLinesThatMakeNoSenseExitWithTwo) {
 TEST_F(Cli, CompletionScriptsKnowEverySubcommandAndOption) {
   const std::map<std::string, Words> commands = {
       {"demo", {}},
-      {"devices", {}},
+      {"devices", {"long"}},
       {"emit", {"language"}},
-      {"ls", {"device-folder", "sort"}},
+      {"ls", {"device-folder", "sort", "long"}},
       {"show", {}},
-      {"stats", {}},
+      {"stats", {"long"}},
       {"why", {"name", "define", "include", "option", "entry", "language"}},
       {"verify", {"repair"}},
       {"warm", {"device"}},
+      {"tune", {"shape", "budget", "seed", "report", "from-profile"}},
       {"prune", {"max-age", "max-size", "dry-run"}},
       {"clear", {"yes", "all-devices"}},
       {"completions", {}}};

@@ -131,11 +131,11 @@ class Command {
     return wait_for(child);
   }
 
-  /// On a terminal of 200 columns where somebody types `input`; `out` is all that appeared there.
+  /// On a terminal where somebody types `input`; `out` is all that appeared there.
   Outcome run_on_terminal(const std::vector<std::string>& arguments, const std::string& input = "",
-                          const Environment& environment = {}) const {
+                          const Environment& environment = {}, unsigned columns = 200) const {
     winsize size{};
-    size.ws_col = 200;
+    size.ws_col = static_cast<unsigned short>(columns);
     size.ws_row = 50;
     int terminal = -1;
     const Image image(arguments, at_home(environment));

@@ -1,12 +1,11 @@
 #include <array>
 #include <csignal>
 #include <fstream>
+#include <regex>
 
 #include <sys/resource.h>
 
-#include <gtest/gtest.h>
-
-#include "command.hpp"
+#include "cli_fixture.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -101,10 +100,13 @@ TEST_F(Demo, CompilesEveryProgramOnceAndThenFindsItOnDisk) {
 TEST_F(Demo, DrawsATableOnATerminalAndKeepsADirectoryThatWasNamed) {
   const auto directory = home_.path() / "kept";
   const Outcome outcome =
-      kiln_.run_on_terminal({"demo", "--runs", "1", "--dir", directory.string()}, "", environment());
+      kiln_.run_on_terminal({"demo", "--runs", "1", "--dir", directory.string()}, "", environment(), 80);
   EXPECT_EQ(outcome.status, 0) << outcome.out;
   EXPECT_NE(outcome.out.find("PROGRAM"), std::string::npos);
   EXPECT_NE(outcome.out.find("24 programs, 0 compiled"), std::string::npos) << outcome.out;
+  // A line that wraps could not be redrawn.
+  for (const auto& line : lines_of(std::regex_replace(outcome.out, std::regex("\x1b\\[[0-9]*[A-Za-z]|\r"), "")))
+    EXPECT_TRUE(display_width(line) <= 80 || contains(line, directory.string())) << line;
   const auto listed = kiln_.run({"ls", "--json", "--dir", directory.string()});
   EXPECT_EQ(listed.status, 0) << listed.error;
   EXPECT_NE(listed.out.find("conv2d_3x3_t8_relu"), std::string::npos);
@@ -116,7 +118,8 @@ TEST_F(Demo, SaysThatNothingCanBeKeptWhereTheDriverGivesNoBinaries) {
   variables["MESA_SHADER_CACHE_DISABLE"] = "true";
   const Outcome outcome = kiln_.run({"demo", "--runs", "1"}, variables);
   EXPECT_EQ(outcome.status, 0) << outcome.error;
-  EXPECT_NE(outcome.out.find("nothing can be kept"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("cannot store them"), std::string::npos) << outcome.out;
+  EXPECT_LE(widest(outcome.out), 80U) << outcome.out;
 }
 
 TEST_F(Demo, NamesADeviceThatIsNotThere) {

@@ -6,6 +6,7 @@
 
 #include "cli_fixture.hpp"
 #include "fakes/mounted_disk.hpp"
+#include "tune/records.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -41,6 +42,26 @@ TEST_F(CliTune, FindsAVariantAndKeepsIt) {
   EXPECT_TRUE(contains(table.out, "rows=8 width=64")) << table.out;
 }
 
+TEST_F(CliTune, ListsLongRecordsWithinEightyColumns) {
+  const TuneRecord record{.kernel = "flash_attention_causal",
+                          .types = "f16",
+                          .sizes = {{"batch", 8}, {"heads", 32}, {"queries", 4096}, {"keys", 4096}, {"depth", 128}},
+                          .parameters = {"tile_m", "tile_n", "tile_k", "registers", "vector", "stages", "split"},
+                          .trials = {{.variant = {64, 128, 32, 8, 4, 2, 16}, .time = 12345us}},
+                          .calls = 1234567};
+  Cache(device_, {.directory = cache(), .log = quiet});
+  fs::create_directories(cache() / device_->identity().folder());
+  tune::write_records(cache() / device_->identity().folder(), device_->identity(), {record}).value();
+  for (const Words& words : {Words{"ls"}, Words{"ls", "--long"}}) {
+    const auto listed = tune(words);
+    ASSERT_EQ(listed.status, 0) << listed.error;
+    EXPECT_LE(widest(listed.out), 80U) << listed.out;
+    for (const char* part : {"flash_attention_causal", "batch=8", "depth=128", "split=16", "1234567", "12.3 ms"})
+      EXPECT_TRUE(contains(listed.out, part)) << part << " is not in\n" << listed.out;
+  }
+  EXPECT_TRUE(contains(tune({"ls", "-l"}).out, "not complete"));
+}
+
 TEST_F(CliTune, GoesFromOneDirectoryToAnother) {
   ASSERT_EQ(tune({"softmax", "--shape", "8x64", "--budget", "1s"}).status, 0);
   const std::string file = home_.path() / "tuned.json";
@@ -67,7 +88,7 @@ TEST_F(CliTune, WritesAReport) {
 }
 
 TEST_F(CliTune, TunesWhatWasCalled) {
-  EXPECT_TRUE(contains(tune({"--from-profile"}).out + tune({"--from-profile"}).error, "No call"));
+  EXPECT_TRUE(contains(tune({"--from-profile"}).out + tune({"--from-profile"}).error, "No calls"));
   {
     Cache kept(device_, {.directory = cache(), .log = quiet});
     const auto tuner = Tuner::create(device_, kept).value();
