@@ -6,7 +6,7 @@
 
 #include "cli_fixture.hpp"
 #include "fakes/mounted_disk.hpp"
-#include "tune/records.hpp"
+#include "kernels/tune/records.hpp"
 
 namespace kiln::cli {
 namespace {
