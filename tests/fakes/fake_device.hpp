@@ -94,7 +94,8 @@ class FakeSlot final : public Slot {
   }
   Result<std::span<std::byte>> staging(std::size_t bytes) override {
     if (staging_.size() >= bytes) return std::span(staging_);
-    if (!pieces_.empty() || !running_->done) return backend::staging_in_use();
+    if (!pieces_.empty() || !running_->done)
+      return Error(ErrorCode::invalid_request, "the staging memory is in use");
     staging_.resize(bytes);
     return std::span(staging_);
   }
