@@ -33,9 +33,6 @@ constexpr RtcNames rtc_names{
     .title = "NVRTC",
     .libraries = rtc_libraries,
     .provider = "libnvrtc of CUDA 12 or later",
-    // Its cache gives out what was compiled with other options: --use_fast_math changed nothing, on NVRTC 13.0.
-    .uncached = "--no-cache",
-    .uncached_since = 1209,
     .symbols = SymbolSet::cuda,
 };
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/quirks/nvrtc_cache.hpp"
 #include "backend/source_text.hpp"
 
 namespace kiln::cuda {
@@ -83,7 +84,7 @@ Rtc::Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions funct
   int minor = 0;
   functions_.version(&major_version_, &minor);
   version_ = fmt::format("{} {}.{}", names.title, major_version_, minor);
-  if (major_version_ * 100 + minor >= names.uncached_since) uncached_ = names.uncached;
+  has_cache_ = names.symbols == SymbolSet::cuda && backend::quirks::NvrtcCache::affects(major_version_, minor);
   int count = 0;
   if (functions_.architectures == nullptr || functions_.architecture_count(&count) != 0 || count <= 0) return;
   architectures_.resize(static_cast<std::size_t>(count));
@@ -95,7 +96,7 @@ Result<std::vector<std::byte>> Rtc::compile(const Request& request, const std::v
                                             Output output) const {
   const Compilation compilation(functions_, backend::with_defines(request), request.name());
   std::vector<const char*> words;
-  if (uncached_ != nullptr) words.push_back(uncached_);
+  if (has_cache_) words.push_back(backend::quirks::NvrtcCache::option_off);
   for (const std::string& option : options) words.push_back(option.c_str());
   for (const std::string& option : request.options()) words.push_back(option.c_str());
   const int result = compilation.result() != 0

@@ -59,10 +59,6 @@ struct RtcNames {
   std::span<const char* const> libraries;
   /// What to install where there is none.
   std::string_view provider;
-  /// An option, and the version that has it (1209 for 12.9): without it the compiler answers from a cache of its
-  /// own.
-  const char* uncached = nullptr;
-  int uncached_since = 0;
   SymbolSet symbols;
 };
 
@@ -99,7 +95,8 @@ class Rtc {
   RtcFunctions functions_;
   std::string version_;
   int major_version_ = 0;
-  const char* uncached_ = nullptr;
+  /// Whether NVRTC's own cache has to be turned off.
+  bool has_cache_ = false;
   std::vector<int> architectures_;
 };
 

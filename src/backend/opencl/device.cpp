@@ -11,6 +11,7 @@
 #include "backend/opencl/memory.hpp"
 #include "backend/opencl/program.hpp"
 #include "backend/opencl/slot.hpp"
+#include "backend/quirks/nvidia_opencl.hpp"
 #include "base/try.hpp"
 
 namespace kiln::opencl {
@@ -27,15 +28,6 @@ Identity read_identity(const Library& cl, cl_device_id device) {
       {binary_format}};
 }
 
-/// What a program's own arrays may take of the local memory.
-std::size_t usable_local_bytes(const Library& cl, cl_device_id device) {
-  const auto has = cl.number<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE);
-  // NVIDIA's compiler adds some for itself: 16 bytes to 48 KiB made a program that does not fit.
-  constexpr cl_ulong kept = 64;
-  const bool keeps = cl.text(device, CL_DEVICE_VENDOR).starts_with("NVIDIA") && has > kept;
-  return static_cast<std::size_t>(keeps ? has - kept : has);
-}
-
 DeviceLimits read_limits(const Library& cl, cl_device_id device) {
   DeviceLimits limits;
   limits.max_groups.fill(std::numeric_limits<std::uint32_t>::max());
@@ -46,7 +38,7 @@ DeviceLimits read_limits(const Library& cl, cl_device_id device) {
   });
   limits.max_group_items =
       static_cast<std::uint32_t>(cl.number<std::size_t>(device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
-  limits.shared_bytes = usable_local_bytes(cl, device);
+  limits.shared_bytes = backend::quirks::NvidiaOpenCl::usable_local_bytes(cl, device);
   return limits;
 }
 

@@ -13,6 +13,7 @@
 
 #include "backend/launch_checks.hpp"
 #include "backend/opencl/memory.hpp"
+#include "backend/quirks/nvidia_opencl.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
 #include "base/try.hpp"
@@ -98,9 +99,8 @@ Result<std::unique_ptr<BuiltProgram>> BuiltProgram::from_source(const std::share
   if (made == nullptr) return cl_error(error, fmt::format("compiling {}", request.name()));
   auto program = std::make_unique<BuiltProgram>(context, made, request.name(), request.entry());
   auto built = program->build("-cl-kernel-arg-info", options);
-  // NVIDIA's compiler fails with this option where a kernel takes nothing.
   if (!built && built.error().code() == ErrorCode::compile_failed &&
-      cl.text(context->device(), CL_DEVICE_VENDOR).find("NVIDIA") != std::string::npos)
+      backend::quirks::NvidiaOpenCl::may_fail_with_argument_info(cl, context->device()))
     built = program->build("", options);
   if (!built)
     return built.error().code() == ErrorCode::compile_failed
