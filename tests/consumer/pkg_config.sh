@@ -1,11 +1,16 @@
 #!/bin/sh
-# Builds and runs the consumer with nothing but a compiler and pkg-config.
+# Builds and runs the consumers with nothing but a compiler and pkg-config.
 set -eu
-compiler=$1 pkgconfig=$2 source=$3 output=$4 flags=$5
+compiler=$1 pkgconfig=$2 project=$3 output=$4 flags=$5
 export PKG_CONFIG_PATH="$pkgconfig"
-# shellcheck disable=SC2046,SC2086
-"$compiler" -std=c++20 $flags "$source" -o "$output" $(pkg-config --cflags --libs --static kiln)
-# The program is in no prefix, so it is told where the helper is.
+# The programs are in no prefix, so this tells them where the helper is.
 KILN_HELPER=$(pkg-config --variable=helper kiln)
 export KILN_HELPER
-"$output"
+# build_and_run SOURCE PACKAGE
+build_and_run() {
+  # shellcheck disable=SC2046,SC2086
+  "$compiler" -std=c++20 $flags "$project/$1" -o "$output" $(pkg-config --cflags --libs --static "$2")
+  "$output"
+}
+build_and_run main.cpp kiln
+build_and_run kernels.cpp kiln-kernels
