@@ -1,6 +1,17 @@
 # find_package(Kiln), pkg-config, and the headers.
 include(CMakePackageConfigHelpers)
 
+# Shared libraries are found relative to the files that need them, so that an installed tree can be moved.
+if(BUILD_SHARED_LIBS)
+  file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  file(RELATIVE_PATH lib_from_libexec ${CMAKE_INSTALL_FULL_LIBEXECDIR}/kiln ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(kiln_kernels PROPERTIES INSTALL_RPATH "$ORIGIN")
+  set_target_properties(kiln_helper PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_libexec}")
+  if(TARGET kiln_cli)
+    set_target_properties(kiln_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")
+  endif()
+endif()
+
 install(TARGETS kiln kiln_kernels kiln_helper EXPORT KilnTargets
   RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
