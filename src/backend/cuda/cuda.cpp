@@ -42,28 +42,6 @@ Result<Target> target_of(const Driver& driver, int device, const Rtc* rtc) {
   return target_for(capability, driver.version(), rtc != nullptr ? rtc->architectures() : std::vector{capability});
 }
 
-class LoadedModule final : public Module {
- public:
-  explicit LoadedModule(std::unique_ptr<LoadedImage> image) noexcept : image_(std::move(image)) {}
-
-  CUmodule native() const noexcept override { return static_cast<CUmodule>(image_->module()); }
-  CUfunction function() const noexcept override { return static_cast<CUfunction>(image_->native_function()); }
-  std::size_t bytes() const noexcept override { return image_->bytes(); }
-  LoadedImage& image() const noexcept { return *image_; }
-
- private:
-  std::unique_ptr<LoadedImage> image_;
-};
-
-std::unique_ptr<kiln::Module> wrap(std::unique_ptr<LoadedImage> image) {
-  return std::make_unique<LoadedModule>(std::move(image));
-}
-
-LoadedImage* unwrap(kiln::Module& module) {
-  const auto* own = dynamic_cast<const LoadedModule*>(&module);
-  return own != nullptr ? &own->image() : nullptr;
-}
-
 constexpr std::array<std::string_view, 2> architecture_options = {"-arch", "--gpu-architecture"};
 
 constexpr Platform cuda_platform{
@@ -74,8 +52,8 @@ constexpr Platform cuda_platform{
     .driver = &driver_names,
     .open_rtc = [](const Driver& driver) { return open_nvrtc(driver.version()); },
     .target = target_of,
-    .wrap = wrap,
-    .unwrap = unwrap,
+    .wrap = LoadedModule<Module>::wrap,
+    .unwrap = LoadedModule<Module>::unwrap,
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <kiln/device.hpp>
@@ -61,6 +62,36 @@ class LoadedImage {
   Function function_ KILN_GUARDED_BY(lookup_);
   /// &function_ once it has been found and will not change any more.
   std::atomic<const Function*> found_ = nullptr;
+};
+
+/// The module of a loaded image. `Public` is cuda::Module or hip::Module.
+template <class Public>
+class LoadedModule final : public Public {
+  template <auto getter>
+  using Native = decltype((std::declval<const Public&>().*getter)());
+
+ public:
+  static std::unique_ptr<kiln::Module> wrap(std::unique_ptr<LoadedImage> image) {
+    return std::make_unique<LoadedModule>(std::move(image));
+  }
+  /// The image of a module of this class; null for other modules.
+  static LoadedImage* unwrap(kiln::Module& module) {
+    const auto* own = dynamic_cast<const LoadedModule*>(&module);
+    return own != nullptr ? own->image_.get() : nullptr;
+  }
+
+  explicit LoadedModule(std::unique_ptr<LoadedImage> image) noexcept : image_(std::move(image)) {}
+
+  Native<&Public::native> native() const noexcept override {
+    return static_cast<Native<&Public::native>>(image_->module());
+  }
+  Native<&Public::function> function() const noexcept override {
+    return static_cast<Native<&Public::function>>(image_->native_function());
+  }
+  std::size_t bytes() const noexcept override { return image_->bytes(); }
+
+ private:
+  std::unique_ptr<LoadedImage> image_;
 };
 
 /// A launch that its kernel and the device take, in the driver's terms. The kernel and the launch outlive it.

@@ -49,7 +49,6 @@ std::optional<std::string> architecture_at(std::string_view pci_id, const std::f
 namespace {
 
 using cuda::Driver;
-using cuda::LoadedImage;
 using cuda::Rtc;
 using cuda::Target;
 
@@ -103,28 +102,6 @@ Result<Target> target_of(const Driver& driver, int device, const Rtc* /*rtc*/) {
                 fmt::format("HIP {}", driver.version())};
 }
 
-class LoadedModule final : public Module {
- public:
-  explicit LoadedModule(std::unique_ptr<LoadedImage> image) noexcept : image_(std::move(image)) {}
-
-  hipModule_t native() const noexcept override { return static_cast<hipModule_t>(image_->module()); }
-  hipFunction_t function() const noexcept override { return static_cast<hipFunction_t>(image_->native_function()); }
-  std::size_t bytes() const noexcept override { return image_->bytes(); }
-  LoadedImage& image() const noexcept { return *image_; }
-
- private:
-  std::unique_ptr<LoadedImage> image_;
-};
-
-std::unique_ptr<kiln::Module> wrap(std::unique_ptr<LoadedImage> image) {
-  return std::make_unique<LoadedModule>(std::move(image));
-}
-
-LoadedImage* unwrap(kiln::Module& module) {
-  const auto* own = dynamic_cast<const LoadedModule*>(&module);
-  return own != nullptr ? &own->image() : nullptr;
-}
-
 constexpr std::array<std::string_view, 2> architecture_options = {"--offload-arch", "--gpu-architecture"};
 
 constexpr cuda::Platform hip_platform{
@@ -135,8 +112,8 @@ constexpr cuda::Platform hip_platform{
     .driver = &driver_names,
     .open_rtc = open_hiprtc,
     .target = target_of,
-    .wrap = wrap,
-    .unwrap = unwrap,
+    .wrap = cuda::LoadedModule<Module>::wrap,
+    .unwrap = cuda::LoadedModule<Module>::unwrap,
 };
 
 }  // namespace
