@@ -41,8 +41,8 @@ const Headers kernels_headers = {
 };
 
 std::string folder_of(std::string_view path) {
-  constexpr std::string_view tune = "kernels/tune";
-  return std::string(path.starts_with(tune) ? tune : path.substr(0, path.find('/')));
+  constexpr std::string_view tune = "kernels/tune/";
+  return std::string(path.substr(0, path.starts_with(tune) ? tune.size() - 1 : path.find('/')));
 }
 
 /// The folder of a public header, by its name in angle brackets.
