@@ -283,6 +283,11 @@ bool ShareGroup::application_has_other(void* here) const {
   return (adopted_ != nullptr && adopted_ != here) || shown_.size() > shown_.count(here);
 }
 
+bool ShareGroup::is_idle(void* context) const {
+  const base::MutexLock lock(pool_mutex_);
+  return std::find(idle_.begin(), idle_.end(), context) != idle_.end();
+}
+
 void ShareGroup::in_each_idle(const std::vector<void*>& contexts, const std::function<void(void*)>& work) {
   std::vector<EGLContext> taken;
   {

@@ -84,6 +84,7 @@ class ShareGroup final : public std::enable_shared_from_this<ShareGroup>,
   /// Deletes all objects of an adopted group, as far as that can be done from here.
   void delete_all();
   bool application_has_other(void* here) const override;
+  bool is_idle(void* context) const override;
   void in_each_idle(const std::vector<void*>& contexts, const std::function<void(void*)>& work) override;
   void watch_debug_output();
 

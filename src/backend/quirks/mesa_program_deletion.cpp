@@ -86,9 +86,34 @@ void MesaProgramDeletion::launch_idle_programs() {
   glUseProgram(static_cast<GLuint>(before));
 }
 
+bool MesaProgramDeletion::busy_elsewhere(GLuint program, void* here) const {
+  return std::ranges::any_of(last_launches_, [&](const auto& launch) {
+    return launch.second.program == program && launch.first != here && !contexts_.is_idle(launch.first);
+  });
+}
+
 std::vector<GLuint> MesaProgramDeletion::delete_programs(std::vector<GLuint> programs) {
   void* const here = contexts_.current();
   if (contexts_.application_has_other(here)) return programs;
+  // Programs that cannot be deleted now are set aside before anything waits.
+  std::vector<GLuint> later;
+  std::vector<void*> holding;
+  {
+    const base::MutexLock lock(mutex_);
+    const auto busy = std::partition(programs.begin(), programs.end(), [&](GLuint program) KILN_REQUIRES(mutex_) {
+      return !busy_elsewhere(program, here);
+    });
+    later.assign(busy, programs.end());
+    programs.erase(busy, programs.end());
+    for (const auto& [context, last] : last_launches_)
+      if (context != here && std::ranges::find(programs, last.program) != programs.end())
+        holding.push_back(context);
+  }
+  if (programs.empty()) return later;
+  const auto all_later = [&] {
+    later.insert(later.end(), programs.begin(), programs.end());
+    return later;
+  };
   struct Deletion {
     explicit Deletion(MesaProgramDeletion& of) : quirk(of), began(quirk.begin_deletion()) {}
     ~Deletion() { quirk.end_deletion(began); }
@@ -96,32 +121,20 @@ std::vector<GLuint> MesaProgramDeletion::delete_programs(std::vector<GLuint> pro
     const bool began;
   };
   const Deletion deletion(*this);
-  if (!deletion.began) return programs;
+  if (!deletion.began) return all_later();
 
-  // No context launches anything now. Those that launched one of the programs last have to let it go.
-  std::vector<void*> holding;
-  {
-    const base::MutexLock lock(mutex_);
-    for (const auto& [context, last] : last_launches_)
-      if (last.program != 0 && std::ranges::find(programs, last.program) != programs.end())
-        holding.push_back(context);
-  }
+  // No context launches anything now. Idle contexts that launched one of the programs last let it go.
   contexts_.in_each_idle(holding, [this](void* context) {
     const base::MutexLock lock(mutex_);
     let_go(context);
   });
-
   const base::MutexLock lock(mutex_);
   // An application may have been lent a context meanwhile, or this one could not be made current again.
-  if (contexts_.current() != here || contexts_.application_has_other(here)) return programs;
+  if (contexts_.current() != here || contexts_.application_has_other(here)) return all_later();
   if (std::ranges::find(programs, last_launches_[here].program) != programs.end()) let_go(here);
-  const auto held = [this](GLuint program) KILN_REQUIRES(mutex_) {
-    return std::ranges::any_of(last_launches_,
-                               [&](const auto& launch) { return launch.second.program == program; });
-  };
-  std::vector<GLuint> later;
   for (const GLuint program : programs) {
-    if (program != 0 && held(program)) {
+    // A thread may have got an idle context before this one took it.
+    if (std::ranges::any_of(last_launches_, [&](const auto& launch) { return launch.second.program == program; })) {
       later.push_back(program);
       continue;
     }

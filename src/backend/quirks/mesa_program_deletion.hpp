@@ -40,6 +40,8 @@ class MesaProgramDeletion {
     virtual void* current() const noexcept = 0;
     /// Whether an application may launch programs in a context other than `here`.
     virtual bool application_has_other(void* here) const = 0;
+    /// Whether no thread has the context.
+    virtual bool is_idle(void* context) const = 0;
     /// Calls `work` in each of these contexts that is idle, while no thread can get it.
     virtual void in_each_idle(const std::vector<void*>& contexts, const std::function<void(void*)>& work) = 0;
 
@@ -69,6 +71,8 @@ class MesaProgramDeletion {
   void delete_idle_programs();
 
  private:
+  /// Whether a context other than `here` that a thread has launched the program last.
+  bool busy_elsewhere(GLuint program, void* here) const KILN_REQUIRES(mutex_);
   /// Waits for launches to end, and keeps others away; or gives up after 100 ms, because a driver on the CPU
   /// returns from a launch when the program has ended, which may be never. Returns whether it succeeded.
   bool begin_deletion() KILN_EXCLUDES(gate_mutex_);

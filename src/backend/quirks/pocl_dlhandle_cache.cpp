@@ -62,7 +62,7 @@ void PoclDlhandleCache::end_with(const opencl::Library& cl, cl_event event, bool
     std::shared_ptr<PoclDlhandleCache> launches;
     bool wider;
   };
-  auto running = std::make_unique<Running>(shared_from_this(), wider);
+  auto running = std::make_unique<Running>(Running{shared_from_this(), wider});
   const cl_int error = cl.clSetEventCallback(
       event, CL_COMPLETE,
       [](cl_event, cl_int, void* data) {
