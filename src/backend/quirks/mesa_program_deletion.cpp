@@ -30,7 +30,7 @@ bool MesaProgramDeletion::affects_current() { return affects(text_of(GL_VERSION)
 MesaProgramDeletion::Launch::Launch(MesaProgramDeletion& quirk, GLuint program) : quirk_(quirk) {
   {
     const base::MutexLock lock(quirk_.gate_mutex_);
-    // Deletions are rare and short, so those that wait go first.
+    // Waiting deletions go first: they are rare and short.
     while (quirk_.deletions_waiting_ > 0) quirk_.gate_changed_.wait(quirk_.gate_mutex_);
     ++quirk_.launching_;
   }
@@ -75,7 +75,7 @@ void MesaProgramDeletion::let_go(void* context) {
 }
 
 void MesaProgramDeletion::launch_idle_programs() {
-  // The context may be the application's.
+  // The context may be the application's, so restore its program.
   GLint before = 0;
   glGetIntegerv(GL_CURRENT_PROGRAM, &before);
   for (GLuint& program : idle_programs_) {
@@ -98,7 +98,7 @@ std::vector<GLuint> MesaProgramDeletion::delete_programs(std::vector<GLuint> pro
   const Deletion deletion(*this);
   if (!deletion.began) return programs;
 
-  // No context launches anything now. Those that launched one of the programs last have to let it go.
+  // No context launches programs now. Contexts that launched one of `programs` last must launch another one first.
   std::vector<void*> holding;
   {
     const base::MutexLock lock(mutex_);
@@ -112,7 +112,7 @@ std::vector<GLuint> MesaProgramDeletion::delete_programs(std::vector<GLuint> pro
   });
 
   const base::MutexLock lock(mutex_);
-  // An application may have been lent a context meanwhile, or this one could not be made current again.
+  // The application may have borrowed a context meanwhile, or `here` could not be made current again.
   if (contexts_.current() != here || contexts_.application_has_other(here)) return programs;
   if (std::ranges::find(programs, last_launches_[here].program) != programs.end()) let_go(here);
   const auto held = [this](GLuint program) KILN_REQUIRES(mutex_) {
