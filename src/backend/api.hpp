@@ -10,19 +10,19 @@
 
 namespace kiln::backend {
 
-/// One way to a GPU.
+/// A GPU API: CUDA, HIP, Vulkan, OpenGL or OpenCL.
 struct Api {
   std::string_view name;
-  /// Its devices, GPUs first, those that cannot be used with the reason; one that stands for all where there is no
-  /// driver.
+  /// Lists the API's devices, GPUs first. DeviceInfo::problem says why a device cannot be used. If the API has no
+  /// driver, the list has one entry, named after the API.
   std::vector<DeviceInfo> (*list)(const Log& log);
   Result<std::shared_ptr<Device>> (*open)(std::size_t number, const Log& log);
 };
 
-/// All of them, in the order in which GPUs are taken where none is named: the vendor's own way first.
+/// All APIs, in the order of preference for GPUs: the vendors' own APIs first.
 std::span<const Api> apis() noexcept;
 
-/// The API of that name; null where there is none.
+/// Returns null if no API has this name.
 const Api* find_api(std::string_view name) noexcept;
 
 }  // namespace kiln::backend

@@ -11,7 +11,7 @@ bool Clock::set() const {
 
 void Clock::learn(Host::time_point made, std::uint64_t first, std::uint64_t last, Host::time_point seen) {
   const Host::time_point earliest = made + between(first, last);
-  // A tick that is not quite as long as the driver says may make work seem longer than all of its wait.
+  // If a tick is shorter than the driver says, the work seems to take longer than the host waited for it.
   const Host::time_point latest = std::max(earliest, seen);
   const base::MutexLock lock(mutex_);
   at_ = set_ ? std::clamp(at_ + between(stamp_, last), earliest, latest) : earliest + (latest - earliest) / 2;
@@ -33,7 +33,7 @@ std::vector<Ran> Clock::place(const std::vector<std::optional<Ticks>>& pieces, H
   std::vector<std::uint64_t> stamps;
   std::vector<Piece> placed;
   for (const auto& piece : pieces) {
-    // Before the first work there is no timestamp yet: what is none there stands at its beginning.
+    // An empty piece before the first work gets the begin of that work.
     const std::size_t last = stamps.empty() ? 0 : stamps.size() - 1;
     placed.push_back(piece ? Piece{stamps.size(), stamps.size() + 1} : Piece{last, last});
     if (!piece) continue;
@@ -46,7 +46,7 @@ std::vector<Ran> Clock::place(const std::vector<std::optional<Ticks>>& pieces, H
 }
 
 Clock::Host::duration Clock::between(std::uint64_t from, std::uint64_t to) const noexcept {
-  // The difference as a signed number of so many bits.
+  // Sign-extends the difference from `bits_` bits.
   const std::uint32_t unused = 64 - bits_;
   const auto ticks = static_cast<std::int64_t>((to - from) << unused) >> unused;
   return std::chrono::duration_cast<Host::duration>(

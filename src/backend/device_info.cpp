@@ -12,11 +12,11 @@ namespace {
 struct Vendor {
   std::string_view name;
   std::uint32_t id;
-  /// What the texts of its drivers have in them, up to three.
+  /// Substrings of the vendor's driver strings, up to three; unused ones are empty.
   std::array<std::string_view, 3> words;
 };
 
-// Mesa is the last: its drivers for GPUs name both.
+// Mesa comes last: its GPU drivers also name the GPU's vendor.
 constexpr std::array<Vendor, 11> vendors = {{{"NVIDIA", 0x10de, {"NVIDIA", "nouveau"}},
                                              {"AMD", 0x1002, {"AMD", "Advanced Micro Devices", "Radeon"}},
                                              {"Intel", 0x8086, {"Intel"}},
@@ -29,7 +29,7 @@ constexpr std::array<Vendor, 11> vendors = {{{"NVIDIA", 0x10de, {"NVIDIA", "nouv
                                              {"Google", 0x1ae0, {"Google", "SwiftShader"}},
                                              {"Mesa", 0x10005, {"Mesa", "llvmpipe", "softpipe"}}}};
 
-/// 90 for "sm_90"; 0 for others.
+/// 90 for "sm_90"; 0 for other forms of names.
 int compute_capability(std::string_view architecture) {
   constexpr std::string_view start = "sm_";
   int capability = 0;
@@ -65,7 +65,7 @@ bool computes_f16(std::string_view architecture) {
 }
 
 bool has_matrix_units(std::string_view architecture) {
-  // Matrix cores of AMD's CDNA, and those of RDNA from its third generation on.
+  // AMD has matrix cores in CDNA, and in RDNA since RDNA 3.
   constexpr std::array amd = {"gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12"};
   return starts_with_any(architecture, amd) || compute_capability(architecture) >= 70;
 }

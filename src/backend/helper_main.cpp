@@ -1,10 +1,10 @@
-// kiln-helper: loads GPU drivers in a process of its own, so that a crash or hang cannot reach the application.
+// kiln-helper: loads GPU drivers in a separate process, so that a crash or hang cannot affect the application.
 // Started by Kiln, not by users.
 //
 //   kiln-helper devices API    the devices of an API, as JSON
 //
-// It writes a greeting with its version, then one line with the answer, to the standard output it was given. What
-// drivers print to standard output goes to standard error.
+// It writes a greeting with its version, then one line with the answer, to standard output. Output of drivers to
+// standard output is redirected to standard error.
 
 #include <cerrno>
 #include <csignal>
@@ -29,7 +29,7 @@ constexpr int ok = 0;
 constexpr int failed = 1;
 constexpr int misused = 2;
 
-/// A driver's crash ends this process at once, without a report of a sanitizer's and without a core file.
+/// Makes a driver's crash end this process at once, without a sanitizer report or a core file.
 void crash_silently() {
   for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS}) std::signal(signal, SIG_DFL);
   rlimit limit = {};
@@ -38,22 +38,23 @@ void crash_silently() {
   setrlimit(RLIMIT_CORE, &limit);
 }
 
-/// Ends this process when the one that started it ends; keys that interrupt are for that one to act on.
+/// Ends this process when its parent ends. Ignores interrupts from the terminal: the parent handles them.
 void die_with_parent() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const int signal : {SIGINT, SIGQUIT}) std::signal(signal, SIG_IGN);
 }
 
-/// Whether somebody still reads; a parent that ended before die_with_parent() does not.
+/// Whether the pipe has a reader. It has none if the parent ended before die_with_parent().
 bool is_read(int descriptor) {
   pollfd output = {descriptor, 0, 0};
   return poll(&output, 1, 0) <= 0 || (output.revents & POLLERR) == 0;
 }
 
-/// Keeps standard output for the answer, out of the drivers' reach; -1 where there is none.
+/// Duplicates standard output for the answer, then redirects it to standard error for the drivers. Returns -1 if
+/// standard output is closed.
 int take_standard_output() {
   const int output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  // A driver must not take a file of its own for a standard stream.
+  // Open closed standard streams, so that no file of a driver gets the number of one.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(stream, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_RDWR));
   dup2(STDERR_FILENO, STDOUT_FILENO);
@@ -93,9 +94,9 @@ int main(int argc, char** argv) {
   try {
     status = run(argc, argv, take_standard_output());
   } catch (...) {
-    // The answer is missing, which says enough.
+    // The parent reports the missing answer.
   }
   if (status == misused) std::fputs("usage: kiln-helper devices cuda|hip|vulkan|opengl|opencl\n", stderr);
-  // Drivers do not always survive their own clean-up.
+  // Skip exit handlers: some drivers crash in theirs.
   _exit(status);
 }

@@ -21,26 +21,28 @@
 namespace kiln::backend {
 namespace {
 
-/// More than any list of devices.
+/// Larger than any list of devices.
 constexpr std::size_t max_answer = std::size_t{1} << 20;
 
-/// A killed process is gone at once, unless its driver hangs inside the kernel; then it is left behind.
+/// How long to wait for a killed process. It ends at once unless its driver hangs in the kernel; then it is not
+/// reaped.
 constexpr int milliseconds_to_die = 1000;
 
-/// strerror() translates, and may wait for a thread that is inside setlocale().
+/// strerror() translates its text and may block on a thread that is inside setlocale().
 std::string reason(int error) {
   const char* text = strerrordesc_np(error);
   return text != nullptr ? text : fmt::format("error {}", error);
 }
 
-/// Takes a new descriptor and moves it past those of the standard streams, if the application has closed these.
+/// Takes ownership of a new descriptor. If the application has closed a standard stream and the descriptor got its
+/// number, duplicates it to a number above the standard streams.
 base::FileHandle past_standard_streams(int descriptor) {
   base::FileHandle given(descriptor);
   if (descriptor < 0 || descriptor > STDERR_FILENO) return given;
   return base::FileHandle(fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 }
 
-/// What posix_spawn takes for a helper that writes to `output`.
+/// posix_spawn settings for a helper that writes to `output`.
 class SpawnSettings {
  public:
   explicit SpawnSettings(int output) {
@@ -71,7 +73,7 @@ class SpawnSettings {
   posix_spawnattr_t attributes_;
 };
 
-/// Reads what is there. Whether more may come.
+/// Appends the available bytes to `text`. Returns whether more may follow.
 bool drain(int descriptor, std::string& text) {
   for (;;) {
     std::array<char, 4096> part;
@@ -84,7 +86,7 @@ bool drain(int descriptor, std::string& text) {
   }
 }
 
-/// The beginning of a text, for a message.
+/// The first line of a text, at most 60 printable characters, for an error message.
 std::string first_line(std::string_view text) {
   std::string line(text.substr(0, std::min<std::size_t>(text.find('\n'), 60)));
   std::replace_if(
@@ -94,12 +96,12 @@ std::string first_line(std::string_view text) {
 
 }  // namespace
 
-/// What has been read of an answer.
+/// The part of an answer that has been read.
 struct HelperProcess::Reading {
   std::string text = {};
   bool timed_out = false;
 
-  /// Whether what is there of the greeting is right.
+  /// Whether the text matches the greeting as far as it has been read.
   bool may_be_greeted() const { return helper_greeting().starts_with(text.substr(0, helper_greeting().size())); }
   bool greeted() const { return text.starts_with(helper_greeting()); }
   std::optional<std::string> line() const {
@@ -123,7 +125,7 @@ Result<HelperProcess> HelperProcess::start(const std::string& helper, const std:
 
   const SpawnSettings settings(writing.get());
   std::vector<char*> words;
-  // posix_spawn does not write to them, whatever its signature says.
+  // posix_spawn does not modify the strings, despite its signature.
   words.push_back(const_cast<char*>(helper.c_str()));
   for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
@@ -159,12 +161,12 @@ Result<HelperAnswer> HelperProcess::answer(Deadline deadline) {
                                           helper_, first_line(reading.text), first_line(helper_greeting())));
 }
 
-/// Reads until the answer is complete, the process has ended, or the time is up.
+/// Reads until the answer is complete, the process has ended, or the deadline has passed.
 HelperProcess::Reading HelperProcess::read(Deadline deadline) const {
   Reading reading;
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    // The end of the process is waited for as well: a child that another thread has forked may hold the pipe open.
+    // Also poll the process: a child that another thread has forked may keep the pipe open.
     std::array<pollfd, 2> waiting = {{{reading_.get(), POLLIN, 0}, {handle_.get(), POLLIN, 0}}};
     const int ready =
         poll(waiting.data(), waiting.size(), static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
@@ -179,7 +181,7 @@ HelperProcess::Reading HelperProcess::read(Deadline deadline) const {
   }
 }
 
-/// Kills the process and waits for it. If it is already exiting, its own exit status is kept.
+/// Kills the process and waits for its end. If it was already exiting, returns its own exit status.
 std::optional<ProcessEnd> HelperProcess::end() noexcept {
   const pid_t process = std::exchange(process_, -1);
   if (process < 0) return std::nullopt;

@@ -9,11 +9,11 @@
 
 #include <kiln/device.hpp>
 
-/// Checks of what callers pass to devices and slots. `T` is a backend's class of buffers; `T::owner()` is what all
-/// buffers and programs of a device share. `device` is what open_device() calls the device.
+/// Argument checks shared by all devices and slots. `T` is the backend's buffer class; `T::owner()` is the object
+/// that all buffers and programs of a device share. `device` is the device's name for open_device().
 namespace kiln::backend {
 
-/// The buffer as a T of `owner` that has `bytes` bytes at `offset`.
+/// Downcasts a caller's buffer to T. Fails if it has another owner, or if `bytes` bytes at `offset` exceed it.
 template <class T, class Owner>
 Result<const T*> own_buffer(const Buffer& buffer, const Owner& owner, std::string_view device, std::size_t bytes,
                             std::size_t offset) {
@@ -27,7 +27,7 @@ Result<const T*> own_buffer(const Buffer& buffer, const Owner& owner, std::strin
   return own;
 }
 
-/// The buffers of a launch of `program`, all of which are there and of `owner`.
+/// Downcasts the buffers of a launch of `program`. Fails if one is null or has another owner.
 template <class T, class Owner>
 Result<std::vector<const T*>> own_buffers(const Launch& launch, const Owner& owner, std::string_view device,
                                           std::string_view program) {
@@ -45,7 +45,7 @@ Result<std::vector<const T*>> own_buffers(const Launch& launch, const Owner& own
   return buffers;
 }
 
-/// Checks the number of work groups, which not all drivers check.
+/// Checks the number of work groups: not all drivers do.
 inline Result<void> check_groups(const Launch& launch, const DeviceLimits& limits, std::string_view program) {
   for (std::size_t i = 0; i < 3; ++i)
     if (launch.groups[i] > limits.max_groups[i])
@@ -55,17 +55,17 @@ inline Result<void> check_groups(const Launch& launch, const DeviceLimits& limit
   return {};
 }
 
-/// Whether a launch has any work items; drivers disagree on launches without.
+/// Whether a launch has work items. Drivers treat empty launches differently.
 inline bool has_work(const Launch& launch) { return std::ranges::find(launch.groups, 0U) == launch.groups.end(); }
 
-/// The error of a launch on `device` of a program that was made on another.
+/// The error for launching a program of another device on `device`.
 inline Error foreign_program(std::string_view program, std::string_view device) {
   return Error(ErrorCode::invalid_request,
                fmt::format("{} belongs to another device; compile or load it on {}", program, device));
 }
 
-/// The size to allocate for a buffer: whole words, at least one. Drivers refuse buffers of no
-/// size, and programs that read halves read the word they are in.
+/// The size to allocate for a buffer: whole 4-byte words, at least one. Drivers refuse empty buffers, and programs
+/// may read a 16-bit value as part of its word.
 constexpr std::size_t allocated_bytes(std::size_t bytes) noexcept {
   if (bytes == 0) return 4;
   return bytes % 4 == 0 || bytes + 3 < bytes ? bytes : (bytes + 3) / 4 * 4;

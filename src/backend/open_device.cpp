@@ -20,7 +20,7 @@ using backend::Api;
 using backend::apis;
 using backend::find_api;
 
-/// The order for devices that are the CPU: by how fast they start and compile.
+/// The order of preference for CPU devices, by how fast the APIs start and compile.
 constexpr std::array<std::string_view, 3> apis_on_cpu = {"opengl", "vulkan", "opencl"};
 
 std::string known_apis() {
@@ -29,7 +29,7 @@ std::string known_apis() {
   return names;
 }
 
-/// Held while a driver is loaded into this process: one at a time.
+/// Held while a driver is loaded into this process, because drivers are loaded one at a time.
 base::Mutex& driver_mutex() {
   static base::Mutex mutex;
   return mutex;
@@ -45,7 +45,8 @@ Result<std::shared_ptr<Device>> open(const Api& api, std::size_t number, const L
   return api.open(number, log);
 }
 
-/// The lists of all APIs, each asked for by a process of kiln-helper. All of them start at once.
+/// The device lists of all APIs, each made by a kiln-helper process. All processes start at once. Without a helper,
+/// the drivers are loaded into this process.
 class Lists {
  public:
   explicit Lists(const Log& log) : log_(log) {
@@ -58,16 +59,16 @@ class Lists {
     for (const Api& api : apis()) probes_.emplace_back(api.name, *helper);
   }
 
-  /// The devices of apis()[place]; to be asked once.
+  /// The devices of apis()[place]. Call it once per place.
   std::vector<DeviceInfo> take(std::size_t place) {
     if (!probes_.empty()) {
       auto devices = probes_[place].answer();
       if (devices) return *std::move(devices);
-      // Whoever names a helper expects it to be used.
+      // If the user named a helper, a failure deserves a warning.
       log_.write(
           base::environment("KILN_HELPER") != nullptr ? LogLevel::warning : LogLevel::debug,
           fmt::format("{}: drivers are loaded into this process to list their devices", devices.error().message()));
-      // It would not work for the other APIs either.
+      // The helper would fail for the other APIs too.
       probes_.clear();
     }
     return list(apis()[place], log_);
@@ -78,7 +79,7 @@ class Lists {
   std::vector<backend::Probe> probes_;
 };
 
-/// The number in a device's name; nothing in one that stands for all of its API.
+/// The number in a device name, as in "opencl:1"; nullopt if it has none.
 std::optional<std::size_t> number_of(const Api& api, std::string_view name) {
   if (name.size() <= api.name.size()) return std::nullopt;
   const std::string_view digits = name.substr(api.name.size() + 1);
@@ -87,7 +88,7 @@ std::optional<std::size_t> number_of(const Api& api, std::string_view name) {
   return error == std::errc() && end == digits.data() + digits.size() ? std::optional(number) : std::nullopt;
 }
 
-/// The first device of an API that works; where none does, what is wrong with the first.
+/// Opens the first usable device of an API. If there is none, returns the error of the first device.
 Result<std::shared_ptr<Device>> open_first(const Api& api, const Log& log) {
   auto first = open(api, 0, log);
   if (first) return first;
@@ -99,7 +100,7 @@ Result<std::shared_ptr<Device>> open_first(const Api& api, const Log& log) {
   return first;
 }
 
-/// The best device of all: a GPU before a CPU.
+/// Opens the best device of all APIs: a GPU before a CPU.
 Result<std::shared_ptr<Device>> open_best(const Log& log) {
   std::vector<DeviceInfo> on_cpu;
   std::string problems;

@@ -11,11 +11,12 @@
 
 namespace kiln::backend {
 
-/// Things that one thread uses at a time, kept for the next: streams, kernels, command buffers.
+/// A pool of objects that one thread uses at a time and the next reuses: streams, kernels, command buffers.
+/// Thread-safe.
 template <class T>
 class Pool {
  public:
-  /// One of them, lent until this ends.
+  /// A borrowed object. The destructor returns it to the pool.
   class Loan {
    public:
     Loan(Pool& pool, std::unique_ptr<T> thing) noexcept : pool_(&pool), thing_(std::move(thing)) {}
@@ -27,7 +28,7 @@ class Pool {
 
     T& operator*() const noexcept { return *thing_; }
     T* operator->() const noexcept { return thing_.get(); }
-    /// Keeps it from being used again, after a failure.
+    /// Destroys the object instead of returning it to the pool. For use after a failure.
     void discard() noexcept { thing_.reset(); }
 
    private:
@@ -35,7 +36,8 @@ class Pool {
     std::unique_ptr<T> thing_;
   };
 
-  /// An idle one, or a new one: `make` returns Result<std::unique_ptr<T>>. The pool outlives the loan.
+  /// Lends an idle object, or a new one from `make`, which returns Result<std::unique_ptr<T>>. The pool must
+  /// outlive the loan.
   template <class Make>
   Result<Loan> borrow(Make make) {
     {
@@ -50,7 +52,7 @@ class Pool {
     return Loan(*this, std::move(made));
   }
 
-  /// Destroys the idle ones.
+  /// Destroys the idle objects.
   void clear() {
     std::vector<std::unique_ptr<T>> idle;
     const base::MutexLock lock(mutex_);

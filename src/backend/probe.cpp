@@ -22,8 +22,8 @@ namespace {
 
 constexpr const char* helper_name = "kiln-helper";
 
-/// The file that holds Kiln's code, by the kernel's list of mappings; empty if that cannot be read. dladdr() would
-/// wait for a thread that is inside dlopen().
+/// The file that holds Kiln's code, from /proc/self/maps; empty if that cannot be read. dladdr() would block on a
+/// thread that is inside dlopen().
 std::filesystem::path own_file() {
   const auto here = reinterpret_cast<std::uintptr_t>(&own_file);
   std::ifstream mappings("/proc/self/maps");
@@ -45,10 +45,11 @@ std::filesystem::path own_file() {
   return {};
 }
 
-/// Where a helper may be, best first.
+/// The folders to search for a helper, in order.
 std::vector<std::filesystem::path> places() {
   std::vector<std::filesystem::path> folders;
-  // An attacker can hard-link a set-uid program into a folder of their own, so files beside it are not trusted.
+  // An attacker can hard-link a set-uid program into a folder that they control, so files beside it are not
+  // trusted.
   if (!base::has_more_rights_than_its_caller())
     if (const auto file = own_file(); file.is_absolute())
       folders = {file.parent_path(), file.parent_path() / KILN_LIBEXEC_FROM_LIB,
@@ -85,7 +86,7 @@ bool is_crash(int signal) {
   }
 }
 
-/// What became of a driver whose helper gave no list of devices.
+/// The problem of a driver whose helper sent no list of devices.
 std::string problem_of(const HelperAnswer& answer, std::chrono::milliseconds patience) {
   if (answer.timed_out)
     return fmt::format(

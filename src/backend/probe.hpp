@@ -12,29 +12,29 @@
 
 namespace kiln::backend {
 
-/// The line, with its newline, that a kiln-helper of this version writes before it loads a driver.
+/// The line, including its newline, that a kiln-helper of this version writes before it loads a driver.
 std::string_view helper_greeting() noexcept;
 
-/// The kiln-helper that this process starts; nothing if there is none. In this order: `KILN_HELPER`, beside the
-/// file that holds Kiln's code (the program, or a shared library), the libexec folder of the prefix that this file
-/// is in, the libexec folder that Kiln was configured with. A program that has more rights than its caller takes
-/// the last one only.
+/// The path of the kiln-helper that this process starts; nullopt if there is none. The search order is
+/// `KILN_HELPER`, the folder of the file that holds Kiln's code (the program or a shared library), the libexec
+/// folder of the prefix of that file, the libexec folder that Kiln was configured with. A set-uid program, or one
+/// with other additional rights, uses only the last.
 ///
-/// Needs no lock of the dynamic loader's, so it answers while another thread is inside dlopen().
+/// Takes no lock of the dynamic loader, so it does not block while another thread is inside dlopen().
 std::optional<std::string> find_helper();
 
 /// GPU drivers take a second or two to start on a busy machine.
 inline constexpr std::chrono::milliseconds probe_patience = std::chrono::seconds(20);
 
-/// A question to a driver for its devices, asked by a process of its own, so that a driver that crashes or hangs
-/// when it is loaded does no harm here. Probes run side by side.
+/// Lists the devices of an API in a separate process, so that a driver that crashes or hangs while it loads does no
+/// harm to this process. Probes run concurrently.
 class Probe {
  public:
-  /// Starts the process; see find_helper(). Its time begins now.
+  /// Starts `helper`, the result of find_helper(). The timeout `patience` begins now.
   Probe(std::string_view api, const std::string& helper, std::chrono::milliseconds patience = probe_patience);
 
-  /// Waits for the devices of the API; to be asked once. If the driver crashes or hangs, that is one device with
-  /// that problem. The error says why the helper cannot be used: it did not start, or is of another version of
+  /// Waits for the devices of the API. Call it once. If the driver crashes or hangs, the list has one device with
+  /// that problem. The error says why the helper cannot be used: it did not start, or it is of another version of
   /// Kiln.
   Result<std::vector<DeviceInfo>> answer();
 

@@ -6,21 +6,22 @@
 #include <string_view>
 #include <vector>
 
-/// A binary of several parts: what a driver gave out, and what must be known to take it back.
+/// Binaries of several sections: the driver's binary, and the data that Kiln needs to load it.
 namespace kiln::backend {
 
-/// The parts, one after the other, each behind its length.
+/// Concatenates the sections, each preceded by its length.
 std::vector<std::byte> join_sections(std::initializer_list<std::span<const std::byte>> sections);
 
-/// Exactly `count` parts that fill `bytes`; nothing where they do not.
+/// Splits `bytes` into exactly `count` sections; nullopt if they do not fill `bytes`.
 std::optional<std::vector<std::span<const std::byte>>> split_sections(std::span<const std::byte> bytes,
                                                                       std::size_t count);
 
-/// The same behind a checksum of it all, for drivers that trust whatever they are handed. It tells damage, not
-/// malice: who can change a binary can change its checksum.
+/// Concatenates the sections as join_sections() does, preceded by a checksum, for drivers that do not validate
+/// binaries. The checksum detects damage, not tampering: an attacker who can change a binary can change its
+/// checksum.
 std::vector<std::byte> seal_sections(std::initializer_list<std::span<const std::byte>> sections);
 
-/// Exactly `count` parts as seal_sections() took them; nothing where a bit has changed since.
+/// Splits the result of seal_sections() into exactly `count` sections; nullopt if the checksum does not match.
 std::optional<std::vector<std::span<const std::byte>>> unseal_sections(std::span<const std::byte> bytes,
                                                                        std::size_t count);
 

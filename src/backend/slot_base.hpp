@@ -13,8 +13,8 @@
 
 namespace kiln::backend {
 
-/// The part of a slot that is the same for all APIs: it checks arguments and decides when staging memory may grow.
-/// `DeviceBuffer` is the API's class of buffers; its owner() is the `Owner` of the slot.
+/// The part of a slot that all APIs share: it checks arguments and decides when staging memory may grow.
+/// `DeviceBuffer` is the API's buffer class; its owner() is the `Owner` of the slot.
 template <class DeviceBuffer, class Owner>
 class SlotBase : public Slot {
  public:
@@ -36,7 +36,7 @@ class SlotBase : public Slot {
  protected:
   enum class Direction { upload, download };
 
-  /// A copy between a buffer and the staging memory, in both of which the bytes are.
+  /// A copy between a buffer and the staging memory. Both ranges have been checked.
   struct Copy {
     Direction direction;
     const DeviceBuffer& buffer;
@@ -44,22 +44,22 @@ class SlotBase : public Slot {
     std::size_t staged;
     std::size_t bytes;
 
-    /// For errors, as in "uploading 12 bytes".
+    /// For error messages, as in "uploading 12 bytes".
     std::string describe() const {
       return fmt::format("{} {} bytes", direction == Direction::upload ? "uploading" : "downloading", bytes);
     }
   };
 
-  /// `owner` outlives the slot. `device` is what open_device() calls it.
+  /// `owner` must outlive the slot.
   SlotBase(const Owner& owner, DeviceInfo device) : device_(std::move(device)), owner_(owner) {}
 
-  /// Whether work is queued, or was submitted and not seen to end.
+  /// Whether work is queued, or submitted work has not been seen to end.
   virtual bool in_use() const noexcept = 0;
-  /// Replaces the staging memory. The old memory is not used any more.
+  /// Replaces the staging memory. The device no longer uses the old memory.
   virtual Result<std::span<std::byte>> allocate_staging(std::size_t bytes) = 0;
-  /// Queues a copy of one byte or more.
+  /// Queues a copy of at least one byte.
   virtual Result<void> queue_copy(const Copy& copy) = 0;
-  /// Queues a piece that is no work, such as a copy of no bytes, so that times() has an entry for it.
+  /// Queues an empty piece, for a copy of no bytes or a launch of no groups, so that times() has an entry for it.
   virtual Result<void> queue_nothing() = 0;
 
   std::span<std::byte> staged() const noexcept { return staging_; }

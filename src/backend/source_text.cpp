@@ -25,7 +25,8 @@ std::optional<std::size_t> number_at(std::string_view text, std::size_t& at) {
   return at > begin ? std::optional(value) : std::nullopt;
 }
 
-/// Where in the sources a line of a log points, where in it that stands, and where the words after it begin.
+/// A source location in a line of a log. `begin` is the offset of the location in the line, `words` that of the
+/// message.
 struct Place {
   std::size_t file;
   std::size_t line;
@@ -33,13 +34,13 @@ struct Place {
   std::size_t words;
 };
 
-/// Over the column and the punctuation, to the words.
+/// Skips the column and the punctuation before the message.
 std::size_t words_after(std::string_view text, std::size_t at) {
   at = std::min(text.find_first_of(" \t", at), text.size());
   return std::min(text.find_first_not_of(" \t:", at), text.size());
 }
 
-/// A file known by its number: "1:12(5)" on Mesa, "1(12)" on NVIDIA.
+/// Parses a location with a file number: "1:12(5)" from Mesa, "1(12)" from NVIDIA.
 std::optional<Place> numbered_place(std::string_view text) {
   std::size_t at = 0;
   const auto file = number_at(text, at);
@@ -50,16 +51,16 @@ std::optional<Place> numbered_place(std::string_view text) {
   return Place{*file, *line, 0, words_after(text, at)};
 }
 
-/// Whether a name that begins here is one of its own, and not the end of a longer one.
+/// Whether a name at this offset is a whole name, not the end of a longer one.
 bool begins_name(std::string_view text, std::size_t at) {
   if (at == 0) return true;
   const char before = text[at - 1];
   return !key::is_word(before) && before != '/' && before != '.';
 }
 
-/// A file known by its name: "name:12:5:" by clang, "name:12:" by shaderc, "name(12):" by NVRTC.
+/// Parses a location with a file name: "name:12:5:" from clang, "name:12:" from shaderc, "name(12):" from NVRTC.
 std::optional<Place> named_place(std::string_view text, const std::vector<std::string>& files) {
-  // Longer names first: one may stand in another.
+  // Longer names first: a name may contain another.
   std::vector<std::size_t> order(files.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater<>(), [&files](std::size_t file) { return files[file].size(); });
@@ -76,15 +77,15 @@ std::optional<Place> named_place(std::string_view text, const std::vector<std::s
   return std::nullopt;
 }
 
-/// Whether a line of a log tells of an error, apart from the place it names: that may be called anything.
+/// Whether a line of a log reports an error. Ignores the location: a file name may contain "error".
 bool tells_error(std::string_view line, const std::optional<Place>& place) {
   std::string words(place ? line.substr(0, place->begin) : line);
   if (place) words += line.substr(place->words);
-  // A warning may quote what is called an error.
+  // The text of a warning may contain "error".
   return words.find("error") < words.find("warning");
 }
 
-/// The line that Kiln wrote into a source under this number; empty where there is none.
+/// The line that Kiln inserted into a source under this number; empty if there is none.
 std::string_view generated_line(std::string_view source, std::size_t wanted) {
   if (wanted < generated_lines) return {};
   std::size_t number = 1;
@@ -105,7 +106,6 @@ std::string_view generated_line(std::string_view source, std::size_t wanted) {
   return {};
 }
 
-/// The sentence for an error at a place.
 std::string message_at(const Request& request, const Place& place, std::string_view words) {
   if (place.file > 0 && place.file < request.files().size())
     return fmt::format("{} does not compile, {} line {}: {}", request.name(), request.files()[place.file],
@@ -113,7 +113,7 @@ std::string message_at(const Request& request, const Place& place, std::string_v
   if (const auto generated = generated_line(request.source(), place.line); !generated.empty())
     return fmt::format("{} does not compile, in what Kiln declares for it, \"{}\": {}", request.name(), generated,
                        words);
-  // Mesa forgets the file in some of its messages and calls it 0.
+  // Mesa sometimes reports file 0 for an error in an included file.
   const char* unsure =
       request.language() == Language::glsl && request.files().size() > 1 ? " (of it or of a file it includes)" : "";
   return fmt::format("{} does not compile, line {}{}: {}", request.name(), place.line, unsure, words);
@@ -130,7 +130,7 @@ std::string with_defines(const Request& request) {
   if (glsl) {
     key::SourceScanner scanner(source);
     if (const auto first = scanner.next(); first && first->name == "version") {
-      // Behind its number and profile; what else is on the line may be the beginning of a comment.
+      // Insert after the version and profile: a comment may begin on the rest of the line.
       begin = std::min(source.find_first_not_of(" \t0123456789", first->rest_begin), source.size());
       for (const std::string_view profile : {"core", "compatibility", "es"})
         if (std::string_view(source).substr(begin).starts_with(profile)) begin += profile.size();
@@ -156,7 +156,7 @@ std::string compile_message(const Request& request, const std::string& log) {
     if (place) return message_at(request, *place, line.substr(place->words));
     if (elsewhere.empty()) elsewhere = line;
   }
-  // What names no place may be a line of the source that the compiler quotes; it is better than nothing.
+  // A line without a location may only quote the source; use it if there is no other.
   return elsewhere.empty() ? fmt::format("{} does not compile", request.name())
                            : fmt::format("{} does not compile: {}", request.name(), elsewhere);
 }
@@ -184,7 +184,8 @@ Result<void> check_language(const Request& request, Language taken) {
 
 namespace {
 
-/// Too much memory in the words of Mesa, of NVIDIA's ptxas and GLSL compiler, and of AMD's compilers.
+/// Messages about too much shared memory from Mesa, from NVIDIA's ptxas and GLSL compiler, and from AMD's
+/// compilers.
 constexpr std::array<std::string_view, 5> too_much_memory = {
     "Too much shared memory used", "uses too much shared data", "cannot locate suitable resource to bind variable",
     "local memory limit exceeded", "error: local memory ("};

@@ -6,27 +6,30 @@
 #include <kiln/request.hpp>
 #include <kiln/result.hpp>
 
-/// What the backends' compilers have in common.
+/// Source preparation and error messages for the compilers of all backends.
 namespace kiln::backend {
 
-/// The number from which on #line counts the lines that Kiln itself writes into a source. They are told by it, and
-/// not by a file of their own, which Mesa forgets; it leaves room in the 16 bits that some compilers count with.
+/// The #line number of the first line that Kiln inserts into a source. Error messages recognise inserted lines by
+/// their number: a separate file number does not work, because Mesa loses it. The value leaves room below the
+/// 16-bit limit of some compilers.
 inline constexpr std::size_t generated_lines = 60'000;
 
-/// The text a compiler gets: the source with the request's defines before its first line, behind #version in GLSL.
+/// The text for the compiler: the source, preceded by the request's defines. In GLSL, the defines follow #version.
 std::string with_defines(const Request& request);
 
-/// The sentence for a compiler's log, with the file and the line it complains of first, or what Kiln wrote there.
+/// Summarises a compiler's log in one sentence, with the location of the first error. If the error is in a line
+/// that Kiln inserted, the sentence quotes the line.
 std::string compile_message(const Request& request, const std::string& log);
 
-/// The error of a compiler that refused the source.
+/// A compile_failed error with the summary and the log.
 Error compile_error(const Request& request, std::string log);
 
-/// An error where the request is in another language than `taken`, or names no kernel where one must be named.
+/// Fails if the request's language is not `taken`, or if its entry point does not fit the language: GLSL requires
+/// main, other languages require the name of a kernel.
 Result<void> check_language(const Request& request, Language taken);
 
-/// The error of a compiler that refused the source and left `log`: unsupported where the program needs more shared
-/// memory than the device has, compile_failed otherwise.
+/// The error for a source that the compiler rejected: unsupported if the log says that the program needs more
+/// shared memory than the device has, compile_failed otherwise.
 Error refusal(const Request& request, std::string log);
 
 }  // namespace kiln::backend

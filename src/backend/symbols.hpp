@@ -14,20 +14,20 @@
 /// simplest example. The loop calls a SymbolLookup to find the functions, or a StubLookup to get stubs.
 namespace kiln::backend {
 
-/// Finds functions by their names and remembers the first that is missing.
+/// Finds functions by name and records the first missing one.
 class SymbolLookup {
  public:
   explicit SymbolLookup(std::function<void*(const char*)> find) : find_(std::move(find)) {}
   explicit SymbolLookup(const base::DynamicLibrary& library)
       : find_([&library](const char* name) { return library.symbol(name); }) {}
 
-  /// A null name stands for a function that this library does not have.
+  /// A null name is skipped: this library does not have the function.
   template <class Function>
   void operator()(Function*& function, const char* name) {
     optional(function, name);
     if (name != nullptr && function == nullptr && missing_ == nullptr) missing_ = name;
   }
-  /// Leaves null if it is missing.
+  /// As operator(), but a missing function is null and not recorded.
   template <class Function>
   void optional(Function*& function, const char* name) {
     if (name != nullptr) function = reinterpret_cast<Function*>(find_(name));
@@ -67,8 +67,8 @@ struct StubLookup {
   }
 };
 
-/// The functions of a driver, and stubs once the process ends: objects in static variables may be destroyed after
-/// their driver has shut down.
+/// The functions of a driver. Once exit() begins, calls go to stubs, because objects in static variables may be
+/// destroyed after the driver has shut down.
 template <class Functions>
 class Calls {
  public:

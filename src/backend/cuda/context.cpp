@@ -45,7 +45,7 @@ Context::~Context() {
 
 Result<backend::Pool<Context::Stream>::Loan> Context::borrow_stream() {
   return idle_streams_.borrow([this]() -> Result<std::unique_ptr<Stream>> {
-    // CU_STREAM_NON_BLOCKING and hipStreamNonBlocking: the caller's default stream is none of its business.
+    // CU_STREAM_NON_BLOCKING and hipStreamNonBlocking: no synchronisation with the caller's default stream.
     constexpr unsigned non_blocking = 1;
     Handle stream = nullptr;
     if (const Status status = (*driver_)->stream_create(&stream, non_blocking); status != status::success)
@@ -61,7 +61,7 @@ Result<std::unique_ptr<Buffer>> CudaBuffer::allocate(std::shared_ptr<Context> co
   Status status = scope.status();
   if (status == status::success) status = driver->memory_allocate(&address, backend::allocated_bytes(bytes));
   if (status != status::success) {
-    // Sizes that no address space holds are refused as invalid.
+    // Drivers return this error for sizes that exceed the address space.
     constexpr Status invalid_value = 1;
     return driver.error(status == invalid_value ? status::out_of_memory : status,
                         fmt::format("allocating {} bytes", bytes));

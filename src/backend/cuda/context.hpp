@@ -10,10 +10,10 @@
 
 namespace kiln::cuda {
 
-/// A context of a device, shared by all threads, with the streams lent to them.
+/// A context of a device and a pool of its streams. Thread-safe.
 class Context {
  public:
-  /// A stream, used by one thread at a time. Destroyed with the context current.
+  /// Owns a stream. Used by one thread at a time. The destructor requires that the context is current.
   class Stream {
    public:
     Stream(const Driver& driver, Handle stream) noexcept : driver_(driver), stream_(stream) {}
@@ -28,7 +28,7 @@ class Context {
     Handle stream_;
   };
 
-  /// Makes the context current on this thread, and on destruction what was current before.
+  /// Makes the context current on this thread, and restores the previous context on destruction.
   class ScopedCurrent {
    public:
     explicit ScopedCurrent(const Context& context) noexcept;
@@ -43,9 +43,9 @@ class Context {
     Status status_;
   };
 
-  /// The context that all libraries of a process share on a device.
+  /// The primary context of a device, which all libraries of a process share.
   static Result<std::shared_ptr<Context>> primary(std::shared_ptr<const Driver> driver, int device);
-  /// The caller's, which outlives this one.
+  /// Uses the caller's context, which must outlive this object.
   static Result<std::shared_ptr<Context>> adopt(std::shared_ptr<const Driver> driver, Handle context);
 
   Context(std::shared_ptr<const Driver> driver, Handle native, int device, bool owned)
@@ -58,7 +58,7 @@ class Context {
 
   const Driver& driver() const noexcept { return *driver_; }
   int device() const noexcept { return device_; }
-  /// A stream for this thread; only within a ScopedCurrent.
+  /// Lends a stream to this thread. Call it within a ScopedCurrent.
   Result<backend::Pool<Stream>::Loan> borrow_stream();
 
  private:
@@ -69,12 +69,12 @@ class Context {
   backend::Pool<Stream> idle_streams_;
 };
 
-/// Memory in a context.
+/// Owns device memory of a context.
 class CudaBuffer final : public Buffer {
  public:
   static Result<std::unique_ptr<Buffer>> allocate(std::shared_ptr<Context> context, std::size_t bytes);
 
-  /// The address of a buffer of that driver's; 0 for others.
+  /// The address of a buffer of this driver; 0 for other buffers.
   static Address address_of(const Buffer& buffer, const DriverNames& driver) noexcept;
 
   CudaBuffer(std::shared_ptr<Context> context, Address address, std::size_t size) noexcept

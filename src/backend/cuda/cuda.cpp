@@ -64,7 +64,7 @@ Result<std::shared_ptr<const Rtc>> open_nvrtc(int driver_version) {
     if (const char* root = base::environment(variable); root != nullptr && *root != '\0')
       folders.push_back(std::string(root) + "/lib64");
   folders.emplace_back("/usr/local/cuda/lib64");
-  // A driver takes the code of every compiler of its own major version, and of older ones, but of none above.
+  // A driver loads code from compilers of its own major version and of older ones, not of newer ones.
   const int newest = driver_version / 1000;
   const auto check = [newest](const Rtc& rtc) -> Result<void> {
     if (rtc.major_version() <= newest) return {};
@@ -74,7 +74,7 @@ Result<std::shared_ptr<const Rtc>> open_nvrtc(int driver_version) {
                              rtc.major_version(), newest, newest));
   };
   RtcNames names = rtc_names;
-  // What is named for a version above is not loaded unless there is nothing else.
+  // Load a library that is named for a newer version only if there is no other.
   names.libraries = std::span(rtc_libraries).subspan(newest < 13 ? 1 : 0);
   if (auto rtc = Rtc::open(names, folders, check)) return rtc;
   return Rtc::open(rtc_names, folders, check);
@@ -92,7 +92,7 @@ Result<Target> target_for(int capability, int version, const std::vector<int>& k
     return Error(ErrorCode::unsupported,
                  fmt::format("NVRTC knows no architecture as old as {}: install the libnvrtc of an older CUDA",
                              architecture));
-  // Compiled by the driver, whose every version may make something else of it.
+  // The driver compiles PTX, and each driver version may compile it differently, so the minor version counts too.
   return Target{architecture, ImageKind::ptx, fmt::format("--gpu-architecture=compute_{}", below),
                 fmt::format("{}.{}", driver, version % 1000 / 10)};
 }

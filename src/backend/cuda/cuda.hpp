@@ -8,17 +8,17 @@
 
 namespace kiln::cuda {
 
-/// What makes the shared implementation CUDA.
+/// The CUDA parameters of the implementation that CUDA and HIP share.
 const Platform& platform() noexcept;
 
-/// NVRTC, which works without a device: the newest whose major version is not above the driver's.
+/// Opens the newest NVRTC whose major version is not above the driver's. Needs no device.
 Result<std::shared_ptr<const Rtc>> open_nvrtc(int driver_version);
 
-/// What programs for a compute capability, as in 90, are compiled to: code where NVRTC knows it, else PTX of the
-/// highest it knows below. `version` is the driver's.
+/// The compilation target for a compute capability, as in 90: machine code if NVRTC knows it, otherwise PTX for the
+/// highest lower one that NVRTC knows. `version` is the driver's; `known` lists the capabilities that NVRTC knows.
 Result<Target> target_for(int capability, int version, const std::vector<int>& known);
 
-/// The CUDA devices of this machine, and the one with a number.
+/// Lists the CUDA devices of this machine, and opens the one with this number.
 std::vector<DeviceInfo> list_cuda_devices(const Log& log);
 Result<std::shared_ptr<Device>> open_cuda_device(std::size_t number, const Log& log);
 

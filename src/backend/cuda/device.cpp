@@ -32,7 +32,7 @@ DeviceLimits read_limits(const Driver& driver, int device) {
   return limits;
 }
 
-/// `architecture` is empty where unknown.
+/// `architecture` is empty if unknown.
 DeviceTraits read_traits(const Platform& platform, const Driver& driver, int device, std::string architecture) {
   const Attributes& attributes = driver.names().attributes;
   DeviceTraits traits{.vendor = std::string(platform.vendor),
@@ -61,7 +61,8 @@ Identity identity_of(const Platform& platform, const Target& target, const Rtc* 
   return identity;
 }
 
-/// Has `enqueue` put work on a stream, and waits for its end; `doing` says what it was, for an error.
+/// Calls `enqueue` with a stream and waits for its work to end. `doing` returns the name of the operation, for
+/// errors.
 template <class Enqueue, class Doing>
 Result<void> run_on_stream(Context& context, Enqueue enqueue, Doing doing) {
   const Driver& driver = context.driver();
@@ -75,7 +76,7 @@ Result<void> run_on_stream(Context& context, Enqueue enqueue, Doing doing) {
   return driver.error(status, doing());
 }
 
-/// The error of a source that compiled, but not to what the request names.
+/// The error for a source that compiled but lacks the entry point of the request.
 Error no_entry(const Request& request) {
   const bool mentioned = request.source().find(request.entry()) != std::string::npos;
   return Error(ErrorCode::compile_failed,

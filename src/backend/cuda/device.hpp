@@ -15,37 +15,38 @@
 
 namespace kiln::cuda {
 
-/// What programs are compiled to on a device.
+/// The compilation target of a device.
 struct Target {
-  /// As in "sm_90": binaries for it fit every device of that architecture.
+  /// As in "sm_90". A binary fits every device of its architecture.
   std::string architecture;
   ImageKind kind = ImageKind::cubin;
-  /// What tells the compiler.
+  /// The compiler option that selects the target.
   std::string option;
-  /// As much of the driver's version as a binary depends on.
+  /// The part of the driver's version that a binary depends on.
   std::string driver;
 };
 
-/// Where CUDA and HIP differ beyond the names of functions.
+/// The differences between CUDA and HIP, except the names of functions.
 struct Platform {
   std::string_view api;
   std::string_view vendor;
   Language language;
-  /// What the options that choose an architecture begin with: a request's own takes the place of the target's.
+  /// Prefixes of the compiler options that select an architecture. If a request has one, it replaces the target's
+  /// option.
   std::span<const std::string_view> architecture_options;
   const DriverNames* driver;
   Result<std::shared_ptr<const Rtc>> (*open_rtc)(const Driver& driver);
-  /// `rtc` is null where there is no compiler.
+  /// `rtc` is null if there is no compiler.
   Result<Target> (*target)(const Driver& driver, int device, const Rtc* rtc);
   std::unique_ptr<kiln::Module> (*wrap)(std::unique_ptr<LoadedImage> image);
-  /// The image of a module of this platform; null for others.
+  /// The image of a module of this platform; null for other modules.
   LoadedImage* (*unwrap)(kiln::Module& module);
 };
 
 /// A device of CUDA or HIP. Every call makes the context current for its duration.
 class CudaDevice final : public Device {
  public:
-  /// `name` is what open_device() calls it.
+  /// `name` is the device's name for open_device().
   static Result<std::shared_ptr<Device>> open(const Platform& platform, std::shared_ptr<Context> context,
                                               std::string name);
 
@@ -76,14 +77,14 @@ class CudaDevice final : public Device {
   const DeviceInfo info_;
 };
 
-/// Compiles to an image, which needs no device.
+/// Compiles a request to an image. Needs no device.
 Result<std::vector<std::byte>> compile_image(const Platform& platform, const Rtc& rtc, const Target& target,
                                              const Request& request);
 
-/// What can be said of a device without making a context on it; its problem where it has one.
+/// Describes a device without making a context on it. DeviceInfo::problem says why it cannot be used.
 DeviceInfo describe(const Platform& platform, const Driver& driver, int device, std::string name);
 
-/// The devices of a platform, and the one with a number.
+/// List the devices of a platform, open the one with this number, and adopt the caller's context.
 std::vector<DeviceInfo> list(const Platform& platform);
 Result<std::shared_ptr<Device>> open(const Platform& platform, std::size_t number);
 Result<std::shared_ptr<Device>> adopt(const Platform& platform, Handle context);

@@ -49,7 +49,7 @@ Result<std::shared_ptr<const Driver>> Driver::open(const DriverNames& names) {
     return Error(ErrorCode::unsupported, fmt::format("{} is too old: version {} has no {}; install a newer one",
                                                      names.provider, version, lookup.missing()));
   const Status started = functions.init(0);
-  // HIP calls the device invalid where there is none.
+  // HIP returns invalid_device if there is no device.
   if (started == status::no_device || started == status::invalid_device) return no_device_at_all(names);
   auto driver = std::make_shared<const Driver>(names, std::move(library), functions, version);
   if (started != status::success)
@@ -110,7 +110,8 @@ Error Driver::error(Status status, std::string_view doing) const {
 }
 
 bool is_lasting(Status status) noexcept {
-  // ECC, illegal address, timeout, assert, stack, instruction, misaligned, address space, program counter, failure.
+  // ECC error, illegal address, timeout, destroyed context, assert, stack error, illegal instruction, misaligned
+  // address, invalid address space, invalid program counter, launch failure.
   static constexpr std::array lasting = {214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719};
   return std::find(lasting.begin(), lasting.end(), status) != lasting.end();
 }

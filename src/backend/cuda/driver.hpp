@@ -14,7 +14,7 @@
 
 namespace kiln::cuda {
 
-/// CUresult and hipError_t, whose numbers agree where both have a meaning.
+/// CUresult or hipError_t. Codes that exist in both have the same number.
 using Status = int;
 
 namespace status {
@@ -28,10 +28,9 @@ inline constexpr Status not_ready = 600;
 inline constexpr Status out_of_resources = 701;
 }  // namespace status
 
-/// CUcontext, CUmodule, CUfunction, CUstream, CUevent and HIP's; the tables below agree on them in all but the
-/// names.
+/// CUcontext, CUmodule, CUfunction, CUstream, CUevent, or HIP's type for it.
 using Handle = void*;
-/// CUdeviceptr, and the void* that HIP has for it.
+/// CUdeviceptr, or the void* that HIP uses for it.
 using Address = std::uintptr_t;
 
 /// The functions of both drivers: Kiln's name, CUDA's, HIP's (null if there is none), and the type.
@@ -78,15 +77,14 @@ using Address = std::uintptr_t;
   X(error_name_of, nullptr, "hipGetErrorName", const char*(Status error))
 // clang-format on
 
-/// Which names the functions of a library have.
+/// Whether the functions of a library have CUDA's or HIP's names.
 enum class SymbolSet { cuda, hip };
 
-/// The functions of a driver.
 struct Functions {
 #define KILN_DECLARE(name, in_cuda, in_hip, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
   KILN_CUDA_FUNCTIONS(KILN_DECLARE)
 #undef KILN_DECLARE
-  /// Since CUDA 12.4, and not in HIP; null if the driver has none.
+  /// cuFuncGetParamInfo, since CUDA 12.4; null for older drivers and for HIP.
   Status (*parameter_info)(Handle function, std::size_t index, std::size_t* offset, std::size_t* bytes) = nullptr;
 
   template <class Lookup>
@@ -97,7 +95,7 @@ struct Functions {
   }
 };
 
-/// The numbers by which a driver knows what can be asked of a device. Those of three dimensions follow each other.
+/// The driver's numbers of device attributes. The numbers for y and z follow the one for x.
 struct Attributes {
   int max_group_items;
   int max_group_size_x;
@@ -107,19 +105,19 @@ struct Attributes {
   int compute_units;
 };
 
-/// Where a driver is found, and what its parts are called.
+/// The libraries and names of a driver.
 struct DriverNames {
   std::string_view title;
-  /// Who makes the devices.
+  /// The vendor of the devices.
   std::string_view maker;
   std::span<const char* const> libraries;
-  /// What to install where there is none.
+  /// What to install if no library is found.
   std::string_view provider;
   SymbolSet symbols;
   Attributes attributes;
 };
 
-/// A driver that has been opened and has a device. Safe to use from any thread.
+/// An opened driver with at least one device. Thread-safe.
 class Driver {
  public:
   /// The error says which library, symbol or device is missing, and what provides it.
@@ -129,18 +127,19 @@ class Driver {
 
   const Functions* operator->() const noexcept { return functions_.operator->(); }
   const DriverNames& names() const noexcept { return *names_; }
-  /// For what the same library may hold besides the driver.
+  /// For symbols in the library that do not belong to the driver, such as hipRTC's.
   const base::DynamicLibrary& library() const noexcept { return library_; }
-  /// As the driver tells it: 1000 * major + 10 * minor in CUDA.
+  /// As the driver reports it: 1000 * major + 10 * minor in CUDA.
   int version() const noexcept { return version_; }
-  /// A device's number, by its place in the order of the driver; an error where it has fewer.
+  /// The driver's handle for device `number`, counted from 0. Fails if the driver has fewer devices.
   Result<int> device(std::size_t number) const;
   Result<std::size_t> device_count() const;
+  /// 0 if the driver does not report it.
   int attribute(int device, int attribute) const;
 
-  /// "CUDA_ERROR_INVALID_VALUE".
+  /// As in "CUDA_ERROR_INVALID_VALUE".
   std::string error_name(Status status) const;
-  /// The error of a call that failed while `doing` something, as in "writing 12 bytes".
+  /// Converts the status of a call that failed. `doing` names the operation, as in "writing 12 bytes".
   Error error(Status status, std::string_view doing) const;
 
  private:
@@ -150,7 +149,7 @@ class Driver {
   int version_;
 };
 
-/// Whether a device is of no use to this process any more after such an error.
+/// Whether the process cannot use the device any more after this error.
 bool is_lasting(Status status) noexcept;
 
 }  // namespace kiln::cuda

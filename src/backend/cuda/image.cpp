@@ -45,7 +45,7 @@ bool is_whole_elf(std::span<const std::byte> image, std::uint16_t machine) noexc
   return true;
 }
 
-/// Text from its header to the zero that ends it.
+/// Whether PTX text is complete, from its header to the terminating NUL.
 bool is_whole_ptx(std::span<const std::byte> image) noexcept {
   if (image.empty()) return false;
   const std::string_view text(reinterpret_cast<const char*>(image.data()), image.size());
@@ -59,8 +59,9 @@ bool is_bundle(std::span<const std::byte> image) noexcept {
   return backend::as_text(image).starts_with(bundle_magic);
 }
 
-/// Hands the parts of a bundle to `take` until that returns false; false then, and where the bundle is not whole. A
-/// bundle is its magic, a count, and as often where a part is, how big, and what for; host parts are empty.
+/// Calls `take` for each part of a bundle that is not empty; host parts are empty. Returns false if `take` did, or
+/// if the bundle is incomplete. A bundle begins with a magic string and a count. For each part follow its offset,
+/// its size, and the length and text of its target.
 template <class Take>
 bool each_in_bundle(std::span<const std::byte> image, Take take) {
   std::size_t at = bundle_magic.size();
@@ -114,7 +115,7 @@ std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> 
 }
 
 Binary to_binary(ImageKind kind, std::span<const std::byte> image, const Request& request) {
-  // The image comes first, where the bytes are aligned as a driver may expect of it.
+  // The image comes first, at offset 8, so that it is aligned as drivers may expect.
   return {.format = static_cast<std::uint32_t>(kind),
           .bytes = backend::join_sections(
               {image, backend::as_section(request.name()), backend::as_section(request.entry())})};
@@ -145,7 +146,7 @@ struct Section {
   Bytes bytes;
 };
 
-/// The sections of an ELF file that is whole.
+/// The sections of an ELF file, which must be complete.
 std::vector<Section> sections_of(Bytes elf) {
   const auto header = read_at<Elf64_Ehdr>(elf, 0);
   std::vector<Elf64_Shdr> table;
@@ -166,7 +167,7 @@ std::vector<Section> sections_of(Bytes elf) {
   return sections;
 }
 
-/// The sizes by their places; nothing where a place is empty.
+/// The sizes by argument index; nullopt if an index is missing.
 Sizes in_order(const std::map<std::size_t, std::size_t>& by_place) {
   std::vector<std::size_t> sizes;
   for (const auto& [place, size] : by_place) {
@@ -176,12 +177,12 @@ Sizes in_order(const std::map<std::size_t, std::size_t>& by_place) {
   return sizes;
 }
 
-/// What NVIDIA's compiler notes of a kernel: a format, an attribute and two bytes each, which are the value or how
-/// many bytes of it follow.
+/// Reads a kernel's section .nv.info from NVIDIA's compiler. A record has a format byte, an attribute byte, and two
+/// bytes with the value or the length of the value that follows.
 Sizes sizes_in_info(Bytes info) {
   constexpr auto format_sized = std::byte{0x04};
   constexpr auto parameter = std::byte{0x17};
-  // For kernels that take more than 4 KiB.
+  // For kernels with more than 4 KiB of arguments.
   constexpr auto large_parameter = std::byte{0x45};
   std::map<std::size_t, std::size_t> by_place;
   for (std::size_t at = 0; fits(info, at, 4);) {
@@ -205,7 +206,7 @@ Sizes sizes_in_cubin(Bytes image, const std::string& entry) {
   return std::nullopt;
 }
 
-/// How many bytes a declaration takes, as in ".param .align 4 .b8 scale_param_1[4]".
+/// The size of a declared parameter in bytes, as in ".param .align 4 .b8 scale_param_1[4]".
 std::optional<std::size_t> size_of_declaration(std::string_view text) {
   std::size_t bits = 0;
   for (std::size_t at = text.find('.'); at != std::string_view::npos; at = text.find('.', at + 1))
@@ -234,7 +235,7 @@ Sizes sizes_in_ptx(std::string_view text, const std::string& entry) {
   return sizes;
 }
 
-/// The sizes of the arguments that the caller gives; the runtime adds those that are hidden.
+/// The sizes of the arguments that the caller passes, without the hidden ones, which the runtime adds.
 Sizes sizes_in_metadata(const Json& metadata, const std::string& entry) {
   for (const Json& kernel : metadata.at("amdhsa.kernels")) {
     if (kernel.at(".name") != entry) continue;
@@ -242,7 +243,7 @@ Sizes sizes_in_metadata(const Json& metadata, const std::string& entry) {
     if (!kernel.contains(".args")) return sizes;
     for (const Json& argument : kernel[".args"]) {
       if (argument.at(".value_kind").get<std::string>().starts_with("hidden_")) continue;
-      // A fraction would be converted, and is undefined where it is too large.
+      // Accept only unsigned integers: the conversion of a float that is too large is undefined behaviour.
       const auto* size = argument.at(".size").get_ptr<const Json::number_unsigned_t*>();
       if (size == nullptr) return std::nullopt;
       sizes.push_back(*size);
@@ -252,7 +253,8 @@ Sizes sizes_in_metadata(const Json& metadata, const std::string& entry) {
   return std::nullopt;
 }
 
-/// Follows MessagePack as deep as metadata goes: the library's reader would go as deep as its stack.
+/// Stops at MessagePack that is nested deeper than metadata: the library's parser is recursive and would overflow
+/// the stack.
 class Depth : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return true; }
@@ -279,7 +281,7 @@ bool is_shallow(std::span<const std::uint8_t> bytes) {
   return Json::sax_parse(bytes.begin(), bytes.end(), &depth, Json::input_format_t::msgpack);
 }
 
-/// What AMD's compiler notes, as MessagePack in a note of the ELF file.
+/// Reads the metadata of AMD's compiler, which is MessagePack in an ELF note.
 Sizes sizes_in_code_object(Bytes elf, const std::string& entry) {
   constexpr std::uint32_t metadata_note = 32;
   const auto padded = [](std::uint32_t size) { return (std::size_t{size} + 3) / 4 * 4; };
@@ -317,7 +319,7 @@ std::optional<std::vector<std::size_t>> argument_sizes(std::span<const std::byte
         return std::nullopt;
     }
   } catch (const Json::exception&) {
-    // Metadata of another form than the one known here.
+    // The metadata has an unknown form.
   }
   return std::nullopt;
 }

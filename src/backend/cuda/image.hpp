@@ -13,7 +13,7 @@
 
 namespace kiln::cuda {
 
-/// A T at an offset at which one is known to fit, however it is aligned.
+/// Reads a T at `offset`, which need not be aligned. The T must fit.
 template <class T>
 T read_at(std::span<const std::byte> bytes, std::size_t offset) noexcept {
   T value;
@@ -26,14 +26,14 @@ inline bool fits(std::span<const std::byte> bytes, std::uint64_t offset, std::ui
   return offset <= bytes.size() && size <= bytes.size() - offset;
 }
 
-/// What a compiler made; the number is the tag of the binary.
+/// The kind of a compiler's output. The number is Binary::format.
 enum class ImageKind : std::uint32_t {
   cubin = 1,        ///< code of one NVIDIA architecture
   ptx = 2,          ///< text that the NVIDIA driver compiles
-  code_object = 3,  ///< code of one AMD architecture, or a bundle of such
+  code_object = 3,  ///< code of one AMD architecture, or a bundle of code objects
 };
 
-/// What a binary of these backends holds.
+/// The parts of a CUDA or HIP binary. `name` and `image` refer to its bytes.
 struct Parts {
   std::string_view name;
   std::string entry;
@@ -43,18 +43,19 @@ struct Parts {
 
 Binary to_binary(ImageKind kind, std::span<const std::byte> image, const Request& request);
 
-/// The parts of a binary of that kind, which live as long as it does; an error where the driver must not see it.
+/// The parts of a binary, valid as long as the binary. Fails if it is damaged or of another kind: the driver must
+/// not get it.
 Result<Parts> parts_of(const Binary& binary, ImageKind kind);
 
-/// Whether `image` is whole, as far as its tables tell. Drivers take images by their address alone, so that they
-/// would read past the end of one that is not.
+/// Whether `image` is complete according to its tables. Drivers get the address of an image without its size, and
+/// would read past the end of an incomplete one.
 bool is_whole(std::span<const std::byte> image, ImageKind kind) noexcept;
 
-/// The ELF files in an image of AMD's that is whole: itself, or the parts of a bundle.
+/// The ELF files in a complete AMD image: the image itself, or the parts of a bundle.
 std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> image);
 
-/// How many bytes each argument of a kernel takes, as its image tells; nothing where the image is not whole, has no
-/// such kernel, or does not tell. Drivers are handed arguments without their number, so that one must know it.
+/// The size of each argument of a kernel in bytes, read from its image; nullopt if the image is incomplete, lacks
+/// the kernel, or does not contain the sizes. Drivers get the arguments without their number, so Kiln must know it.
 std::optional<std::vector<std::size_t>> argument_sizes(std::span<const std::byte> image, ImageKind kind,
                                                        const std::string& entry);
 

@@ -16,10 +16,10 @@
 namespace kiln::cuda {
 namespace {
 
-/// Whether a driver that refused to load an image says that of the image, and not of itself or the context.
+/// Whether an error from loading an image means that the image is at fault, not the driver or the context.
 bool blames_the_image(Status status) noexcept {
-  // Invalid value, image, no code for this GPU, PTX, its version, device-side waits in it, source, and symbols or
-  // a start that fail when it is linked.
+  // Invalid value, invalid image, no code for this GPU, invalid PTX, unsupported PTX version, unsupported
+  // device-side synchronisation, invalid source, missing symbol, failed initialisation.
   static constexpr std::array verdicts = {1, 200, 209, 218, 222, 225, 300, 302, 303};
   return std::find(verdicts.begin(), verdicts.end(), status) != verdicts.end();
 }
@@ -36,7 +36,7 @@ Result<std::unique_ptr<LoadedImage>> LoadedImage::load(std::shared_ptr<Context> 
   auto loaded = std::make_unique<LoadedImage>(std::move(context), parts, std::move(arguments));
   const Status status = driver->module_load(&loaded->module_, parts.image.data());
   if (status == status::success) return loaded;
-  // Caches remove what fails to load, so only an image that is at fault may be called that.
+  // Caches remove entries that return load_failed, so return it only if the image is at fault.
   if (!blames_the_image(status)) return driver.error(status, doing());
   return Error(ErrorCode::load_failed,
                fmt::format("the driver refuses the binary of {}: {}", parts.name, driver.error_name(status)));
@@ -85,7 +85,7 @@ Result<Handle> LoadedImage::find_native(const Context::ScopedCurrent& scope) {
   if (status == status::not_found)
     return Error(ErrorCode::load_failed, fmt::format("{} has no kernel called {}", name_, entry_));
   if (status != status::success) return driver.error(status, fmt::format("looking up {} in {}", entry_, name_));
-  // Whoever looks it up finds the same.
+  // Every thread that looks it up finds the same handle.
   native_.store(native, std::memory_order_release);
   return native;
 }
@@ -96,7 +96,7 @@ Result<LoadedImage::Function> LoadedImage::find_function() {
   auto native = KILN_TRY(find_native(scope));
   Function function;
   function.native = native;
-  // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, and HIP's.
+  // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, which HIP numbers alike.
   constexpr int max_threads_per_block = 0;
   int items = 0;
   if (driver->function_attribute(&items, max_threads_per_block, function.native) == status::success && items > 0)
@@ -104,7 +104,7 @@ Result<LoadedImage::Function> LoadedImage::find_function() {
   function.arguments = arguments_;
   if (driver->parameter_info == nullptr) return function;
   std::vector<std::size_t>& sizes = function.arguments.emplace();
-  // The driver does not tell how many there are, but refuses the one behind the last.
+  // The driver does not report the number of arguments, but fails for an index past the last.
   for (std::size_t offset = 0, bytes = 0;
        driver->parameter_info(function.native, sizes.size(), &offset, &bytes) == status::success;)
     sizes.push_back(bytes);
@@ -132,7 +132,7 @@ Result<void> check_sizes(const LoadedImage& kernel, const LoadedImage::Function&
   if (items > limits.max_group_items)
     return invalid(kernel, fmt::format("{} work items in a group; the device takes at most {}", items,
                                        limits.max_group_items));
-  // Fewer than the device takes, where the kernel needs many registers or says so in its source.
+  // A kernel may take fewer work items than the device: it needs many registers, or its source sets a limit.
   if (function.max_group_items != 0 && items > function.max_group_items)
     return invalid(kernel, fmt::format("{} work items in a group; this kernel takes at most {}", items,
                                        function.max_group_items));
@@ -156,14 +156,15 @@ Result<void> check_arguments(const LoadedImage& kernel, const std::vector<std::s
   return {};
 }
 
-/// Whether `launch` is one that the device and the kernel take.
+/// Checks a launch against the device and the kernel.
 Result<void> check_launch(const LoadedImage& kernel, const LoadedImage::Function& function, const DeviceInfo& info,
                           const Launch& launch) {
   if (launch.group_size == std::array<std::uint32_t, 3>{0, 0, 0})
     return invalid(kernel, fmt::format("{} programs do not say their group's size; set Launch::group_size",
                                        info.language == Language::cuda ? "CUDA" : "HIP"));
   KILN_TRY(check_sizes(kernel, function, info.limits, launch));
-  // The driver takes arguments by their addresses alone, and would read past the end of a list that is too short.
+  // The driver gets the arguments' addresses without their number, and would read past the end of a list that is
+  // too short.
   if (!function.arguments)
     return Error(ErrorCode::unsupported, fmt::format("{}: neither the driver nor the binary tells what {} takes",
                                                      kernel.name(), kernel.entry()));
@@ -191,7 +192,7 @@ bool PreparedLaunch::is_work() const noexcept {
 Status PreparedLaunch::enqueue(Handle stream) const {
   const auto& groups = launch_->groups;
   const auto& size = launch_->group_size;
-  // The driver only reads them, whatever its signature says.
+  // The driver only reads the arguments, despite its signature.
   std::vector<void*> arguments;
   for (const Address& address : addresses_) arguments.push_back(const_cast<Address*>(&address));
   if (!launch_->parameters.empty()) arguments.push_back(const_cast<std::byte*>(launch_->parameters.data()));

@@ -15,21 +15,21 @@
 
 namespace kiln::cuda {
 
-/// An image loaded into a context, and the one kernel of it that is the program.
+/// An image loaded into a context, and its entry function.
 class LoadedImage {
  public:
-  /// What is known of the function from its first use on.
+  /// The properties of the function, read at its first use.
   struct Function {
     Handle native = nullptr;
     std::uint32_t max_group_items = 0;
-    /// How many bytes each argument takes; nothing where neither the driver nor the image tells.
+    /// The size of each argument in bytes; nullopt if neither the driver nor the image contains it.
     std::optional<std::vector<std::size_t>> arguments = {};
   };
 
-  /// Hands the image to the driver. The function is not looked up, for most of a load's time would go to that.
+  /// Loads the image into the driver. Does not look up the function, because that would take most of the time.
   static Result<std::unique_ptr<LoadedImage>> load(std::shared_ptr<Context> context, const Parts& parts);
 
-  /// For load(), which fills it.
+  /// For load(), which sets the module.
   LoadedImage(std::shared_ptr<Context> context, const Parts& parts,
               std::optional<std::vector<std::size_t>> arguments);
   ~LoadedImage();
@@ -41,9 +41,9 @@ class LoadedImage {
   const std::string& entry() const noexcept { return entry_; }
   Handle module() const noexcept { return module_; }
   std::size_t bytes() const noexcept { return bytes_; }
-  /// The function, looked up by whoever asks first; the pointer is good as long as the kernel is.
+  /// The function, looked up at the first call. The pointer is valid as long as this object. Thread-safe.
   Result<const Function*> function();
-  /// Its handle alone, for which the driver need not be asked as much; null where the driver gives none.
+  /// Only the handle of the function, which needs fewer calls to the driver; null on failure. Thread-safe.
   Handle native_function() noexcept;
 
  private:
@@ -55,12 +55,12 @@ class LoadedImage {
   const std::string name_;
   const std::string entry_;
   const std::size_t bytes_;
-  /// As the image tells, where the driver does not.
+  /// The argument sizes from the image, if the driver does not report them.
   const std::optional<std::vector<std::size_t>> arguments_;
   std::atomic<Handle> native_ = nullptr;
   base::Mutex lookup_;
   Function function_ KILN_GUARDED_BY(lookup_);
-  /// &function_ once it has been found and will not change any more.
+  /// &function_ once it is set; it does not change after that.
   std::atomic<const Function*> found_ = nullptr;
 };
 
@@ -94,18 +94,19 @@ class LoadedModule final : public Public {
   std::unique_ptr<LoadedImage> image_;
 };
 
-/// A launch that its kernel and the device take, in the driver's terms. The kernel and the launch outlive it.
+/// A validated launch, in the driver's terms. The kernel and the launch must outlive it.
 class PreparedLaunch {
  public:
-  /// The error says what does not fit. `kernel` is null for a module of another API; `context` and `info` are the
+  /// The error says what does not fit. `kernel` is null for a module of another API. `context` and `info` are the
   /// device's.
   static Result<PreparedLaunch> make(LoadedImage* kernel, const Launch& launch, const Context& context,
                                      const DeviceInfo& info);
 
   const LoadedImage& kernel() const noexcept { return *kernel_; }
-  /// False for no groups, which drivers refuse.
+  /// False if the launch has no groups: drivers refuse it.
   bool is_work() const noexcept;
-  /// Returns what the driver does, which has read the arguments then. Only within a ScopedCurrent.
+  /// Returns the driver's status. The driver has read the arguments when it returns. Call it within a
+  /// ScopedCurrent.
   Status enqueue(Handle stream) const;
 
  private:

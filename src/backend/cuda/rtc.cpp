@@ -10,7 +10,7 @@
 #include "backend/source_text.hpp"
 
 namespace kiln::cuda {
-/// One run of the compiler.
+/// Owns a program of the compiler, for one compilation.
 class Rtc::Compilation {
  public:
   Compilation(const RtcFunctions& functions, const std::string& source, const std::string& name)
@@ -104,7 +104,7 @@ Result<std::vector<std::byte>> Rtc::compile(const Request& request, const std::v
                          : functions_.compile(compilation.native(), static_cast<int>(words.size()), words.data());
   if (result != 0) {
     std::string log = compilation.native() != nullptr ? compilation.log() : "";
-    // A refused option has no log.
+    // There is no log for a refused option.
     if (log.empty()) log = fmt::format("error: {}", functions_.error(result));
     return backend::refusal(request, std::move(log));
   }

@@ -38,7 +38,6 @@ namespace kiln::cuda {
   X(architectures, "nvrtcGetSupportedArchs", nullptr, int(int* numbers))
 // clang-format on
 
-/// The functions of NVRTC or hipRTC.
 struct RtcFunctions {
   using Program = void*;
 #define KILN_DECLARE(name, in_cuda, in_hip, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
@@ -53,38 +52,39 @@ struct RtcFunctions {
   }
 };
 
-/// Where a run-time compiler is found, and what its parts are called.
+/// The libraries and names of a run-time compiler.
 struct RtcNames {
   std::string_view title;
   std::span<const char* const> libraries;
-  /// What to install where there is none.
+  /// What to install if no library is found.
   std::string_view provider;
   SymbolSet symbols;
 };
 
-/// A run-time compiler. Any number of threads may compile at once.
+/// A run-time compiler. Thread-safe.
 class Rtc {
  public:
-  /// What to give out: code for one architecture, or text that the driver compiles.
+  /// code: machine code for one architecture. text: PTX, which the driver compiles.
   enum class Output { code, text };
 
-  /// The first that has all functions and passes `check`. Looks in `folders` where the loader finds none. The error
-  /// says what is missing and what provides it, or what is wrong with the first that was found.
+  /// Opens the first library that has all functions and passes `check`. Searches the paths of the dynamic loader,
+  /// then `folders`. The error says what is missing and what provides it, or what is wrong with the first library
+  /// found.
   static Result<std::shared_ptr<const Rtc>> open(
       const RtcNames& names, const std::vector<std::string>& folders,
       const std::function<Result<void>(const Rtc& rtc)>& check = [](const Rtc&) { return Result<void>(); });
-  /// The compiler within a library that has been opened anyway.
+  /// Uses the compiler in a library that is open already.
   static Result<std::shared_ptr<const Rtc>> within(const RtcNames& names, base::DynamicLibrary library);
 
   Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions functions);
 
-  /// "NVRTC 13.0".
+  /// As in "NVRTC 13.0".
   const std::string& version() const noexcept { return version_; }
-  /// 13.
   int major_version() const noexcept { return major_version_; }
-  /// The numbers of the architectures it knows, as in 90, in rising order.
+  /// The numbers of the supported architectures, as in 90, in ascending order; empty if the compiler does not list
+  /// them.
   const std::vector<int>& architectures() const noexcept { return architectures_; }
-  /// Compiles with the request's own options behind `options`.
+  /// Compiles with `options`, followed by the request's options.
   Result<std::vector<std::byte>> compile(const Request& request, const std::vector<std::string>& options,
                                          Output output) const;
 
@@ -95,7 +95,7 @@ class Rtc {
   RtcFunctions functions_;
   std::string version_;
   int major_version_ = 0;
-  /// Whether NVRTC's own cache has to be turned off.
+  /// Whether NVRTC's cache must be turned off.
   bool has_cache_ = false;
   std::vector<int> architectures_;
 };

@@ -12,7 +12,7 @@
 namespace kiln::cuda {
 
 Result<Event> make_event(const Context& context) {
-  // CU_EVENT_DEFAULT and hipEventDefault: with the time.
+  // CU_EVENT_DEFAULT and hipEventDefault: with a timestamp.
   constexpr unsigned timed = 0;
   Handle event = nullptr;
   if (const Status status = context.driver()->event_create(&event, timed); status != status::success)
@@ -76,14 +76,14 @@ CudaSlot::~CudaSlot() {
   const Driver& driver = context_->driver();
   const Context::ScopedCurrent scope(*context_);
   Status status = scope.status();
-  // Also for what was queued and never submitted, which the device has begun with.
+  // Also waits for work that was queued but not submitted: the device has started it.
   if (status == status::success) status = driver->stream_wait(stream_->handle());
   if (status != status::success) stream_.discard();
 }
 
 Result<void> CudaSlot::set_clock() {
   const Driver& driver = context_->driver();
-  // Drivers take their time with what is done first, which tells little of the clocks.
+  // The first operations of a driver are slow and give loose bounds, so measure several times.
   for (int round = 0; round < 3; ++round) {
     const auto before = std::chrono::steady_clock::now();
     Status status = events_.mark(stream_->handle());
@@ -103,10 +103,10 @@ Result<std::span<std::byte>> CudaSlot::allocate_staging(std::size_t bytes) {
   const Context::ScopedCurrent scope(*context_);
   void* memory = nullptr;
   Status status = scope.status();
-  // CU_MEMHOSTALLOC_* and hipHostMallocDefault: nothing but pinned.
+  // No CU_MEMHOSTALLOC_* flags, or hipHostMallocDefault: pinned memory.
   if (status == status::success) status = driver->host_allocate(&memory, bytes, 0);
   if (status != status::success) {
-    // Sizes that no address space holds are refused as invalid.
+    // Drivers return this error for sizes that exceed the address space.
     constexpr Status invalid_value = 1;
     return driver.error(status == invalid_value ? status::out_of_memory : status,
                         fmt::format("allocating {} bytes of the host's memory", bytes));
@@ -169,7 +169,7 @@ Result<void> CudaSlot::launch(kiln::Module& module, const Launch& launch) {
 }
 
 Result<void> CudaSlot::submit() {
-  // The device has begun already: drivers hold nothing back.
+  // Drivers start work when it is queued, so there is nothing to flush.
   std::swap(submitted_, queued_);
   queued_.pieces.clear();
   queued_.work = 0;

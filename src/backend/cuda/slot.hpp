@@ -17,7 +17,7 @@
 
 namespace kiln::cuda {
 
-/// Frees what the driver gave out, with its context current; the context outlives it.
+/// Frees a resource of the driver with its context current. The context must outlive the resource.
 template <Status (*Functions::*Free)(void*)>
 struct FreedInContext {
   const Context* context = nullptr;
@@ -27,29 +27,29 @@ struct FreedInContext {
   }
 };
 
-/// A point in the work of a stream, with the time when it was reached.
+/// A point in the work of a stream, with the time at which the device reached it.
 using Event = std::unique_ptr<void, FreedInContext<&Functions::event_destroy>>;
-/// Only within a ScopedCurrent.
+/// Call it within a ScopedCurrent.
 Result<Event> make_event(const Context& context);
 
-/// The device's time by events of one stream. Drivers tell the time between two events alone, and as a float of
-/// milliseconds, which after an hour is good for a quarter of one; so what events are measured from is moved along.
-/// All functions are called within a ScopedCurrent.
+/// Device time, measured by the events of one stream. Drivers report only the time between two events, as a float
+/// of milliseconds, whose resolution is a quarter of a millisecond after an hour. So the base event, from which
+/// others are measured, is replaced regularly. Call all functions within a ScopedCurrent.
 class EventClock {
  public:
-  /// Its zero is a point that the stream has passed on return.
+  /// Time 0 is a point that the stream has passed on return.
   static Result<EventClock> start(const Context& context, Handle stream);
 
-  /// Notes a new point to measure from on the stream.
+  /// Records the next base event on the stream.
   Status mark(Handle stream);
-  /// Whether the point measured from is so old that it shows.
+  /// Whether the last mark() is more than a second ago, and no mark is pending.
   bool is_due() const noexcept;
-  /// Measures from the last mark on, which the stream has passed.
+  /// Makes the last mark the base event. The stream must have passed it.
   void move_to_mark();
 
-  /// The time of the point measured from.
+  /// The time of the base event.
   std::chrono::nanoseconds base() const noexcept { return time_; }
-  /// The time of an event that the stream has passed; nothing where the driver does not tell.
+  /// The time of an event that the stream has passed; nullopt if the driver does not report it.
   std::optional<std::chrono::nanoseconds> time_of(const Event& event) const;
 
  private:
@@ -64,15 +64,15 @@ class EventClock {
   std::chrono::nanoseconds time_ = {};
 };
 
-/// A slot on CUDA or HIP: a stream for as long as it lives, memory of the host's that the device reads and writes
-/// itself, and events around every piece of work.
+/// A slot on CUDA or HIP: a stream, pinned host memory that the device accesses directly, and events around every
+/// piece of work.
 class CudaSlot final : public backend::SlotBase<CudaBuffer, Context> {
  public:
   static Result<std::unique_ptr<Slot>> open(const Platform& platform, std::shared_ptr<Context> context,
                                             DeviceInfo info);
 
   using Stream = backend::Pool<Context::Stream>::Loan;
-  /// For open(), which makes it ready.
+  /// For open(), which also sets the clock.
   CudaSlot(const Platform& platform, std::shared_ptr<Context> context, DeviceInfo info, Stream stream,
            EventClock events) noexcept
       : SlotBase(*context, std::move(info)),
@@ -93,14 +93,14 @@ class CudaSlot final : public backend::SlotBase<CudaBuffer, Context> {
 
   /// Pieces of work that are submitted together.
   struct Submission {
-    /// When the first piece was queued, and when all were seen to have ended.
+    /// When the host queued the first piece, and when it saw the end of all pieces.
     std::chrono::steady_clock::time_point queued = {};
     std::chrono::steady_clock::time_point seen = {};
-    /// Whether each piece was work.
+    /// One entry per piece: false if it is empty.
     std::vector<bool> pieces = {};
-    /// How many of them were.
+    /// The number of pieces that are not empty.
     std::size_t work = 0;
-    /// The begin and the end of each that was, and some kept for later submissions.
+    /// The begin and the end of each piece that is not empty, and unused events from earlier submissions.
     std::vector<Event> events = {};
   };
 
@@ -108,14 +108,14 @@ class CudaSlot final : public backend::SlotBase<CudaBuffer, Context> {
   Result<std::span<std::byte>> allocate_staging(std::size_t bytes) override;
   Result<void> queue_copy(const Copy& copy) override;
   Result<void> queue_nothing() override;
-  /// Has `enqueue` put a piece on the stream; `doing` says what it is, for an error.
+  /// Calls `enqueue` to queue a piece on the stream. `doing` returns the name of the operation, for errors.
   template <class Enqueue, class Doing>
   Result<void> add(Enqueue enqueue, Doing doing);
-  /// Makes the events that the next piece needs, and moves the clock along.
+  /// Makes the events for the next piece, and marks a new base event if it is due.
   Result<void> prepare_events();
-  /// Compares the clocks.
+  /// Estimates the offset between the clocks of the device and the host.
   Result<void> set_clock();
-  /// What follows from the stream's status when it has done all.
+  /// Ends the submission with the final status of the stream.
   Result<void> end(Status status);
 
   const Platform& platform_;
@@ -124,7 +124,7 @@ class CudaSlot final : public backend::SlotBase<CudaBuffer, Context> {
   Pinned pinned_;
   Submission queued_;
   Submission submitted_;
-  /// Whether something was submitted and not seen to have ended.
+  /// Whether submitted work has not been seen to end.
   bool under_way_ = false;
   EventClock events_;
   backend::Clock clock_;

@@ -12,7 +12,7 @@
 namespace kiln::hip {
 namespace {
 
-/// What a node says of itself, a name and a number a line.
+/// The properties of a topology node: a name and a number per line.
 std::map<std::string, unsigned long> properties_of(const std::filesystem::path& node) {
   std::map<std::string, unsigned long> properties;
   std::ifstream stream(node / "properties");
@@ -77,9 +77,9 @@ constexpr cuda::RtcNames rtc_names{
     .symbols = cuda::SymbolSet::hip,
 };
 
-/// Called for devices only: hipRTC crashes where there is none.
+/// Requires a device: hipRTC crashes without one.
 Result<std::shared_ptr<const Rtc>> open_hiprtc(const Driver& driver) {
-  // Before ROCm 5.5 it was part of the runtime.
+  // Before ROCm 5.5, hipRTC was part of the runtime library.
   if (driver.library().symbol("hiprtcVersion") != nullptr)
     for (const char* name : driver_libraries)
       if (auto same = base::DynamicLibrary::loaded(name)) return Rtc::within(rtc_names, std::move(same));

@@ -27,7 +27,7 @@
 namespace kiln::hip {
 namespace {
 
-/// What posix_spawn takes for a child that prints to a file and starts with no signal blocked.
+/// posix_spawn settings for a child that writes to a file and starts with no signal blocked.
 class SpawnSettings {
  public:
   explicit SpawnSettings(const std::filesystem::path& output) {
@@ -68,7 +68,7 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
 
 std::vector<char*> pointers(const std::vector<std::string>& words) {
   std::vector<char*> all;
-  // posix_spawn does not write to them, whatever its signature says.
+  // posix_spawn does not modify the strings, despite its signature.
   for (const std::string& word : words) all.push_back(const_cast<char*>(word.c_str()));
   all.push_back(nullptr);
   return all;
@@ -104,7 +104,7 @@ Result<int> run_process(const std::vector<std::string>& words,
   int status = 0;
   while (waitpid(process, &status, 0) < 0) {
     if (errno == EINTR) continue;
-    // Where this program ignores the ends of its children, what the child left behind must tell.
+    // The application ignores SIGCHLD, so the exit status is lost. The caller checks the child's output instead.
     return 0;
   }
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -112,7 +112,7 @@ Result<int> run_process(const std::vector<std::string>& words,
 
 namespace {
 
-/// "gfx906", "gfx90a:xnack-".
+/// As in "gfx906" or "gfx90a:xnack-".
 bool names_architecture(std::string_view text) {
   return text.starts_with("gfx") && std::all_of(text.begin(), text.end(), [](unsigned char c) {
            return std::isalnum(c) != 0 || c == ':' || c == '+' || c == '-';
@@ -124,7 +124,7 @@ std::string contents(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-/// hipcc by PATH, or where ROCm's own packages put it.
+/// Runs hipcc from PATH, or from the folder of ROCm's packages.
 Result<int> run_hipcc(std::vector<std::string> words, const std::map<std::string, std::string>& environment,
                       const std::filesystem::path& output) {
   for (const char* compiler : {"hipcc", "/opt/rocm/bin/hipcc"}) {
@@ -153,13 +153,13 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
   const auto output = folder.path() / "log";
   KILN_TRY(base::write_file(source, backend::with_defines(request)));
 
-  // hipRTC includes the runtime's header by itself, and the same source must do for both.
+  // hipRTC includes this header itself, and the same source must compile with both.
   std::vector<std::string> words = {"hipcc", "--genco", fmt::format("--offload-arch={}", architecture), "-include",
                                     "hip/hip_runtime.h"};
   words.insert(words.end(), request.options().begin(), request.options().end());
   words.insert(words.end(), {"-o", object.string(), source.string()});
   log.debug(fmt::format("compiling {} for {}: {}", request.name(), architecture, fmt::join(words, " ")));
-  // What the compiler leaves behind when it dies goes with the folder.
+  // TMPDIR makes sure that temporary files of a killed compiler are removed with the folder.
   const auto status =
       KILN_TRY(run_hipcc(std::move(words), {{"TMPDIR", folder.path().string()}, {"HIP_PLATFORM", "amd"}}, output));
   const std::string image = contents(object);

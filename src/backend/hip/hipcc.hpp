@@ -9,7 +9,7 @@
 
 namespace kiln::hip {
 
-/// A folder of this process's own, removed with all it holds.
+/// A temporary folder, removed with its contents on destruction.
 class ScratchFolder {
  public:
   static Result<ScratchFolder> create();
@@ -26,9 +26,10 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-/// Runs a program, found by PATH unless it is a path, without a shell, and waits for its end: the exit status, or
-/// 128 and the signal. All it prints goes to the file `output`. ErrorCode::unsupported where there is no such
-/// program.
+/// Runs a program without a shell and waits for its end. `words` are its name, which is searched in PATH unless it
+/// is a path, and its arguments. `environment` replaces variables of this process. Standard output and standard
+/// error go to the file `output`. Returns the exit status, or 128 plus the signal number; 0 if the application
+/// ignores SIGCHLD. Fails with unsupported if the program does not exist.
 Result<int> run_process(const std::vector<std::string>& words,
                         const std::map<std::string, std::string>& environment, const std::filesystem::path& output);
 

@@ -42,7 +42,8 @@ DeviceLimits read_limits(const Library& cl, cl_device_id device) {
   return limits;
 }
 
-/// As in "sm_90", or "gfx906", which AMD's driver has for a name, with features after a colon.
+/// As in "sm_90" or "gfx906"; empty if unknown. AMD's driver reports it as the device's name, with features after a
+/// colon.
 std::string read_architecture(const Library& cl, cl_device_id device) {
   if (cl.has_extension(device, "cl_nv_device_attribute_query")) {
     const auto major = cl.number<cl_uint>(device, CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV);
@@ -100,7 +101,7 @@ Result<std::vector<cl_device_id>> find_devices(const Library& cl) {
   return all;
 }
 
-/// The devices that a context was made for; none where it is no context.
+/// The devices of a context; empty if `context` is not valid.
 std::vector<cl_device_id> devices_of(const Library& cl, cl_context context) {
   std::size_t bytes = 0;
   if (cl.clGetContextInfo(context, CL_CONTEXT_DEVICES, 0, nullptr, &bytes) != CL_SUCCESS) return {};

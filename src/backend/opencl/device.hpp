@@ -31,7 +31,8 @@ class ClDevice final : public Device {
   Result<std::unique_ptr<Slot>> open_slot() override;
 
  private:
-  /// Has `enqueue` run something to its end on a queue; `doing` says what it was, for an error.
+  /// Calls `enqueue` with a queue; it must wait for the end of its work. `doing` returns the name of the operation,
+  /// for errors.
   template <class Enqueue, class Doing>
   Result<void> run_on_queue(Enqueue enqueue, Doing doing);
 
@@ -40,7 +41,7 @@ class ClDevice final : public Device {
   backend::Pool<Queue> queues_;
 };
 
-/// The OpenCL devices of this machine, and the one with a number.
+/// Lists the OpenCL devices of this machine, and opens the one with this number.
 std::vector<DeviceInfo> list_cl_devices(const Log& log);
 Result<std::shared_ptr<Device>> open_cl_device(std::size_t number, const Log& log);
 

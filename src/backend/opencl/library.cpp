@@ -12,7 +12,7 @@
 namespace kiln::opencl {
 namespace {
 
-/// What NVIDIA's driver says of a kernel that left its memory.
+/// NVIDIA's error code for a kernel that accessed memory out of bounds.
 constexpr cl_int nvidia_illegal_access = -9999;
 
 template <class Get>
@@ -21,7 +21,7 @@ std::string text_by(Get get) {
   if (get(0, nullptr, &size) != CL_SUCCESS || size == 0) return {};
   std::string text(size, '\0');
   if (get(size, text.data(), nullptr) != CL_SUCCESS) return {};
-  // Drivers end their texts with a NUL, and some with spaces.
+  // Drivers terminate strings with a NUL; some pad them with spaces.
   text.resize(std::min(text.find('\0'), text.size()));
   text.erase(text.find_last_not_of(' ') + 1);
   return text;
@@ -44,7 +44,7 @@ Result<std::shared_ptr<const Library>> Library::open() {
   if (lookup.missing() != nullptr)
     return Error(ErrorCode::unsupported,
                  fmt::format("libOpenCL.so.1 has no {}; Kiln needs OpenCL 1.2", lookup.missing()));
-  // The loader reads its variables at the first call.
+  // The loader reads its environment variables at the first call, so make it before `keep_variables` ends.
   cl_uint platforms = 0;
   library->clGetPlatformIDs(0, nullptr, &platforms);
   return std::shared_ptr<const Library>(std::move(library));
@@ -128,7 +128,7 @@ Error cl_error(cl_int error, const std::string& doing) {
   std::string_view advice;
   if (error == CL_DEVICE_NOT_AVAILABLE || error == CL_INVALID_COMMAND_QUEUE || error == nvidia_illegal_access)
     advice = ": the device was lost; open it anew";
-  // Drivers say so too of a kernel that crashed.
+  // Drivers also return this error for a kernel that crashed.
   if (error == CL_OUT_OF_RESOURCES)
     advice = ": it needs more than the device has, or the device was lost; then open it anew";
   return Error(ErrorCode::device_failed, fmt::format("OpenCL error {} {}{}", error_name(error), doing, advice));

@@ -15,7 +15,7 @@
 
 namespace kiln::opencl {
 
-/// The functions that Kiln calls, all of OpenCL 1.2.
+/// The functions that Kiln calls, all of them in OpenCL 1.2.
 // clang-format off
 #define KILN_OPENCL_FUNCTIONS(X) \
   X(clGetPlatformIDs) \
@@ -61,20 +61,20 @@ class Library {
  public:
   /// The error says what is missing and what provides it.
   static Result<std::shared_ptr<const Library>> open();
-  /// Stubs for all functions, used once the process ends.
+  /// Stubs for all functions, used once exit() has begun.
   static std::shared_ptr<const Library> stubs();
 
 #define KILN_DECLARE(name) decltype(&::name) name = nullptr;
   KILN_OPENCL_FUNCTIONS(KILN_DECLARE)
 #undef KILN_DECLARE
 
-  /// A platform's or device's text.
+  /// A string property of a platform or device; empty if the query fails.
   std::string text(cl_platform_id platform, cl_platform_info what) const;
   std::string text(cl_device_id device, cl_device_info what) const;
   bool has_extension(cl_device_id device, std::string_view name) const;
-  /// The name of the type of a kernel's argument; empty where the driver does not tell.
+  /// The name of an argument's type; empty if the driver does not report it.
   std::string argument_type(cl_kernel kernel, cl_uint argument) const;
-  /// A device's number of any kind; T{} where it has none.
+  /// A property of a device that is one value; T{} if the query fails.
   template <class T>
   T number(cl_device_id device, cl_device_info what) const {
     T value{};
@@ -93,14 +93,15 @@ class Library {
   base::DynamicLibrary library_;
 };
 
-/// The major version of PoCL, by a device's CL_DEVICE_VERSION and CL_DRIVER_VERSION: 3 for "3.1+debian". Empty for
-/// other drivers, 0 if PoCL's version cannot be read.
+/// The major version of PoCL, by a device's CL_DEVICE_VERSION and CL_DRIVER_VERSION: 3 for "3.1+debian". nullopt
+/// for other drivers, 0 if PoCL's version cannot be read.
 std::optional<int> pocl_major_version(std::string_view device_version, std::string_view driver_version);
 
-/// The name of an error, such as CL_INVALID_BINARY.
+/// The name of an error, as in CL_INVALID_BINARY.
 std::string error_name(cl_int error);
 
-/// The error for what could not be done: "OpenCL error NAME DOING", and what to do where the device was lost.
+/// Converts the error of a call that failed. `doing` names the operation, as in "writing 12 bytes". The message
+/// says what to do if the device was lost.
 Error cl_error(cl_int error, const std::string& doing);
 
 }  // namespace kiln::opencl

@@ -10,7 +10,7 @@ namespace kiln::opencl {
 
 Result<std::unique_ptr<ClBuffer>> ClBuffer::allocate(std::shared_ptr<const Context> context, std::size_t bytes,
                                                      cl_mem_flags flags) {
-  // Some drivers promise more than there is, and fail when it is used.
+  // Some drivers allocate more than there is without an error, and fail when it is used.
   const auto largest = context->cl().number<cl_ulong>(context->device(), CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   if (bytes > largest)
     return Error(ErrorCode::out_of_memory,

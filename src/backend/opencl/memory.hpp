@@ -9,10 +9,10 @@
 
 namespace kiln::opencl {
 
-/// Memory in a context.
+/// Owns a memory object of a context.
 class ClBuffer final : public Buffer {
  public:
-  /// `flags` are clCreateBuffer's, as in CL_MEM_READ_WRITE.
+  /// `flags` are for clCreateBuffer, as in CL_MEM_READ_WRITE.
   static Result<std::unique_ptr<ClBuffer>> allocate(std::shared_ptr<const Context> context, std::size_t bytes,
                                                     cl_mem_flags flags);
 
@@ -30,10 +30,10 @@ class ClBuffer final : public Buffer {
   std::size_t size_;
 };
 
-/// A command queue, one thread's at a time, that does things in order.
+/// An in-order command queue. Used by one thread at a time.
 class Queue {
  public:
-  /// `properties` are clCreateCommandQueue's, as in CL_QUEUE_PROFILING_ENABLE.
+  /// `properties` are for clCreateCommandQueue, as in CL_QUEUE_PROFILING_ENABLE.
   static Result<std::unique_ptr<Queue>> open(std::shared_ptr<const Context> context,
                                              cl_command_queue_properties properties);
 

@@ -21,7 +21,7 @@
 namespace kiln::opencl {
 namespace {
 
-/// Where a line of the text that was compiled comes from, as "file:line": what its last #line directive says.
+/// The origin of a line of the compiled text, as "file:line", according to the last #line directive before it.
 std::string origin_of(std::string_view text, std::size_t line) {
   std::string file = "<kernel>";
   std::size_t number = 0;
@@ -47,12 +47,12 @@ ArgumentKind kind_of(const Library& cl, cl_kernel kernel, cl_uint argument) {
   switch (space) {
     case CL_KERNEL_ARG_ADDRESS_LOCAL: return ArgumentKind::local;
     case CL_KERNEL_ARG_ADDRESS_PRIVATE: return type == "sampler_t" ? ArgumentKind::object : ArgumentKind::value;
-    // Images count as global memory too.
+    // Images are in global memory too.
     default: return type.starts_with("image") && !type.ends_with('*') ? ArgumentKind::object : ArgumentKind::buffer;
   }
 }
 
-/// NVIDIA's compiler does not heed #line, and calls every file "<kernel>".
+/// Inserts source locations into NVIDIA's logs: the compiler ignores #line and calls every file "<kernel>".
 std::string with_origins(const std::string& log, std::string_view text) {
   constexpr std::string_view mark = "<kernel>:";
   std::string mapped;
@@ -67,8 +67,8 @@ std::string with_origins(const std::string& log, std::string_view text) {
   return mapped + log.substr(begin);
 }
 
-/// An error while a binary is loaded. Caches remove what fails to load, so only a binary that is at fault may be
-/// called that.
+/// Converts an error from loading a binary. Caches remove entries that return load_failed, so return it only if the
+/// binary is at fault.
 Error of_load(const std::string& name, Error error) {
   if (error.code() == ErrorCode::out_of_memory || error.code() == ErrorCode::device_failed) return error;
   return Error(ErrorCode::load_failed,
@@ -120,7 +120,7 @@ Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& con
   std::optional<backend::quirks::PoclKernelCache::CompileLock> lock;
   if (quirk) lock = quirk->lock(source, options, 10s);
   if (lock && !lock->held()) context->log().debug(request.name() + " may be compiled by PoCL in several processes");
-  // Each process that compiles the same text without Kiln removes the file once.
+  // Each process that compiles the same source without Kiln removes the file once.
   constexpr int most_tries = 16;
   for (int tries = 1;; ++tries) {
     auto program = KILN_TRY(from_source(context, request, source, options));
@@ -257,8 +257,8 @@ Result<std::vector<std::byte>> BuiltProgram::image() const {
 
 namespace {
 
-/// Whether a kernel takes as many arguments as a launch has, and of their kinds: drivers read the bytes of one kind
-/// as the handle of another, and crash.
+/// Checks the number and the kinds of a launch's arguments. Drivers do not: they read a value as a handle and
+/// crash.
 Result<void> check_arguments(const BuiltProgram& program, const Launch& launch) {
   const std::size_t buffers = launch.buffers.size();
   const std::size_t given = buffers + (launch.parameters.empty() ? 0 : 1);
@@ -287,7 +287,7 @@ Result<void> check_arguments(const BuiltProgram& program, const Launch& launch) 
   return {};
 }
 
-/// The group's size: the launch's, or the one the source demands.
+/// The group size: that of the launch, or the one that the source requires.
 Result<std::array<std::size_t, 3>> group_size(const BuiltProgram& program, const Launch& launch, cl_kernel kernel,
                                               const DeviceLimits& limits) {
   std::array<std::size_t, 3> demanded{};

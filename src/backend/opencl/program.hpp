@@ -20,25 +20,25 @@
 
 namespace kiln::opencl {
 
-/// The only format of Kiln's OpenCL binaries: sealed, the program's name, the kernel's, the kinds of its arguments,
-/// and what the driver made.
+/// The only format of Kiln's OpenCL binaries, sealed as in seal_sections(): the program's name, the kernel's name,
+/// the kinds of its arguments, the driver's binary.
 constexpr std::uint32_t binary_format = 2;
 
-/// What a kernel takes as an argument. Drivers tell it of programs built from source, so binaries keep it.
+/// The kind of a kernel's argument. Drivers report it only for programs built from source, so binaries store it.
 enum class ArgumentKind : char {
   buffer = 'b',
   value = 'v',
   local = 'l',
   /// An image or a sampler.
   object = 'o',
-  /// What the driver does not tell.
+  /// The driver does not report the kind.
   unknown = '?',
 };
 
-/// A context with one device, shared by all that was made in it.
+/// A context with one device. Programs, buffers, queues and slots share ownership of it.
 class Context {
  public:
-  /// Takes over one reference on `context`.
+  /// Takes ownership of one reference to `context`.
   Context(std::shared_ptr<const Library> library, cl_context context, cl_device_id device, Log log)
       : library_(std::move(library)), context_(context), device_(device), log_(std::move(log)) {
     base::expect_process_end();
@@ -69,7 +69,7 @@ class Context {
   bool has_pocl_dlhandle_cache_ = false;
 };
 
-/// A kernel with its arguments: one thread's at a time.
+/// A kernel object, which holds the arguments of a launch. Used by one thread at a time.
 class KernelObject {
  public:
   KernelObject(const Context& context, cl_kernel kernel) noexcept : context_(context), kernel_(kernel) {}
@@ -83,18 +83,18 @@ class KernelObject {
   cl_kernel kernel_;
 };
 
-/// A built program, and the kernels that were made of it.
+/// A built program and a pool of its kernel objects.
 class BuiltProgram final : public Module {
  public:
-  /// Takes over the cl_program. It need not be built: it is used once open_kernel() has succeeded.
+  /// Takes ownership of the cl_program, which need not be built yet. The object can be used once open_kernel() has
+  /// succeeded.
   BuiltProgram(std::shared_ptr<const Context> context, cl_program program, std::string name, std::string entry);
   ~BuiltProgram() override;
   BuiltProgram(const BuiltProgram&) = delete;
   BuiltProgram& operator=(const BuiltProgram&) = delete;
 
-  /// Compiles the request's source.
   static Result<Compiled> compile(const std::shared_ptr<const Context>& context, const Request& request);
-  /// Loads what compile() gave out.
+  /// Loads a binary that compile() returned.
   static Result<std::unique_ptr<kiln::Module>> load(const std::shared_ptr<const Context>& context,
                                                     const Binary& binary);
 
@@ -106,23 +106,23 @@ class BuiltProgram final : public Module {
   std::size_t argument_count() const noexcept { return arguments_.size(); }
   ArgumentKind argument(std::size_t i) const noexcept { return static_cast<ArgumentKind>(arguments_[i]); }
 
-  /// Queues a launch of one of its kernels. Returns what the driver does; `event` may be null.
+  /// Queues a launch of a kernel object. Returns the driver's error code. `event` may be null.
   cl_int enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& global,
                  const std::array<std::size_t, 3>& local, cl_event* event) const;
 
-  /// A kernel for one launch.
+  /// Lends a kernel object for one launch.
   Result<backend::Pool<KernelObject>::Loan> borrow_kernel() const;
 
  private:
   static Result<std::unique_ptr<BuiltProgram>> from_source(const std::shared_ptr<const Context>& context,
                                                            const Request& request, const std::string& source,
                                                            const std::string& options);
-  /// Builds with options of Kiln's own, and those asked for.
+  /// Builds with Kiln's options (`own`) and the request's (`asked`).
   Result<void> build(const std::string& own, const std::string& asked);
   std::string build_log() const;
-  /// Makes the first kernel, and checks that the device can run it.
+  /// Makes the first kernel object, and checks that the device has enough local memory for it.
   Result<void> open_kernel();
-  /// Reads what the kernel takes; only of a program built from source.
+  /// Reads the kinds of the arguments. The program must have been built from source.
   Result<void> read_arguments();
   Result<std::vector<std::byte>> image() const;
 
@@ -130,17 +130,17 @@ class BuiltProgram final : public Module {
   cl_program program_;
   std::string name_;
   std::string entry_;
-  /// An ArgumentKind for each argument.
+  /// One ArgumentKind per argument.
   std::string arguments_;
   std::size_t bytes_ = 0;
-  // Safe from any thread, as is what follows.
+  // This member and those below are thread-safe.
   mutable backend::Pool<KernelObject> kernels_;
   /// Null if the driver does not need it.
   std::shared_ptr<backend::quirks::PoclDlhandleCache> pocl_dlhandle_cache_;
   mutable backend::quirks::PoclDlhandleCache::Widest widest_;
 };
 
-/// A launch that its program and the device take, and a kernel that holds its arguments.
+/// A validated launch, and a kernel object that holds its arguments. The program must outlive it.
 class PreparedLaunch {
  public:
   /// The error says what does not fit. `context` and `info` are the device's.
@@ -148,10 +148,10 @@ class PreparedLaunch {
                                      const DeviceInfo& info);
 
   const BuiltProgram& program() const noexcept { return program_; }
-  /// False for no groups, which drivers disagree on.
+  /// False if the launch has no groups: drivers treat it differently.
   bool is_work() const noexcept;
-  /// Returns what the driver does. The kernel may be another launch's at once: a command keeps the arguments that
-  /// its kernel had when it was queued.
+  /// Returns the driver's error code. The kernel object may be reused at once: a queued command keeps the arguments
+  /// that it was queued with.
   cl_int enqueue(cl_command_queue queue, cl_event* event) const;
 
  private:

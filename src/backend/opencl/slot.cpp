@@ -24,14 +24,14 @@ Result<std::unique_ptr<Slot>> ClSlot::open(std::shared_ptr<const Context> contex
 
 ClSlot::~ClSlot() {
   unmap();
-  // Also for what was queued and never submitted, which drivers may have begun with.
+  // Also waits for work that was queued but not submitted: the driver may have started it.
   context_->cl().clFinish(queue_->get());
 }
 
 Result<void> ClSlot::set_clock() {
   auto word = KILN_TRY(ClBuffer::allocate(context_, sizeof(cl_uint), CL_MEM_READ_WRITE));
   static constexpr cl_uint value = 0;
-  // Drivers take their time with what is done first, which tells little of the clocks.
+  // The first operations of a driver are slow and give loose bounds, so measure several times.
   for (int round = 0; round < 3; ++round) {
     auto added = add(
         [&](cl_event* event) {
@@ -117,7 +117,7 @@ Result<void> ClSlot::submit() {
 
 Result<bool> ClSlot::finished() {
   if (last_ != nullptr && state_of(last_) > CL_COMPLETE) return false;
-  // That the work has ended does not make what it wrote visible; a wait does, and does not take long any more.
+  // The status does not make the writes of the work visible to the host. A wait does, and returns soon.
   KILN_TRY(wait());
   return true;
 }
@@ -127,7 +127,7 @@ Result<void> ClSlot::wait() {
   const cl_event last = last_.get();
   const cl_int error = context_->cl().clWaitForEvents(1, &last);
   submitted_.seen = std::chrono::steady_clock::now();
-  // The wait says only that something failed, and may not know of pieces before the last.
+  // The wait reports only that something failed, and may miss failures of pieces before the last.
   for (const Event& piece : submitted_.pieces)
     if (const cl_int state = state_of(piece); state < 0) return cl_error(state, running);
   if (error != CL_SUCCESS) return cl_error(error, running);

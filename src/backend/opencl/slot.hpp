@@ -15,13 +15,13 @@
 
 namespace kiln::opencl {
 
-/// A slot on OpenCL: a queue of its own whose commands the driver times, and a buffer of the host's memory that
-/// stays mapped. Drivers copy from and to memory they have allocated themselves without a copy in between.
+/// A slot on OpenCL: a queue with profiling, and a buffer in host memory that stays mapped. Drivers copy from and
+/// to memory that they have allocated without an intermediate copy.
 class ClSlot final : public backend::SlotBase<ClBuffer, Context> {
  public:
   static Result<std::unique_ptr<Slot>> open(std::shared_ptr<const Context> context, DeviceInfo info);
 
-  /// For open(), which makes it ready.
+  /// For open(), which also sets the clock.
   ClSlot(std::shared_ptr<const Context> context, DeviceInfo info, std::unique_ptr<Queue> queue) noexcept
       : SlotBase(*context, std::move(info)), context_(std::move(context)), queue_(std::move(queue)) {}
   ~ClSlot() override;
@@ -37,10 +37,10 @@ class ClSlot final : public backend::SlotBase<ClBuffer, Context> {
 
   /// Pieces of work that are submitted together.
   struct Submission {
-    /// When the first piece was queued, and when all were seen to have ended.
+    /// When the host queued the first piece, and when it saw the end of all pieces.
     std::chrono::steady_clock::time_point queued = {};
     std::chrono::steady_clock::time_point seen = {};
-    /// Null for a piece that was no work.
+    /// The event of each piece; null if the piece is empty.
     std::vector<Event> pieces = {};
   };
 
@@ -48,24 +48,24 @@ class ClSlot final : public backend::SlotBase<ClBuffer, Context> {
   Result<std::span<std::byte>> allocate_staging(std::size_t bytes) override;
   Result<void> queue_copy(const Copy& copy) override;
   Result<void> queue_nothing() override;
-  /// Has `enqueue` queue a piece and make its event; `doing` says what it is, for an error.
+  /// Calls `enqueue` to queue a piece and make its event. `doing` returns the name of the operation, for errors.
   template <class Enqueue, class Doing>
   Result<void> add(Enqueue enqueue, Doing doing);
-  /// Compares the clocks by work of the shortest kind.
+  /// Estimates the offset between the clocks of the device and the host, by short writes.
   Result<void> set_clock();
-  /// The execution status of a piece, or the error of asking for it; both are negative for errors.
+  /// The execution status of a piece, or the error of the query. Errors are negative.
   cl_int state_of(const Event& piece) const;
   std::optional<backend::Ticks> ticks_of(const Event& piece) const;
   void unmap();
 
   const std::shared_ptr<const Context> context_;
   const std::unique_ptr<Queue> queue_;
-  /// The staging memory, mapped.
+  /// The staging memory, which stays mapped.
   std::unique_ptr<ClBuffer> pinned_;
   void* mapped_ = nullptr;
   Submission queued_;
   Submission submitted_;
-  /// The last piece of those submitted, until it is seen to have ended.
+  /// The last submitted piece of work; null once its end has been seen.
   Event last_;
   backend::Clock clock_;
 };

@@ -17,7 +17,7 @@
 namespace kiln::opengl {
 namespace {
 
-/// A GL object that is deleted with its owner, in the context that is current then.
+/// Owns a shader object. The destructor deletes it in the current context.
 class Shader {
  public:
   Shader() : id_(glCreateShader(GL_COMPUTE_SHADER)) {}
@@ -56,10 +56,10 @@ std::string info_log(GLuint id, Get get, GetLog get_log) {
   return log;
 }
 
-/// Other contexts see an object as it is when the commands that changed it are complete.
+/// Other contexts see a shared object only after the commands that changed it have completed.
 void finish_for_others() { glFinish(); }
 
-/// Why the driver did not do what was asked, where that is not the fault of what it was given.
+/// The error if the driver failed for lack of memory or a lost context; nullopt if it rejected its input.
 std::optional<Error> drivers_fault(std::string_view doing, std::string_view name, const std::string& log) {
   const GLenum error = take_error();
   if (error != GL_OUT_OF_MEMORY && error != GL_CONTEXT_LOST) return std::nullopt;
@@ -76,7 +76,7 @@ struct Image {
   std::vector<std::byte> bytes;
 };
 
-/// A linked program as the driver gives it out; no bytes where it does not.
+/// The driver's binary of a linked program; no bytes if the driver provides none.
 Image image_of(GLuint program) {
   GLint size = 0;
   glGetProgramiv(program, GL_PROGRAM_BINARY_LENGTH, &size);
@@ -136,7 +136,7 @@ Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const
 
   std::optional<Binary> binary;
   const Image image = image_of(program.id());
-  // The image comes first, where the bytes are aligned as a driver may expect of it.
+  // The image comes first, at offset 8, so that it is aligned as drivers may expect.
   if (!image.bytes.empty())
     binary = Binary{image.format, backend::join_sections({image.bytes, backend::as_section(request.name())})};
   const std::size_t bytes = binary ? image.bytes.size() : source.size();
@@ -151,7 +151,7 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGr
   std::string name(backend::as_text((*sections)[1]));
   ProgramObject program;
   glProgramBinary(program.id(), binary.format, image.data(), static_cast<GLsizei>(image.size()));
-  // The call itself reports nothing about a binary that does not fit.
+  // glProgramBinary reports no error for a binary that does not fit.
   GLint ok = GL_FALSE;
   glGetProgramiv(program.id(), GL_LINK_STATUS, &ok);
   if (ok != GL_TRUE) {
@@ -166,7 +166,7 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGr
 
 namespace {
 
-/// Blocks end at a multiple of a vec4, whatever is in them.
+/// Uniform blocks end at a multiple of a vec4, whatever they contain.
 std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 }  // namespace
@@ -179,7 +179,7 @@ Result<Fitting> fit(const ShareGroup& group, const DeviceInfo& device, const kil
   const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
   KILN_TRY(backend::check_groups(launch, device.limits, program->name()));
   auto buffers = KILN_TRY(backend::own_buffers<GlBuffer>(launch, group, device.name, program->name()));
-  // What a program reads must be there: drivers do not check.
+  // Drivers do not check that a program's buffers are bound.
   const LinkedProgram::Signature& takes = program->signature();
   if (launch.buffers.size() != takes.buffers)
     return refuse(fmt::format("{} declares {} buffers; {} were given", program->name(), takes.buffers,
@@ -193,7 +193,7 @@ Result<Fitting> fit(const ShareGroup& group, const DeviceInfo& device, const kil
 void UniformBuffer::bind(std::span<const std::byte> parameters) {
   if (id_ == 0) glGenBuffers(1, &id_);
   glBindBufferBase(GL_UNIFORM_BUFFER, 0, id_);
-  // A block that is larger than its buffer is not read, one that is smaller is.
+  // Pad the buffer: drivers do not read from a buffer that is smaller than the block.
   if (room_ < parameters.size()) {
     room_ = padded(parameters.size());
     glBufferData(GL_UNIFORM_BUFFER, static_cast<GLsizeiptr>(room_), nullptr, GL_DYNAMIC_DRAW);
@@ -215,7 +215,7 @@ void dispatch(ShareGroup& group, const Fitting& fitted, const Launch& launch, Un
   }
   glMemoryBarrier(GL_ALL_BARRIER_BITS);
   if (callers) return;
-  // What stays bound in an idle context would live on after it was deleted.
+  // Unbind everything: an object that is bound in an idle context would survive its deletion.
   glUseProgram(0);
   for (GLuint i = 0; i < count; ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, 0);
   glBindBufferBase(GL_UNIFORM_BUFFER, 0, 0);

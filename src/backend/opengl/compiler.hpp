@@ -15,13 +15,14 @@
 #include "backend/opengl/share_group.hpp"
 #include "backend/opengl/staging.hpp"
 
-/// All with a context of the group current.
+/// All functions require that a context of the group is current.
 namespace kiln::opengl {
 
-/// How Kiln lays out what the driver gave out; part of the identity, so that no other layout is ever met.
+/// The version of Kiln's layout of binaries. It is part of the identity, so binaries of other layouts are never
+/// loaded.
 inline constexpr std::uint32_t binary_layout = 1;
 
-/// A program object, deleted with this.
+/// Owns a program object.
 class LinkedProgram final : public Module {
  public:
   LinkedProgram(std::shared_ptr<ShareGroup> group, std::uint32_t id, std::string name, std::size_t bytes) noexcept
@@ -31,17 +32,17 @@ class LinkedProgram final : public Module {
   std::uint32_t id() const noexcept override { return id_; }
   const std::string& name() const noexcept override { return name_; }
   std::size_t bytes() const noexcept override { return bytes_; }
-  /// The contexts in which the program object exists.
+  /// The share group in which the program object exists.
   const ShareGroup& group() const noexcept { return *group_; }
 
-  /// What a launch must give the program.
+  /// The arguments that a launch must pass to the program.
   struct Signature {
-    /// One more than the highest storage buffer that the program uses.
+    /// One more than the highest binding of a storage buffer that the program uses.
     std::uint32_t buffers = 0;
-    /// The bytes of its uniform buffer 0.
+    /// The size of uniform buffer 0.
     std::uint32_t parameter_bytes = 0;
   };
-  /// Read at the first call, with a context of the group current.
+  /// The first call reads it from the driver and requires that a context of the group is current.
   const Signature& signature() const;
 
  private:
@@ -53,23 +54,23 @@ class LinkedProgram final : public Module {
   mutable Signature signature_;
 };
 
-/// Compiles and links a compute program; a context of the group is current.
 Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const Request& request);
 
-/// Loads a linked program from its binary; a context of the group is current.
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGroup>& group, const Binary& binary);
 
-/// A launch that was found to fit: its program and its buffers as this backend knows them.
+/// A validated launch: its program and its buffers, downcast to the types of this backend.
 struct Fitting {
   const Module& program;
   std::vector<const GlBuffer*> buffers;
 };
 
-/// Sees whether a launch gives a program of `group` what it declares, within what the device has.
+/// Validates a launch: the module and the buffers belong to `group`, the arguments are those that the program
+/// declares, and the number of groups is within the device's limits.
 Result<Fitting> fit(const ShareGroup& group, const DeviceInfo& device, const kiln::Module& module,
                     const Launch& launch);
 
-/// The uniform buffer of one launch at a time: uniforms would live in the program that all threads share.
+/// A uniform buffer for one launch at a time. Plain uniforms are part of the program object, which all threads
+/// share.
 class UniformBuffer {
  public:
   explicit UniformBuffer(ShareGroup& group) noexcept : group_(group) {}
@@ -79,7 +80,7 @@ class UniformBuffer {
   UniformBuffer(const UniformBuffer&) = delete;
   UniformBuffer& operator=(const UniformBuffer&) = delete;
 
-  /// Binds it as uniform buffer 0, with these parameters in it. No launch may be using it any more.
+  /// Fills the buffer with `parameters` and binds it as uniform buffer 0. No launch in flight may use it.
   void bind(std::span<const std::byte> parameters);
 
  private:
@@ -88,8 +89,8 @@ class UniformBuffer {
   std::size_t room_ = 0;
 };
 
-/// Has the device begin with a launch, and leaves the context's bindings as they were. What comes after it sees
-/// what it wrote. `parameters` stays as it is until the launch has ended.
+/// Starts a launch. Later commands see everything it writes. Restores the bindings of the caller's context; in
+/// other contexts, unbinds everything. `parameters` must not change until the launch has ended.
 void dispatch(ShareGroup& group, const Fitting& fitted, const Launch& launch, UniformBuffer& parameters);
 
 }  // namespace kiln::opengl

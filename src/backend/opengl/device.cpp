@@ -23,7 +23,7 @@ std::string text_of(GLenum name) {
   return text != nullptr ? text : "";
 }
 
-/// Makes a context current for one operation, and forgets errors of earlier calls: they are not its own.
+/// Makes a context current for one operation, and clears the errors of earlier calls.
 Result<std::unique_ptr<Acquired>> begin(ShareGroup& group) {
   auto current = group.acquire();
   if (current) static_cast<void>(take_error());
@@ -81,18 +81,18 @@ DeviceTraits read_traits() {
   return traits;
 }
 
-/// How much memory there is, or the most that OpenGL's signed sizes hold where the driver does not tell.
+/// The size of the device's memory; the maximum of OpenGL's signed sizes if the driver does not report it.
 std::size_t read_memory() {
   constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
   if (!epoxy_has_gl_extension("GL_NVX_gpu_memory_info")) return most;
-  // NVIDIA's driver hands out terabytes, and fails when they are used.
+  // NVIDIA's driver allocates terabytes without an error, and fails when they are used.
   GLint kilobytes = 0;
   glGetIntegerv(GL_GPU_MEMORY_INFO_TOTAL_AVAILABLE_MEMORY_NVX, &kilobytes);
   return kilobytes > 0 ? static_cast<std::size_t>(kilobytes) * 1024 : most;
 }
 
-/// The most bytes that programs find all of in a buffer, in whole words. Drivers for CPUs admit to 128 MiB and take
-/// more, as long as the size is no negative number to them.
+/// The size of the largest buffer that programs can access in full, in whole words. CPU drivers report 128 MiB, but
+/// support every size that fits in a signed 32-bit integer.
 std::size_t read_largest_buffer() {
   GLint64 admitted = 0;
   glGetInteger64v(GL_MAX_SHADER_STORAGE_BLOCK_SIZE, &admitted);
@@ -111,10 +111,10 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
                   .limits = read_limits(),
                   .traits = read_traits(),
                   .software = software};
-  // Adopted contexts do not come from a display whose kind is known.
+  // The display of an adopted context is unknown.
   if (info.identity.device.starts_with("llvmpipe") || info.identity.device.starts_with("softpipe"))
     info.software = true;
-  // Contexts take turns on a GPU, and a turn costs more than a lane gains.
+  // A GPU switches between contexts, and the switches cost more than a second lane gains.
   if (!info.software) info.lanes = 1;
   if (info.identity.formats.empty())
     group->log().warning(fmt::format("{} gives out no program binaries: programs are compiled at every start",
@@ -168,7 +168,7 @@ Result<void> GlDevice::write(Buffer& buffer, std::span<const std::byte> bytes, s
   binding.bind(own->id());
   glBufferSubData(GL_COPY_WRITE_BUFFER, static_cast<GLintptr>(offset), static_cast<GLsizeiptr>(bytes.size()),
                   bytes.data());
-  // Other contexts see what has been finished.
+  // Other contexts see the bytes only after the write has completed.
   glFinish();
   return check_gl(fmt::format("writing {} bytes", bytes.size()));
 }

@@ -13,11 +13,11 @@ namespace kiln::opengl {
 /// A device on OpenGL compute shaders. Every call borrows a context of the group for its duration.
 class GlDevice final : public Device {
  public:
-  /// Reads what the device is; `name` is what open_device() calls it.
+  /// Queries the properties of the device. `name` is its name for open_device().
   static Result<std::shared_ptr<Device>> open(std::shared_ptr<ShareGroup> group, std::string name, bool software);
 
-  /// `tells_resets`: whether contexts can be asked whether the GPU was reset under them. `memory`: how much it has,
-  /// and `largest_buffer`: how much of it at once.
+  /// `tells_resets`: contexts report whether the GPU was reset. `memory`: the size of the device's memory.
+  /// `largest_buffer`: the size of the largest buffer.
   GlDevice(std::shared_ptr<ShareGroup> group, DeviceInfo info, bool tells_resets, std::size_t memory,
            std::size_t largest_buffer)
       : group_(std::move(group)),
@@ -48,7 +48,7 @@ class GlDevice final : public Device {
   const std::size_t largest_buffer_;
 };
 
-/// The OpenGL devices of this machine, and the one with a number.
+/// Lists the OpenGL devices of this machine, and opens the one with this number.
 std::vector<DeviceInfo> list_gl_devices(const Log& log);
 Result<std::shared_ptr<Device>> open_gl_device(std::size_t number, const Log& log);
 

@@ -12,7 +12,7 @@ namespace kiln::opengl {
 GLenum take_error() {
   GLenum worst = GL_NO_ERROR;
   for (GLenum error = glGetError(); error != GL_NO_ERROR; error = glGetError()) {
-    // A lost context may say so without end.
+    // A lost context may return this error endlessly.
     if (error == GL_CONTEXT_LOST) return error;
     if (worst == GL_NO_ERROR || error == GL_OUT_OF_MEMORY) worst = error;
   }

@@ -11,36 +11,38 @@
 
 namespace kiln::opengl {
 
-/// What went wrong in the context that is current since this was last asked: that it was lost or out of memory
-/// before all else, else the first error; GL_NO_ERROR where nothing did.
+/// Clears the errors of the current context. Returns GL_CONTEXT_LOST or GL_OUT_OF_MEMORY if it occurred, otherwise
+/// the first error; GL_NO_ERROR if there is none.
 GLenum take_error();
 
-/// One of OpenGL's errors, not GL_NO_ERROR, as Kiln's; `doing` is what was under way, as in "allocating 4 bytes".
+/// Converts an OpenGL error other than GL_NO_ERROR. `doing` names the operation that failed, as in "allocating 4
+/// bytes".
 Error gl_error(GLenum error, std::string_view doing, std::string log = {});
 
-/// The same for what take_error() says.
+/// Fails if take_error() returns an error.
 Result<void> check_gl(std::string_view doing);
 
-/// What every call answers when the process ends, and the driver with it.
+/// The error of every call once exit() has begun.
 Error process_ending();
 
-/// A place where OpenGL contexts can be made without a window.
+/// An EGL display on which contexts can be made without a window.
 struct Display {
   EGLDisplay display = EGL_NO_DISPLAY;
   /// Whether it renders on the CPU.
   bool software = false;
-  /// Why it cannot be used; empty where it can.
+  /// Why it cannot be used; empty if it can.
   std::string problem;
 };
 
-/// Whether libEGL and an OpenGL library can be loaded; libepoxy ends the process where they cannot.
+/// Fails if libEGL or an OpenGL library cannot be loaded. Check this before any GL or EGL call: libepoxy ends the
+/// process if a library is missing.
 Result<void> find_libraries();
 
-/// The displays of this machine, initialised, GPUs before CPUs: one for each EGL device, else Mesa's
-/// surfaceless one.
+/// The displays of this machine, initialised, GPUs before CPUs: one for each EGL device, and Mesa's surfaceless
+/// display if none of these is usable.
 Result<std::vector<Display>> list_displays();
 
-/// The name of an EGL error, such as EGL_BAD_ALLOC.
+/// The name of an EGL error, as in EGL_BAD_ALLOC.
 std::string egl_error_name(EGLint error);
 
 }  // namespace kiln::opengl

@@ -10,7 +10,7 @@
 
 namespace kiln::opengl {
 
-/// Binds OpenGL as this thread's API, which EGL keeps for each thread, and then what was bound before.
+/// Binds OpenGL as the API of this thread, and restores the previous API on destruction. EGL keeps one per thread.
 class ApiBinding {
  public:
   ApiBinding() : before_(eglQueryAPI()) { eglBindAPI(EGL_OPENGL_API); }
@@ -24,7 +24,7 @@ class ApiBinding {
   EGLenum before_;
 };
 
-/// Makes a context current on this thread, and then what was current before.
+/// Makes a context current on this thread, and restores the previous context on destruction.
 class ScopedCurrent {
  public:
   ScopedCurrent(EGLDisplay display, EGLContext context)
@@ -41,15 +41,15 @@ class ScopedCurrent {
   bool made() const noexcept { return made_; }
   /// Whether another context was current before.
   bool displaced() const noexcept { return context_before_ != EGL_NO_CONTEXT; }
-  /// Leaves what is current to others.
+  /// Cancels the restoration.
   void forget() noexcept { made_ = false; }
-  /// Whether the context is current on no thread any more.
+  /// Restores the previous context, or none. Returns whether the context is no longer current.
   [[nodiscard]] bool back() {
     if (!std::exchange(made_, false)) return true;
     if (context_before_ != EGL_NO_CONTEXT &&
         eglMakeCurrent(display_before_, draw_before_, read_before_, context_before_) == EGL_TRUE)
       return true;
-    // What was current may be gone, or have lost its surface meanwhile.
+    // The previous context may have been destroyed or have lost its surface meanwhile.
     return eglMakeCurrent(display_, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT) == EGL_TRUE;
   }
 
@@ -62,8 +62,8 @@ class ScopedCurrent {
   bool made_;
 };
 
-/// A context lent to a thread, on which it is current. All leases of that thread share it, so that they may end in
-/// any order; with the last, things are put back as they were.
+/// A context lent to a thread and current there. All borrowers on that thread share this object and may end in any
+/// order. The destructor restores the previous context and returns this one to the pool.
 class LentContext {
  public:
   LentContext(std::shared_ptr<ShareGroup> group, std::shared_ptr<const ApiBinding> api, EGLDisplay display,
@@ -72,23 +72,23 @@ class LentContext {
   LentContext(const LentContext&) = delete;
   LentContext& operator=(const LentContext&) = delete;
 
-  /// Whether the context is current by this.
+  /// Whether this object has made the context current.
   bool made() const noexcept { return current_.made(); }
   EGLContext context() const noexcept { return context_; }
-  /// Puts things back as they were already, where another context was current before.
+  /// Restores the previous context early, if there was one.
   void step_aside();
 
  private:
-  // First, so that it is put back last.
+  // Declared first, so that it is restored last.
   std::shared_ptr<const ApiBinding> api_;
   const std::shared_ptr<ShareGroup> group_;
   const EGLContext context_;
   ScopedCurrent current_;
-  // A context that stays current here can be lent to no other thread.
+  // Whether the context could not be released from this thread; then no other thread can use it.
   bool stuck_ = false;
 };
 
-/// A context of the group that is current on this thread until this ends.
+/// Keeps a context of the group current on this thread.
 struct Acquired {
   explicit Acquired(std::shared_ptr<ShareGroup> lender) : group(std::move(lender)) {}
   ~Acquired();
@@ -96,32 +96,33 @@ struct Acquired {
   Acquired& operator=(const Acquired&) = delete;
 
   const std::shared_ptr<ShareGroup> group;
-  // One of these: nothing is on lent where the caller's own context is current.
+  // One of these is set: `api` if the caller's own context is current, `lent` otherwise.
   std::shared_ptr<const ApiBinding> api;
   std::shared_ptr<LentContext> lent;
-  // Whether it was for this one that the application may launch programs in it.
+  // Whether this object has allowed the application to launch programs in the context; see ShareGroup::show().
   bool shown = false;
 };
 
-/// A context that one thread uses over many calls, and others share with it there. Between the calls it stays
-/// current where no other was before; a context of the application's own is left to it.
+/// A context that one thread uses over many calls and may share with other borrowers on that thread. It stays
+/// current between calls, unless another context was current when it was borrowed: then each call switches to it
+/// and back.
 class SlotContext {
  public:
   SlotContext(std::shared_ptr<ShareGroup> group, std::shared_ptr<LentContext> lent, void* context) noexcept
       : group_(std::move(group)), lent_context_(std::move(lent)), context_(context) {}
 
-  /// Keeps the context current until it ends.
+  /// Keeps the context current.
   struct Entered {
     Entered(EGLDisplay display, EGLContext context) : there(display, context) {}
     const ApiBinding api;
     ScopedCurrent there;
   };
-  /// Makes the context current for one call; null where it is. Errors of earlier calls are forgotten.
+  /// Makes the context current for one call; null if it is current already. Clears the errors of earlier calls.
   Result<std::unique_ptr<Entered>> enter() const;
 
  private:
   const std::shared_ptr<ShareGroup> group_;
-  // Nothing for the caller's own context.
+  // Null if `context_` is the caller's own.
   const std::shared_ptr<LentContext> lent_context_;
   void* const context_;
 };

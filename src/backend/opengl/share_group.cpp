@@ -19,7 +19,7 @@ LentContext::LentContext(std::shared_ptr<ShareGroup> group, std::shared_ptr<cons
     : api_(std::move(api)), group_(std::move(group)), context_(context), current_(display, context) {}
 
 LentContext::~LentContext() {
-  // What an application made current meanwhile is its own.
+  // Do not replace a context that the application made current meanwhile.
   if (base::process_ends() || group_->current() != context_) current_.forget();
   if (current_.back() && !stuck_) group_->give_back(context_);
 }
@@ -53,7 +53,7 @@ namespace {
 
 using Quirk = backend::quirks::MesaProgramDeletion;
 
-/// The context current on this thread that a window system other than EGL made.
+/// The current context of this thread if GLX made it, otherwise null.
 void* current_foreign_context() {
   for (const char* name : {"libGLX.so.0", "libGL.so.1"})
     if (const auto library = base::DynamicLibrary::loaded(name))
@@ -66,7 +66,7 @@ void GLAPIENTRY on_debug_message(GLenum source, GLenum type, GLuint id, GLenum s
   LogLevel level = LogLevel::debug;
   if (severity == GL_DEBUG_SEVERITY_MEDIUM) level = LogLevel::info;
   if (severity == GL_DEBUG_SEVERITY_HIGH || type == GL_DEBUG_TYPE_ERROR) level = LogLevel::warning;
-  // What the shader compiler complains of reaches the caller as an Error.
+  // Messages of the shader compiler reach the caller as an Error.
   if (source == GL_DEBUG_SOURCE_SHADER_COMPILER) level = LogLevel::debug;
   const auto& log = *static_cast<const Log*>(user);
   if (!log.enabled(level)) return;
@@ -114,7 +114,7 @@ Result<std::shared_ptr<ShareGroup>> ShareGroup::adopt(const Log& log, bool share
   if (Quirk::affects_current()) group->mesa_program_deletion_ = std::make_unique<Quirk>(*group);
   if (group->pooled()) {
     group->root_ = static_cast<EGLContext>(context);
-    // Contexts share only where their configurations agree.
+    // Contexts can share objects only if their configurations match.
     EGLint id = 0;
     EGLint count = 0;
     if (eglQueryContext(display, context, EGL_CONFIG_ID, &id) == EGL_TRUE && id != 0) {
@@ -130,7 +130,7 @@ Result<std::shared_ptr<ShareGroup>> ShareGroup::adopt(const Log& log, bool share
 ShareGroup::~ShareGroup() {
   if (base::process_ends()) return;
   const ApiBinding api;
-  // Objects of a group of Kiln's own go with its contexts; the caller's contexts would keep them.
+  // If all contexts belong to Kiln, they destroy the objects. An adopted context would keep them.
   if (adopted_ != nullptr) delete_all();
   const base::MutexLock lock(pool_mutex_);
   for (EGLContext context : members_) eglDestroyContext(display_, context);
@@ -196,7 +196,7 @@ Result<std::unique_ptr<SlotContext>> ShareGroup::keep() {
   auto acquired = KILN_TRY(acquire());
   std::shared_ptr<LentContext> lent = acquired->lent;
   auto context = std::make_unique<SlotContext>(shared_from_this(), lent, current());
-  // What was lent before stays current for those it was lent to.
+  // A context that was lent on this thread before stays current for its borrowers.
   if (lent != nullptr && lent->context() != before) lent->step_aside();
   return context;
 }
@@ -239,8 +239,8 @@ Result<EGLContext> ShareGroup::make_context(EGLContext share) {
       return Error(ErrorCode::unsupported, "the driver has no configuration for OpenGL");
   }
   EGLContext context = EGL_NO_CONTEXT;
-  // Not every driver tells of resets, and contexts share only where all are told or none: the caller's may be
-  // either.
+  // Not every driver reports resets, and contexts can share objects only if all or none of them report resets. The
+  // caller's context may do either, so try both.
   for (const bool tell_resets : {true, false}) {
     const std::vector<EGLint> attributes = context_attributes(log_.enabled(LogLevel::debug), tell_resets);
     context = eglCreateContext(display_, config, share, attributes.data());
@@ -331,7 +331,8 @@ void ShareGroup::delete_all() {
     if (current() != adopted_) {
       if (members_.empty()) return;
       there.emplace(display_, *members_.begin());
-      // A deletion here could crash what the caller launches there. It leaks instead.
+      // With this quirk, a deletion in this context could crash launches in the caller's context, so leak the
+      // objects.
       if (!there->made() || mesa_program_deletion_ != nullptr) return;
     }
     std::swap(doomed, doomed_);
@@ -342,7 +343,7 @@ void ShareGroup::delete_all() {
 }
 
 void ShareGroup::watch_debug_output() {
-  // The same for every lent context: cheaper than to remember which contexts have it already.
+  // Done for every loan: that is cheaper than to track which contexts have the callback.
   glEnable(GL_DEBUG_OUTPUT);
   glDebugMessageCallback(on_debug_message, &log_);
 }

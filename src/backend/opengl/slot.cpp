@@ -40,10 +40,10 @@ namespace {
 
 constexpr std::string_view running = "running the work of a slot";
 
-/// Clocks that differ by some tens of parts in a million are that many microseconds apart after this.
+/// After this time, clocks that differ by some tens of parts per million are as many microseconds apart.
 constexpr auto clock_is_good_for = std::chrono::seconds(1);
 
-/// How many bits of a timestamp count in the context that is current.
+/// The number of valid bits of timestamps in the current context.
 std::uint32_t timestamp_bits() {
   GLint bits = 0;
   glGetQueryiv(GL_TIMESTAMP, GL_QUERY_COUNTER_BITS, &bits);
@@ -73,7 +73,8 @@ GlSlot::GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const SlotCont
 
 GlSlot::~GlSlot() {
   const auto entered = context_->enter();
-  // Where the caller's context is not current, its objects are out of reach: they go with it.
+  // If the caller's context is not current, its objects cannot be deleted here; they are destroyed with the
+  // context.
   if (!entered) return;
   if (in_use()) glFinish();
   glDeleteSync(fence_);
@@ -82,7 +83,7 @@ GlSlot::~GlSlot() {
 
 void GlSlot::set_clock() {
   if (!clock_.ticks()) return;
-  // The shortest look is the best one; those after the first only correct it.
+  // The shortest round gives the tightest bounds; later rounds only correct the first.
   for (int look = 0; look < 3; ++look) {
     const auto before = backend::Clock::Host::now();
     GLint64 stamp = 0;
@@ -150,7 +151,7 @@ Result<void> GlSlot::submit() {
   ran_.clear();
   if (!queued_) return {};
   const auto entered = KILN_TRY(context_->enter());
-  // For what is mapped, fences alone do not do.
+  // Mapped buffers need this barrier in addition to the fence.
   glMemoryBarrier(GL_CLIENT_MAPPED_BUFFER_BARRIER_BIT);
   fence_ = glFenceSync(GL_SYNC_GPU_COMMANDS_COMPLETE, 0);
   glFlush();
@@ -188,7 +189,7 @@ Result<bool> GlSlot::finished() {
 Result<void> GlSlot::wait() {
   if (fence_ == nullptr) return {};
   const auto entered = KILN_TRY(context_->enter());
-  // Drivers bound how long a wait may be.
+  // Drivers limit the timeout of a wait.
   constexpr GLuint64 a_second = 1'000'000'000;
   while (true) {
     const auto ended = KILN_TRY(ended_within(a_second));

@@ -20,16 +20,16 @@
 
 namespace kiln::opengl {
 
-/// Timestamps that the device writes among its work, in query objects that grow in number and are kept. Used, but
-/// not destroyed, in one context.
+/// Timestamps that the device writes between pieces of work. Query objects are kept and reused. All functions
+/// require that the context of the slot is current. The destructor deletes no query objects: call clear().
 class Stamps {
  public:
-  /// Begins anew; the device writes none of them any more.
+  /// Starts again at 0. The device must have written all earlier timestamps.
   void reset() noexcept { count_ = 0; }
-  /// Has the device write down when all the work before has ended.
+  /// Queues a timestamp, which the device writes when all earlier work has ended.
   void write();
   std::size_t count() const noexcept { return count_; }
-  /// All of them, after the work has ended.
+  /// All timestamps. Call it after the work has ended.
   std::vector<std::uint64_t> read() const;
   /// Deletes the query objects.
   void clear();
@@ -39,13 +39,12 @@ class Stamps {
   std::size_t count_ = 0;
 };
 
-/// Work in a context that this slot shares with the others of its thread. OpenGL may begin with a piece as soon as
-/// it is queued.
+/// A slot in a context that all slots of its thread share. OpenGL may begin with a piece as soon as it is queued.
 class GlSlot final : public backend::SlotBase<GlBuffer, ShareGroup> {
  public:
   static Result<std::unique_ptr<Slot>> open(const std::shared_ptr<ShareGroup>& group, const DeviceInfo& device,
                                             bool tells_resets);
-  /// With the context current. `tells_resets`: whether it can be asked whether the GPU was reset under it.
+  /// Requires that the context is current. `tells_resets`: the context reports whether the GPU was reset.
   GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const SlotContext> context, const DeviceInfo& device,
          bool tells_resets, Staging::Kind staging);
   ~GlSlot() override;
@@ -61,14 +60,14 @@ class GlSlot final : public backend::SlotBase<GlBuffer, ShareGroup> {
   Result<std::span<std::byte>> allocate_staging(std::size_t bytes) override;
   Result<void> queue_copy(const Copy& copy) override;
   Result<void> queue_nothing() override;
-  /// Calls `work`, which queues a piece, and queues a timestamp after it. The context is current.
+  /// Calls `work`, which queues a piece, and queues a timestamp after it. Requires that the context is current.
   template <class Work>
   Result<void> queue(std::string_view doing, Work work);
-  /// Starts a submission if this is its first piece.
+  /// Starts a submission if this is its first piece. Waits for the previous submission first.
   Result<void> begin_piece();
-  /// Compares the clocks of the device and the host.
+  /// Estimates the offset between the clocks of the device and the host.
   void set_clock();
-  /// Whether the work ended within so many nanoseconds. The context is current.
+  /// Waits for at most `nanoseconds`, and returns whether the work has ended. Requires that the context is current.
   Result<bool> ended_within(GLuint64 nanoseconds);
 
   const std::shared_ptr<ShareGroup> group_;
@@ -80,12 +79,12 @@ class GlSlot final : public backend::SlotBase<GlBuffer, ShareGroup> {
   Stamps stamps_;
   std::vector<backend::Piece> pieces_;
   std::vector<Ran> ran_;
-  // One for each launch that is queued or under way, and those left from before.
+  // One for each launch that is queued or in flight, and unused ones from earlier submissions.
   std::deque<UniformBuffer> parameters_;
   std::size_t launches_ = 0;
   backend::Clock::Host::time_point begun_ = {};
   bool queued_ = false;
-  // Behind what was submitted; none where its end was seen.
+  // Signalled when the submitted work has ended; null once the end has been seen.
   GLsync fence_ = nullptr;
 };
 

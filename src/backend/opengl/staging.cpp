@@ -29,7 +29,7 @@ Staging::Kind Staging::best() {
 }
 
 void Staging::free() noexcept {
-  // Deleting ends the mapping too.
+  // Deletion also unmaps the buffer.
   if (id_ != 0) group_->delete_buffer(std::exchange(id_, 0));
   bytes_ = {};
 }
@@ -45,7 +45,7 @@ Result<void> Staging::allocate(std::size_t bytes) {
   binding.bind(id_);
   if (kind_ == Kind::mapped) {
     constexpr GLbitfield access = GL_MAP_READ_BIT | GL_MAP_WRITE_BIT | GL_MAP_PERSISTENT_BIT | GL_MAP_COHERENT_BIT;
-    // The host touches every byte, the device copies it once.
+    // Prefer host memory: the host accesses every byte, the device copies it once.
     glBufferStorage(GL_COPY_WRITE_BUFFER, size, nullptr, access | GL_CLIENT_STORAGE_BIT);
     KILN_TRY(check_gl(doing));
     auto* address = static_cast<std::byte*>(glMapBufferRange(GL_COPY_WRITE_BUFFER, 0, size, access));

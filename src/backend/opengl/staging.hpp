@@ -13,7 +13,7 @@
 
 namespace kiln::opengl {
 
-/// One buffer binding, put back as it was on destruction.
+/// Saves a buffer binding, and restores it on destruction.
 class BufferBinding {
  public:
   BufferBinding(GLenum target, GLenum query) : target_(target) { glGetIntegerv(query, &before_); }
@@ -28,7 +28,7 @@ class BufferBinding {
   GLint before_ = 0;
 };
 
-/// All that a launch changes in a context, put back as it was on destruction.
+/// Saves the state that a launch changes in a context, and restores it on destruction.
 class LaunchBindings {
  public:
   explicit LaunchBindings(GLuint storage_buffers)
@@ -71,14 +71,14 @@ class LaunchBindings {
     return range;
   }
 
-  // Destroyed after the body of the destructor: the plain bindings are put back last.
+  // Destroyed after the body of the destructor, so the non-indexed bindings are restored last.
   BufferBinding storage_;
   BufferBinding uniform_;
   GLint program_ = 0;
   std::vector<Range> ranges_;
 };
 
-/// A buffer object.
+/// Owns a buffer object.
 class GlBuffer final : public Buffer {
  public:
   GlBuffer(std::shared_ptr<ShareGroup> group, GLuint id, std::size_t size) noexcept
@@ -95,13 +95,14 @@ class GlBuffer final : public Buffer {
   std::size_t size_;
 };
 
-/// Memory of the host that the device copies from and to. All but the destructor with a context of the group
-/// current.
+/// Host memory that the device copies from and to. All functions except the destructor require that a context of
+/// the group is current.
 class Staging {
  public:
-  /// Whether the device copies it itself; where OpenGL is too old for that, the driver does on the caller's thread.
+  /// mapped: the device copies from and to the memory itself. copied: the driver copies it on the caller's thread,
+  /// because OpenGL is too old for persistent mapping.
   enum class Kind { mapped, copied };
-  /// The better of what the context that is current can do.
+  /// The best kind that the current context supports.
   static Kind best();
 
   Staging(std::shared_ptr<ShareGroup> group, Kind kind) noexcept : group_(std::move(group)), kind_(kind) {}
@@ -109,14 +110,14 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// Makes it another one, of so many bytes. The device uses it no more.
+  /// Replaces the memory. The device must no longer use the old memory.
   Result<void> allocate(std::size_t bytes);
   std::span<std::byte> bytes() const noexcept { return bytes_; }
 
-  /// Each has the device copy between `staged` and a buffer, in the order of its other work; both have the bytes.
+  /// Each queues a copy between offset `staged` of the memory and a buffer. Both ranges must be valid.
   void upload(GLuint to, std::size_t offset, std::size_t staged, std::size_t bytes);
   void download(GLuint from, std::size_t offset, std::size_t staged, std::size_t bytes);
-  /// Lets the host see what was downloaded; the work has ended, or is waited for.
+  /// Makes downloaded bytes visible to the host. For Kind::copied, waits for work that has not ended.
   void collect();
 
  private:
@@ -131,7 +132,7 @@ class Staging {
   const Kind kind_;
   GLuint id_ = 0;
   std::span<std::byte> bytes_;
-  // The memory where it is not mapped, and what of it the buffer knows better.
+  // For Kind::copied: the host memory, and the ranges that are newer in the buffer.
   std::vector<std::byte> copied_;
   std::vector<Range> downloaded_;
 };

@@ -14,48 +14,51 @@
 
 namespace kiln::backend::quirks {
 
-/// If a program is deleted in one context, Mesa deletes its variants for other contexts when those are next flushed
-/// (free_zombie_shaders() in st_context.c). That unbinds the program that such a context launched last, and Mesa
-/// does not note it: the same program launched again is no program, and the process crashes.
+/// When a program is deleted in one context, Mesa deletes its variants for other contexts at their next flush
+/// (free_zombie_shaders() in st_context.c). That unbinds the program which the other context launched last, but
+/// Mesa does not record the change. If the context launches that program again, no program is bound and the process
+/// crashes.
 ///
 /// Applies to Mesa's drivers whose shaders belong to one context (PIPE_CAP_SHAREABLE_SHADERS is false): llvmpipe,
-/// softpipe and SVGA3D. Since Mesa 19.1, which introduced those lists (commit 41c4c49463); no release fixes it yet.
-/// GPU drivers such as radeonsi and iris share shaders and are not affected. There is no upstream report.
+/// softpipe and SVGA3D. Applies since Mesa 19.1, which introduced the zombie lists (commit 41c4c49463); no release
+/// fixes it yet. GPU drivers such as radeonsi and iris share shaders and are not affected. There is no upstream
+/// report.
 ///
-/// Work-around: launches and deletions exclude each other. After a deletion, a context is flushed and launches
-/// other programs before it launches its last one again. A program is deleted when no context has launched it last.
-/// Kiln does not know what an application launches in its own contexts; a deletion is harmless in the context in
-/// which it is made, so none is made while an application has another one.
+/// Work-around: launches and deletions exclude each other. After a deletion, each context is flushed and launches
+/// other programs before it launches its last program again. A program is deleted only if no context launched it
+/// last. Kiln does not know which programs an application launches in its own contexts. A deletion is harmless in
+/// the context in which it is made, so Kiln deletes no program while the application has another context.
 class MesaProgramDeletion {
  public:
   /// Whether a driver has the bug, by its GL_VERSION and GL_RENDERER.
   static bool affects(std::string_view version, std::string_view renderer);
-  /// The same for the driver of the context that is current.
+  /// Whether the driver of the current context has the bug.
   static bool affects_current();
 
-  /// The contexts of a share group, as far as deletions concern them. Functions may be called from any thread.
+  /// Interface to the contexts of a share group. Its functions may be called from any thread.
   class Contexts {
    public:
-    /// The context that is current on this thread.
+    /// The current context of this thread.
     virtual void* current() const noexcept = 0;
     /// Whether an application may launch programs in a context other than `here`.
     virtual bool application_has_other(void* here) const = 0;
-    /// Whether no thread has the context.
+    /// Whether no thread has borrowed the context.
     virtual bool is_idle(void* context) const = 0;
-    /// Calls `work` in each of these contexts that is idle, while no thread can get it.
+    /// Calls `work` for each idle context in `contexts`, with that context current. No thread can borrow it
+    /// meanwhile.
     virtual void in_each_idle(const std::vector<void*>& contexts, const std::function<void(void*)>& work) = 0;
 
    protected:
     ~Contexts() = default;
   };
 
-  /// `contexts` outlives this object.
+  /// `contexts` must outlive this object.
   explicit MesaProgramDeletion(Contexts& contexts) : contexts_(contexts) {}
 
-  /// A launch in the context that is current, from its preparation until the driver has it.
+  /// Held during a launch in the current context, from its preparation until the driver has accepted it.
   class Launch {
    public:
-    /// Makes the context ready to launch `program`; 0 if an application is about to launch programs itself.
+    /// Prepares the context for a launch of `program`; 0 if the application is about to launch programs itself.
     Launch(MesaProgramDeletion& quirk, GLuint program);
     ~Launch();
     Launch(const Launch&) = delete;
@@ -65,22 +68,22 @@ class MesaProgramDeletion {
     MesaProgramDeletion& quirk_;
   };
 
-  /// Deletes programs in the context that is current. Returns those that can be deleted only later.
+  /// Deletes programs in the current context. Returns the programs that cannot be deleted yet.
   std::vector<GLuint> delete_programs(std::vector<GLuint> programs);
-  /// Deletes the programs that do nothing; with a context of the group current.
+  /// Deletes the no-op programs. A context of the group must be current.
   void delete_idle_programs();
 
  private:
-  /// Whether a context other than `here` that a thread has launched the program last.
+  /// Whether another context than `here`, which a thread has borrowed, launched the program last.
   bool busy_elsewhere(GLuint program, void* here) const KILN_REQUIRES(mutex_);
-  /// Waits for launches to end, and keeps others away; or gives up after 100 ms, because a driver on the CPU
-  /// returns from a launch when the program has ended, which may be never. Returns whether it succeeded.
+  /// Waits until no launch is in progress, and blocks new ones. Gives up after 100 ms: a CPU driver returns from a
+  /// launch only when the program has ended, which may be never. Returns whether it succeeded.
   bool begin_deletion() KILN_EXCLUDES(gate_mutex_);
   void end_deletion(bool began) KILN_EXCLUDES(gate_mutex_);
-  /// Flushes the current context and launches programs that do nothing, if programs were deleted since its last
-  /// launch.
+  /// If programs were deleted since the last launch in the current context, flushes the context and launches the
+  /// no-op programs.
   void recover() KILN_REQUIRES(mutex_);
-  /// Makes the current context hold on to none of the programs that can be deleted.
+  /// Launches the no-op programs in the current context, so that none of the deletable programs is its last launch.
   void let_go(void* context) KILN_REQUIRES(mutex_);
   void launch_idle_programs() KILN_REQUIRES(mutex_);
 
@@ -100,7 +103,7 @@ class MesaProgramDeletion {
   base::Mutex mutex_;
   std::map<void*, LastLaunch> last_launches_ KILN_GUARDED_BY(mutex_);
   std::uint64_t deletions_ KILN_GUARDED_BY(mutex_) = 0;
-  /// Programs that do nothing, made when first needed. Two, because one of them may itself have been unbound.
+  /// No-op programs, made at their first use. There are two because one of them may itself have been unbound.
   std::array<GLuint, 2> idle_programs_ KILN_GUARDED_BY(mutex_) = {};
 };
 

@@ -7,9 +7,9 @@
 
 namespace kiln::backend::quirks {
 
-/// Restores the variables that name OpenCL drivers and layers after the Khronos loader has read them. It reads such
-/// a list by writing a NUL over each colon, in the environment itself. Later processes, such as kiln-helper, would
-/// find only the first file of the list.
+/// Restores the environment variables that list OpenCL drivers and layers, after the Khronos loader has parsed
+/// them. The loader overwrites each colon of a list with a NUL, in the environment itself. Without this class,
+/// child processes such as kiln-helper would see only the first file of the list.
 ///
 /// Applies to all versions of the loader since the variables were added (2019):
 /// https://github.com/KhronosGroup/OpenCL-ICD-Loader/pull/77, loader_get_next_path().

@@ -11,7 +11,7 @@
 namespace kiln::backend::quirks {
 namespace {
 
-/// The folder of the kernel cache, found as PoCL finds it.
+/// The folder of the kernel cache, by the same rules as PoCL.
 std::filesystem::path folder_of_pocl() {
   const auto variable = [](const char* name) {
     const char* value = base::environment(name);
@@ -41,7 +41,7 @@ std::optional<PoclKernelCache> PoclKernelCache::of(const opencl::Library& cl, cl
 
 bool PoclKernelCache::has_program(std::string_view binary) {
   if (!binary.starts_with("poclbin")) return true;
-  // A file is stored as its name and its contents, each after its length.
+  // A file is stored as its name and its contents, each preceded by its length.
   std::uint32_t length = 0;
   const std::size_t name = binary.find("/program.");
   if (name == std::string_view::npos || name < sizeof length) return false;

@@ -11,28 +11,28 @@
 
 namespace kiln::backend::quirks {
 
-/// PoCL before 6.0 puts a binary together from the files of its kernel cache. A process that compiles a text
-/// removes the program's file before it writes it again. If another process asks for the binary at that moment, it
-/// gets one without a program, and PoCL aborts the process that loads it.
+/// PoCL before 6.0 assembles a binary from the files of its kernel cache. A process that compiles a source removes
+/// the program's file before it writes it again. If another process queries the binary in between, it gets a binary
+/// without the program. PoCL aborts a process that loads it.
 ///
 /// Reported as https://github.com/pocl/pocl/issues/1480. Fixed in 6.0, by commit 01e32a956.
 ///
-/// Kiln compiles each text in one process of a user at a time, compiles again if the program is missing, and
-/// refuses to load binaries without one.
+/// Work-around: only one process of a user compiles a source at a time. Kiln compiles again if the program is
+/// missing, and refuses to load binaries without it.
 class PoclKernelCache {
  public:
   /// Whether a driver has the bug, by its CL_DEVICE_VERSION and CL_DRIVER_VERSION.
   static bool affects(std::string_view device_version, std::string_view driver_version);
-  /// The work-around for a device; empty if its driver does not have the bug.
+  /// The work-around for a device; nullopt if its driver does not have the bug.
   static std::optional<PoclKernelCache> of(const opencl::Library& cl, cl_device_id device, const Log& log);
 
-  /// Whether a binary has its program. Always true for binaries of other drivers.
+  /// Whether a binary contains its program. Always true for binaries of other drivers.
   static bool has_program(std::string_view binary);
 
-  /// Held while a text is compiled.
+  /// A lock against other processes, held while a source is compiled.
   class CompileLock {
    public:
-    /// False if another process held it until the timeout, or the file system has no locks.
+    /// False if another process held the lock until the timeout, or if files in the folder cannot be locked.
     bool held() const noexcept { return lock_.has_value(); }
 
    private:
@@ -45,7 +45,7 @@ class PoclKernelCache {
  private:
   explicit PoclKernelCache(std::optional<base::Folder> folder) : folder_(std::move(folder)) {}
 
-  /// PoCL's kernel cache; empty if other users can write to it.
+  /// PoCL's kernel cache; nullopt if it cannot be opened or other users can write to it.
   std::optional<base::Folder> folder_;
 };
 

@@ -101,7 +101,7 @@ Result<std::unique_ptr<Commands>> Commands::create(std::shared_ptr<Context> cont
 }
 
 Commands::~Commands() {
-  // A wait that fails has not waited.
+  // If the wait failed, the device may still run the work.
   if (busy_ && !wait("ending")) queue_.wait_idle();
   const DeviceCalls& vk = context_->vk;
   vk->DestroyFence(context_->device, fence_, nullptr);
@@ -128,7 +128,7 @@ Result<VkCommandBuffer> Commands::open(std::string_view doing) {
     begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
     KILN_TRY(check(vk->BeginCommandBuffer(command_, &begin), doing));
     open_ = true;
-    // What earlier submissions of others wrote is finished, but need not be visible yet.
+    // Earlier submissions of other Commands have ended, but their writes may not be visible yet.
     barrier(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
   }
   return command_;
@@ -154,7 +154,7 @@ Result<void> Commands::launch(const Module& module, std::span<const DeviceBuffer
   }
   if (!launch.parameters.empty()) {
     std::vector<std::byte> parameters = launch.parameters;
-    // Vulkan counts push constants in words.
+    // Vulkan requires whole words of push constants.
     parameters.resize((parameters.size() + 3) / 4 * 4);
     vk->CmdPushConstants(command_, module.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
                          static_cast<std::uint32_t>(parameters.size()), parameters.data());
@@ -196,7 +196,7 @@ Result<void> Commands::wait(std::string_view doing) {
 
 namespace {
 
-/// More goes in several copies.
+/// Larger transfers are split into several copies.
 constexpr std::size_t largest_staging = std::size_t{16} << 20;
 constexpr std::size_t smallest_staging = std::size_t{64} << 10;
 

@@ -33,15 +33,16 @@ void Queue::wait_idle() {
 
 namespace {
 
-/// One for work that is waited for, one for streams of work, and some for those that come after a stuck one; each
-/// costs the driver time and memory.
+/// One queue for synchronous work, one for streams, and spare ones for streams that come after work has got stuck.
+/// Each queue costs the driver time and memory.
 constexpr std::uint32_t most_queues = 4;
-/// Two lanes of an executor; more streams go to the next.
+/// Enough for two lanes of an executor; more streams go to the next queue.
 constexpr int streams_of_a_queue = 6;
-/// One in each direction: uploads do not wait for results.
+/// One per direction, so that uploads do not wait for downloads.
 constexpr std::uint32_t copy_queues = 2;
 
-/// What the device can do and a program may ask for: all core features, and small numbers from Vulkan 1.2 on.
+/// The features that Kiln enables, as far as the device supports them: all core features and 16-bit storage; from
+/// Vulkan 1.2 on also 8-bit storage, 8-bit and f16 arithmetic, and query resets by the host.
 struct Features {
   VkPhysicalDeviceFeatures2 core = {};
   VkPhysicalDevice16BitStorageFeatures storage16 = {};
@@ -60,15 +61,15 @@ struct Features {
     queries.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_HOST_QUERY_RESET_FEATURES;
     if (from.properties.apiVersion >= VK_API_VERSION_1_2) storage16.pNext = &storage8;
     instance.vk.GetPhysicalDeviceFeatures2(from.handle, &core);
-    // It checks every access, for programs that are not trusted with their own indices.
+    // This feature checks every buffer access. Only untrusted programs need it.
     core.features.robustBufferAccess = VK_FALSE;
   }
   Features(const Features&) = delete;
   Features& operator=(const Features&) = delete;
 };
 
-/// Whether queues of a family are worth copying with, beside those that compute: one in each direction, which tell
-/// when they did.
+/// Whether a family is useful for copies that overlap with computation: it needs one queue per direction, and
+/// timestamps.
 bool copies_well(const Physical& physical, std::uint32_t family) {
   const Physical::Family& copies = physical.families[family];
   return copies.queues >= copy_queues && copies.timestamp_bits > 0;
@@ -111,7 +112,7 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const Instance>
       destroy(device, nullptr);
     return std::move(functions).error();
   }
-  // A loader that knows less than the driver does not hand it out.
+  // An old loader may not know vkResetQueryPool even if the driver has it.
   const Terms terms{
       .owned = true, .host_resets_queries = resets_queries && functions->ResetQueryPool != nullptr, .reach = reach};
   if (!terms.host_resets_queries) copy = {};
@@ -156,7 +157,7 @@ Context::~Context() {
 
 Context::Route Context::share_queues() {
   const base::MutexLock lock(share_mutex_);
-  // The first is for work that is waited for, as long as there are others.
+  // The first queue is for synchronous work, unless it is the only one.
   const auto first = queues_.begin() + (queues_.size() > 1 ? 1 : 0);
   auto queue = std::find_if(first, queues_.end(),
                             [](const Queue& one) { return one.stuck == 0 && one.streams < streams_of_a_queue; });
@@ -166,7 +167,8 @@ Context::Route Context::share_queues() {
     });
   ++queue->streams;
   Route route{.compute = {&*queue, [](Queue* shared) { --shared->streams; }}};
-  // Results wait in the queue that copies them: those of other queues would wait with them for what is stuck.
+  // Downloads wait in the copy queue until their compute work has ended. If that work is stuck, downloads of other
+  // compute queues would wait too, so only one compute queue uses the copy queues.
   if (queue == first && !copy_queues_.empty()) {
     route.upload = &copy_queues_.front();
     route.download = &copy_queues_.back();
@@ -180,7 +182,7 @@ Result<Context::Layout> Context::layout(std::uint32_t buffers, std::uint32_t par
                                         std::string_view doing) {
   const base::MutexLock lock(layouts_mutex_);
   Layout& layout = layouts_[{buffers, parameter_bytes}];
-  // One that could not be made is tried again by the next who asks.
+  // A layout that could not be made is retried at the next call.
   if (layout.pipeline == nullptr) KILN_TRY(make_layout(layout, buffers, parameter_bytes, doing));
   return layout;
 }
@@ -196,7 +198,7 @@ Result<void> Context::make_layout(Layout& layout, std::uint32_t buffers, std::ui
   set.pBindings = bindings.data();
   if (layout.set == nullptr)
     KILN_TRY(check(vk->CreateDescriptorSetLayout(device, &set, nullptr, &layout.set), doing));
-  // Vulkan counts push constants in words.
+  // Vulkan requires whole words of push constants.
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, (parameter_bytes + 3) / 4 * 4};
   VkPipelineLayoutCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;

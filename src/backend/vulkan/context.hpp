@@ -17,25 +17,26 @@
 
 namespace kiln::vulkan {
 
-/// A VkQueue, which one thread may use at a time, and what its timestamps mean. Safe for any number of threads.
+/// A VkQueue, with a mutex because Vulkan allows only one thread at a time, and the clock of its timestamps.
+/// Thread-safe.
 class Queue {
  public:
   Queue(const DeviceCalls& functions, VkQueue handle, std::uint32_t of_family, double tick,
         std::uint32_t timestamp_bits) noexcept
       : family(of_family), clock(tick, timestamp_bits), vk_(functions), handle_(handle) {}
 
-  /// Hands commands to the queue, which begins with them after `before` and signals `after` and the fence when they
-  /// are done; either semaphore may be null. `doing` is what they are for, as in "launching gemm".
+  /// Submits commands, which wait for `before`, and signal `after` and the fence at their end. Either semaphore may
+  /// be null. `doing` names the operation in errors, as in "launching gemm".
   Result<void> submit(VkCommandBuffer commands, VkSemaphore before, VkSemaphore after, VkFence fence,
                       std::string_view doing) KILN_EXCLUDES(mutex_);
-  /// Waits until the queue has nothing to do.
+  /// Waits for all submitted work.
   void wait_idle() KILN_EXCLUDES(mutex_);
 
   const std::uint32_t family;
   backend::Clock clock;
-  /// How many streams of work go to it; see Context::share_queues().
+  /// The number of streams that use the queue; see Context::share_queues().
   std::atomic<int> streams = 0;
-  /// How many of them were given up, with work in it that may never end.
+  /// The number of streams that were given up: their work in the queue may never end. See Slot::give_up().
   std::atomic<int> stuck = 0;
 
  private:
@@ -44,18 +45,17 @@ class Queue {
   const VkQueue handle_ KILN_GUARDED_BY(mutex_);
 };
 
-/// A VkDevice with the queues its work goes to: what modules and buffers keep alive. Safe for any number of
-/// threads.
+/// A VkDevice and its queues. Modules, buffers and slots share ownership of it. Thread-safe.
 class Context {
  public:
-  /// Where buffers lie: where the host can reach them, if there is such memory, or always behind a staging copy,
-  /// which is then a part of its own in what a slot submits.
+  /// mapped: buffers are in memory that the host can access, if there is any. staged: the host always accesses
+  /// buffers through staging copies, and the copies of a slot are separate parts of its submissions.
   enum class Reach { mapped, staged };
 
-  /// A device of Kiln's own.
+  /// Creates a VkDevice that the context owns.
   static Result<std::shared_ptr<Context>> create(std::shared_ptr<const Instance> instance, const Physical& physical,
                                                  Reach reach = Reach::mapped);
-  /// The caller's, which outlives this one.
+  /// Uses the caller's VkDevice, which must outlive the context.
   static Result<std::shared_ptr<Context>> adopt(std::shared_ptr<const Instance> instance, const Physical& physical,
                                                 VkDevice device, VkQueue queue, std::uint32_t family);
 
@@ -64,46 +64,47 @@ class Context {
     std::uint32_t number = 0;
     std::vector<VkQueue> queues = {};
   };
-  /// Whose a device is, and what may be done with it.
+  /// Ownership and options of a device.
   struct Terms {
     bool owned = false;
-    /// Whether the host may make queries anew, and not only a queue that computes.
+    /// Whether the host can reset queries. If not, only a compute queue can.
     bool host_resets_queries = false;
     Reach reach = Reach::mapped;
   };
-  /// `compute` has one queue at least, `copy` two or none.
+  /// `compute` must have at least one queue, `copy` two or none.
   Context(std::shared_ptr<const Instance> instance, const Physical& physical, VkDevice device,
           const Family& compute, const Family& copy, const DeviceFunctions& functions, Terms terms);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  /// How a program's arguments lie; the same for all programs that take as many.
+  /// The layout of a program's arguments. Programs with as many buffers and parameter bytes share it.
   struct Layout {
     VkDescriptorSetLayout set = nullptr;
     VkPipelineLayout pipeline = nullptr;
   };
-  /// That for storage buffers 0 … buffers-1 in set 0 and so many bytes of push constants, which is made once and
-  /// lives as long as the context. `doing` is what it is for, as in "preparing gemm".
+  /// The layout for storage buffers 0 … buffers-1 in set 0 and `parameter_bytes` bytes of push constants. It is
+  /// made once and lives as long as the context. `doing` names the operation in errors, as in "preparing gemm".
   Result<Layout> layout(std::uint32_t buffers, std::uint32_t parameter_bytes, std::string_view doing)
       KILN_EXCLUDES(layouts_mutex_);
 
-  /// The queue of work that is waited for.
+  /// The queue for synchronous work.
   Queue& first_queue() noexcept { return queues_.front(); }
-  /// The queues of a stream of work: that which computes, and those for its copies, which are then parts of their
-  /// own in what is submitted; null where copies are among what computes.
+  /// The queues of a stream, which is the work of one slot. Copies on `upload` and `download` are separate parts of
+  /// a submission. If these are null, copies go to `compute` together with the launches.
   struct Route {
     std::shared_ptr<Queue> compute;
     Queue* upload = nullptr;
     Queue* download = nullptr;
   };
-  /// For one more stream, until `compute` ends. Queues that compute take turns on a GPU, at some hundred
-  /// microseconds a turn, so streams share one, as long as nothing is stuck in it. The context outlives it.
+  /// The queues for one more stream, until `compute` is destroyed. The context must outlive the route. A GPU
+  /// switches between compute queues, in turns of some hundred microseconds, so streams share a queue as long as no
+  /// work is stuck in it.
   Route share_queues() KILN_EXCLUDES(share_mutex_);
 
   const Physical physical;
   const VkDevice device;
-  /// Those whose queues are used.
+  /// The families whose queues are used.
   const std::vector<std::uint32_t> families;
   const DeviceCalls vk;
   const Terms terms;
@@ -113,13 +114,13 @@ class Context {
                            std::string_view doing) const;
 
   const std::shared_ptr<const Instance> instance_;
-  // One at least; their number does not change.
+  // At least one; the number does not change.
   std::deque<Queue> queues_;
   // Two, or none.
   std::deque<Queue> copy_queues_;
   base::Mutex share_mutex_;
   base::Mutex layouts_mutex_;
-  /// By the number of buffers and the bytes of parameters.
+  /// The key is the number of buffers and of parameter bytes.
   std::map<std::pair<std::uint32_t, std::uint32_t>, Layout> layouts_ KILN_GUARDED_BY(layouts_mutex_);
 };
 

@@ -14,7 +14,7 @@
 
 namespace kiln::vulkan {
 
-/// A device on Vulkan compute pipelines. Every launch borrows commands for its duration.
+/// A device on Vulkan compute pipelines. Every launch borrows a command buffer for its duration.
 class VulkanDevice final : public Device {
  public:
   VulkanDevice(std::shared_ptr<Context> context, std::shared_ptr<const Shaderc> shaderc, DeviceInfo info)
@@ -32,7 +32,7 @@ class VulkanDevice final : public Device {
   Result<std::unique_ptr<Slot>> open_slot() override;
 
  private:
-  /// Runs `work` on borrowed commands. If it fails, they are discarded.
+  /// Runs `work` on borrowed commands, and discards them if it fails.
   template <class Work>
   Result<void> with_commands(Work work);
 
@@ -42,10 +42,10 @@ class VulkanDevice final : public Device {
   backend::Pool<SyncCommands> idle_commands_;
 };
 
-/// The Vulkan devices of this machine, and the one with a number.
+/// Lists the Vulkan devices of this machine, and opens the one with this number.
 std::vector<DeviceInfo> list_vulkan_devices(const Log& log);
 Result<std::shared_ptr<Device>> open_vulkan_device(std::size_t number, const Log& log);
-/// The same, with its buffers where `reach` says.
+/// As above; `reach` selects how the host accesses buffers.
 Result<std::shared_ptr<Device>> open_vulkan_device(std::size_t number, const Log& log, Context::Reach reach);
 
 }  // namespace kiln::vulkan

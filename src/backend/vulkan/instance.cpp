@@ -23,7 +23,7 @@ std::string vendor_name(std::uint32_t id) {
   return known.empty() ? fmt::format("vendor {:#x}", id) : known;
 }
 
-/// The names of the extensions that a device has; none where the driver fails to list them.
+/// The extensions of a device; empty if the driver fails to list them.
 std::vector<std::string> extensions_of(const InstanceFunctions& vk, VkPhysicalDevice device) {
   std::uint32_t count = 0;
   if (vk.EnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr) != VK_SUCCESS) return {};
@@ -35,8 +35,8 @@ std::vector<std::string> extensions_of(const InstanceFunctions& vk, VkPhysicalDe
   return names;
 }
 
-/// Whether programs may compute with f16 and keep it in buffers, on a device of Vulkan 1.2: Kiln asks for no
-/// extension.
+/// Whether programs can compute with f16 and keep it in buffers. Requires Vulkan 1.2, because Kiln enables no
+/// extensions.
 bool has_fp16(const InstanceFunctions& vk, VkPhysicalDevice device) {
   VkPhysicalDeviceShaderFloat16Int8Features arithmetic{};
   arithmetic.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
@@ -50,7 +50,7 @@ bool has_fp16(const InstanceFunctions& vk, VkPhysicalDevice device) {
   return arithmetic.shaderFloat16 == VK_TRUE && storage.storageBuffer16BitAccess == VK_TRUE;
 }
 
-/// Of a device of Vulkan 1.1.
+/// Requires a device of Vulkan 1.1.
 DeviceTraits read_traits(const InstanceFunctions& vk, VkPhysicalDevice device) {
   const auto extensions = extensions_of(vk, device);
   const auto has = [&](std::string_view name) { return std::ranges::find(extensions, name) != extensions.end(); };
@@ -74,7 +74,7 @@ DeviceTraits read_traits(const InstanceFunctions& vk, VkPhysicalDevice device) {
           .subgroup_width = subgroups.subgroupSize,
           .compute_units = nvidia.shaderSMCount + amd.activeComputeUnitCount,
           .fp16 = core.apiVersion >= VK_API_VERSION_1_2 && has_fp16(vk, device),
-          // A driver for the CPU may offer the extension without any unit for it.
+          // A CPU driver may offer the extension without matrix units.
           .matrix_units = !software && (has("VK_KHR_cooperative_matrix") || has("VK_NV_cooperative_matrix"))};
 }
 
@@ -112,7 +112,7 @@ Identity Physical::identity(const std::string& compiler) const {
   return {.api = "vulkan",
           .vendor = vendor_name(properties.vendorID),
           .device = properties.deviceName,
-          // The UUID is the driver's own word on whether it takes a pipeline cache back.
+          // The driver accepts a pipeline cache only if this UUID matches.
           .driver = fmt::format("{}, cache {}", driver, hex(properties.pipelineCacheUUID)),
           .compiler = compiler,
           .formats = {binary_format}};
@@ -169,14 +169,14 @@ Result<std::vector<Physical>> Instance::devices() const {
   std::uint32_t count = 0;
   std::vector<VkPhysicalDevice> handles;
   VkResult listed = VK_INCOMPLETE;
-  // A device may come between the two calls.
+  // A device may be added between the two calls.
   while (listed == VK_INCOMPLETE) {
     listed = vk.EnumeratePhysicalDevices(handle_, &count, nullptr);
     handles.resize(count);
     if (listed == VK_SUCCESS && count > 0) listed = vk.EnumeratePhysicalDevices(handle_, &count, handles.data());
   }
   handles.resize(count);
-  // This is how the loader says that each driver it tried had nothing to drive.
+  // The loader returns this error if no driver has a device.
   if (listed == VK_ERROR_INITIALIZATION_FAILED || (listed == VK_SUCCESS && handles.empty())) return no_driver();
   KILN_TRY(check(listed, "listing Vulkan's devices"));
   std::vector<Physical> found;

@@ -12,12 +12,12 @@
 
 namespace kiln::vulkan {
 
-/// What a physical device is and can do.
+/// A physical device and its properties.
 struct Physical {
   VkPhysicalDevice handle = nullptr;
   VkPhysicalDeviceProperties properties = {};
   VkPhysicalDeviceMemoryProperties memory = {};
-  /// The most bytes one allocation may have.
+  /// The maximum size of one allocation, in bytes.
   std::uint64_t max_allocation = 0;
   DeviceTraits traits = {};
   /// The driver's name, version and build.
@@ -26,29 +26,30 @@ struct Physical {
     bool computes = false;
     bool draws = false;
     std::uint32_t queues = 0;
-    /// How many bits of its timestamps count; 0 where it writes none.
+    /// The number of valid bits of timestamps; 0 if the family has none.
     std::uint32_t timestamp_bits = 0;
   };
-  /// The families of queues; the first that can compute, of those that cannot draw if there are such: the same
-  /// program took a third longer where NVIDIA's also draws; and the first that only copies, while others compute.
+  /// The queue families. `compute_family` is the first that can compute but not draw, or the first that can
+  /// compute: NVIDIA's GPUs took a third longer for the same program in a family that also draws. `copy_family` is
+  /// the first that only copies, so that copies overlap with computation.
   std::vector<Family> families = {};
   std::optional<std::uint32_t> compute_family = {};
   std::optional<std::uint32_t> copy_family = {};
 
   bool software() const noexcept { return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }
-  /// Why programs cannot run on it; empty where they can.
+  /// Why programs cannot run on the device; empty if they can.
   std::string problem() const;
   DeviceLimits limits() const;
-  /// `compiler` is what turns GLSL into SPIR-V.
+  /// `compiler` is the version of the compiler from GLSL to SPIR-V.
   Identity identity(const std::string& compiler) const;
 };
 
-/// A VkInstance with its functions. Safe for any number of threads.
+/// A VkInstance with its functions. Thread-safe.
 class Instance {
  public:
-  /// An instance of Kiln's own; the error says what is missing.
+  /// Creates a VkInstance that this object owns. The error says what is missing.
   static Result<std::shared_ptr<const Instance>> create();
-  /// The caller's, which outlives this one; `get` may be null.
+  /// Uses the caller's VkInstance, which must outlive this object. If `get` is null, uses that of libvulkan.so.1.
   static Result<std::shared_ptr<const Instance>> adopt(VkInstance instance, PFN_vkGetInstanceProcAddr get);
 
   Instance(Loader loader, VkInstance handle, const InstanceFunctions& functions, bool owned) noexcept
@@ -57,7 +58,7 @@ class Instance {
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
-  /// The devices, GPUs before CPUs; never none.
+  /// The devices, GPUs before CPUs. Fails with no_device if there are none.
   Result<std::vector<Physical>> devices() const;
   Physical describe(VkPhysicalDevice device) const;
 

@@ -5,7 +5,7 @@
 namespace kiln::vulkan {
 namespace {
 
-/// Looks functions up by vkGetInstanceProcAddr or vkGetDeviceProcAddr.
+/// `get` is vkGetInstanceProcAddr or vkGetDeviceProcAddr.
 template <class Get, class Handle>
 backend::SymbolLookup lookup_by(Get get, Handle handle) {
   return backend::SymbolLookup([=](const char* name) { return reinterpret_cast<void*>(get(handle, name)); });

@@ -11,16 +11,16 @@
 #include "backend/symbols.hpp"
 #include "base/dynamic_library.hpp"
 
-/// Vulkan's functions, found at run time and named as in its manual, without the vk before them.
+/// Vulkan's functions, loaded at run time. Their names omit the prefix vk.
 namespace kiln::vulkan {
 
-/// The loader, or what stands for it in a program that brings its own.
+/// The Vulkan loader. The library is empty if the application provides vkGetInstanceProcAddr.
 struct Loader {
   base::DynamicLibrary library = {};
   PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr;
 };
 
-/// libvulkan.so.1; the error says what provides it.
+/// Opens libvulkan.so.1. The error says what provides it.
 Result<Loader> open_loader();
 
 // clang-format off
@@ -109,7 +109,7 @@ struct DeviceFunctions {
 #define KILN_DECLARE(name) PFN_vk##name name = nullptr;
   KILN_VULKAN_DEVICE_FUNCTIONS(KILN_DECLARE)
 #undef KILN_DECLARE
-  /// From Vulkan 1.2 on; null before.
+  /// Since Vulkan 1.2; null if it is missing.
   PFN_vkResetQueryPool ResetQueryPool = nullptr;
 
   template <class Lookup>
@@ -120,21 +120,21 @@ struct DeviceFunctions {
   }
 };
 
-/// All functions of an instance; the error names the first that is missing.
+/// Finds all functions of an instance. The error names the first missing one.
 Result<InstanceFunctions> instance_functions(PFN_vkGetInstanceProcAddr get, VkInstance instance);
-/// All functions of a device; the error names the first that is missing.
+/// Finds all functions of a device. The error names the first missing one.
 Result<DeviceFunctions> device_functions(PFN_vkGetDeviceProcAddr get, VkDevice device);
 
-/// The functions of a device as long as the process has one.
+/// The functions of a device. Once exit() begins, calls go to stubs that return VK_ERROR_DEVICE_LOST.
 class DeviceCalls : public backend::Calls<DeviceFunctions> {
  public:
   explicit DeviceCalls(const DeviceFunctions& functions);
 };
 
-/// The error that a call's result stands for; `doing` says what failed, as in "launching gemm".
+/// Converts the result of a call that failed. `doing` names the operation, as in "launching gemm".
 Error vulkan_error(VkResult result, std::string_view doing);
 
-/// Nothing where the call succeeded, its error where it did not.
+/// Fails with vulkan_error() if `result` is an error code.
 inline Result<void> check(VkResult result, std::string_view doing) {
   if (result >= 0) return {};
   return vulkan_error(result, doing);

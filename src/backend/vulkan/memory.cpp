@@ -21,18 +21,18 @@ constexpr VkMemoryPropertyFlags ordinary =
 
 bool all_of(VkMemoryPropertyFlags flags, VkMemoryPropertyFlags wanted) { return (flags & wanted) == wanted; }
 
-/// How well a type of memory serves; less than nothing where it does not.
+/// The score of a memory type for a use; higher is better, negative is unusable.
 int score(VkMemoryPropertyFlags flags, DeviceBuffer::Use use) {
-  // Protected, lazily allocated and vendors' own kinds have rules of their own.
+  // Protected, lazily allocated and vendor-specific memory types have special rules.
   if ((flags & ~ordinary) != 0) return -1;
   const bool local = all_of(flags, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
   const int cached = all_of(flags, VK_MEMORY_PROPERTY_HOST_CACHED_BIT) ? 1 : 0;
   if (use == DeviceBuffer::Use::staging) return all_of(flags, reachable) ? 2 * cached + (local ? 0 : 1) : -1;
-  // A buffer that ends up in the host's memory would only look like one that was had.
+  // Storage must be device-local: a fallback to host memory would hide that the device is out of memory.
   return local ? (all_of(flags, reachable) ? 2 : 0) + cached : -1;
 }
 
-/// The types of memory to try, best first, with a heap that has room for `bytes` at all.
+/// The memory types to try, best first. Their heaps have at least `bytes` bytes in all.
 std::vector<std::uint32_t> types_for(const VkPhysicalDeviceMemoryProperties& memory, std::uint32_t allowed,
                                      std::uint64_t bytes, DeviceBuffer::Use use) {
   std::vector<std::uint32_t> types;
@@ -52,7 +52,7 @@ Result<std::unique_ptr<DeviceBuffer>> DeviceBuffer::allocate(std::shared_ptr<Con
                                                              Use use) {
   Context& context = *owner;
   const std::string doing = fmt::format("allocating {} bytes", bytes);
-  // What no program sees may be larger than what one can.
+  // The limit on storage buffers does not apply to staging memory, because programs do not access it.
   const std::uint64_t most =
       use == Use::staging ? context.physical.max_allocation
                           : std::min<std::uint64_t>(context.physical.max_allocation,
@@ -81,7 +81,7 @@ Result<std::unique_ptr<DeviceBuffer>> DeviceBuffer::allocate(std::shared_ptr<Con
     memory.allocationSize = needs.size;
     memory.memoryTypeIndex = type;
     allocated = context.vk->AllocateMemory(context.device, &memory, nullptr, &buffer->memory_);
-    // The part of a GPU's memory that the host reaches may be small: the rest of it is tried then.
+    // The host may be able to access only a small part of the GPU's memory, so try the next type.
     if (allocated == VK_ERROR_OUT_OF_DEVICE_MEMORY || allocated == VK_ERROR_OUT_OF_HOST_MEMORY) continue;
     if (allocated != VK_SUCCESS) break;
     KILN_TRY(buffer->bind(context.physical.memory.memoryTypes[type].propertyFlags, use));
@@ -106,7 +106,7 @@ Result<void> DeviceBuffer::bind(VkMemoryPropertyFlags flags, Use use) {
 DeviceBuffer::~DeviceBuffer() {
   const DeviceCalls& vk = context_->vk;
   if (buffer_ != nullptr) vk->DestroyBuffer(context_->device, buffer_, nullptr);
-  // Freeing ends the mapping too.
+  // Freeing also unmaps the memory.
   if (memory_ != nullptr) vk->FreeMemory(context_->device, memory_, nullptr);
 }
 

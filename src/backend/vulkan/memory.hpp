@@ -9,10 +9,10 @@
 
 namespace kiln::vulkan {
 
-/// A VkBuffer with memory of its own.
+/// A VkBuffer and its memory.
 class DeviceBuffer final : public Buffer {
  public:
-  /// What programs work on, or what data passes through on its way there and back.
+  /// storage: programs access the buffer. staging: the host copies data through the buffer.
   enum class Use { storage, staging };
 
   static Result<std::unique_ptr<DeviceBuffer>> allocate(std::shared_ptr<Context> context, std::size_t bytes,
@@ -24,13 +24,13 @@ class DeviceBuffer final : public Buffer {
   std::size_t size() const noexcept override { return size_; }
   VkBuffer handle() const noexcept { return buffer_; }
   const Context* owner() const noexcept { return context_.get(); }
-  /// Where the host writes it; null where it cannot.
+  /// The address for writes by the host; null if the buffer is not mapped.
   std::byte* writable() const noexcept { return mapped_; }
-  /// Where the host reads it; null where it cannot, or only so slowly that a copy is faster.
+  /// The address for reads by the host; null if the buffer is not mapped, or is uncached, so that a copy is faster.
   const std::byte* readable() const noexcept { return cached_ ? mapped_ : nullptr; }
 
  private:
-  /// Joins the buffer to its memory, and maps that where it can be.
+  /// Binds the memory to the buffer, and maps it if the host can and may access it.
   Result<void> bind(VkMemoryPropertyFlags flags, Use use);
 
   const std::shared_ptr<Context> context_;

@@ -18,7 +18,6 @@ Error beyond(const std::string& name, const std::string& what, std::uint64_t mos
   return Error(ErrorCode::unsupported, fmt::format("{} {}; the device has at most {}", name, what, most));
 }
 
-/// A handle that is destroyed with its owner.
 template <class Handle>
 class Owned {
  public:
@@ -38,7 +37,7 @@ class Owned {
   Handle handle_ = nullptr;
 };
 
-/// What the driver put into the cache; nothing where it does not say.
+/// The data of a pipeline cache; empty if the driver does not return it.
 std::vector<std::byte> data_of(const Context& context, VkPipelineCache cache) {
   std::vector<std::byte> data;
   VkResult read = VK_INCOMPLETE;
@@ -165,7 +164,7 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context
   if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: it has another checksum");
   const std::string name(backend::as_text((*sections)[3]));
   const auto cache = (*sections)[2];
-  // The seal shows that the SPIR-V is the one that was read when it was compiled.
+  // The checksum matches, so the stored interface is that of the SPIR-V.
   const auto interface = interface_from((*sections)[1]);
   if (!interface) return Error(ErrorCode::load_failed, fmt::format("{}: the binary is damaged", name));
   if (auto ok = check_limits(context->physical, name, *interface); !ok)

@@ -17,21 +17,22 @@
 
 namespace kiln::vulkan {
 
-/// Whether a program keeps to the limits of a device; the error names the program and both numbers.
+/// Checks a program against the limits of a device. The error names the program, its requirement and the limit.
 Result<void> check_limits(const Physical& physical, const std::string& name, const ShaderInterface& interface);
 
-/// Whether the data begins as the pipeline caches that this device gives out. The driver sees no other.
+/// Checks that the data begins with the pipeline cache header of this device and driver. Kiln passes no other data
+/// to the driver.
 Result<void> check_cache_header(const Physical& physical, std::span<const std::byte> data);
 
-/// A compute pipeline.
+/// Owns a compute pipeline.
 class Pipeline {
  public:
   struct Made {
     std::unique_ptr<const Pipeline> pipeline = {};
-    /// What the driver made of the program, for the next time; empty where it was given, or gives none.
+    /// The driver's pipeline cache, to be stored; empty if create() was given one, or if the driver provides none.
     std::vector<std::byte> cache_data = {};
   };
-  /// Makes the pipeline of a module with the interface that was read from it, within the device's limits.
+  /// Makes the pipeline of a SPIR-V module. `interface` is the module's and must be within the device's limits.
   static Result<Made> create(std::shared_ptr<Context> context, const std::string& name,
                              std::span<const std::uint32_t> spirv, const ShaderInterface& interface,
                              std::span<const std::byte> cache_data = {});
@@ -45,9 +46,9 @@ class Pipeline {
   const std::shared_ptr<Context> context;
   const std::string name;
   const ShaderInterface interface;
-  /// Of the SPIR-V and of what the driver made of it.
+  /// The size of the SPIR-V and of the pipeline cache.
   std::size_t bytes = 0;
-  /// The context's.
+  /// Owned by the context.
   Context::Layout layout = {};
   VkPipeline handle = nullptr;
 
@@ -55,7 +56,7 @@ class Pipeline {
   Result<void> make_pipeline(std::span<const std::uint32_t> spirv, VkPipelineCache cache);
 };
 
-/// The only format of Kiln's Vulkan binaries: sealed, the SPIR-V, what was read from it (see ShaderInterface), the
+/// The only format of Kiln's Vulkan binaries, sealed as in seal_sections(): the SPIR-V, its ShaderInterface, the
 /// driver's pipeline cache, the program's name.
 constexpr std::uint32_t binary_format = 2;
 
@@ -79,16 +80,17 @@ class PipelineModule final : public Module {
 Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const Shaderc& shaderc,
                                  const Request& request);
 
-/// The driver sees nothing of a binary that is not as it gave it out.
+/// Passes a binary to the driver only if its checksum and its pipeline cache header match.
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context>& context, const Binary& binary);
 
-/// A launch that was found to fit: its program and its buffers as this backend knows them.
+/// A validated launch: its program and its buffers, downcast to the types of this backend.
 struct Fitting {
   const Module& program;
   std::vector<const DeviceBuffer*> buffers;
 };
 
-/// Sees whether a launch gives a program of `context` what it declares, within what the device has.
+/// Validates a launch: the module and the buffers belong to `context`, the arguments are those that the program
+/// declares, and the number of groups is within the device's limits.
 Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln::Module& module,
                     const Launch& launch);
 

@@ -21,7 +21,7 @@ struct Shaderc::Options {
 
 namespace {
 
-/// Finds every function; the name of the first that is missing, if one is.
+/// Finds all functions. Returns the name of the first missing one, or null.
 const char* find_functions(const base::DynamicLibrary& library, ShadercFunctions& functions) {
   if (const auto bundled = library.function<const ShadercFunctions*()>("kiln_shaderc_functions")) {
     functions = *bundled();
@@ -32,8 +32,8 @@ const char* find_functions(const base::DynamicLibrary& library, ShadercFunctions
   return lookup.missing();
 }
 
-/// The libraries that may hold shaderc. Debian 12's own has undefined symbols and does not load, so the build
-/// makes one of its static parts where it finds them.
+/// The libraries to try. The shared shaderc of Debian 12 has undefined symbols and does not load, so Kiln's build
+/// makes a shared library from the static shaderc if that is installed.
 constexpr const char* known_libraries[] = {
     "libshaderc_shared.so.1",
     "libshaderc.so.1",
@@ -43,8 +43,8 @@ constexpr const char* known_libraries[] = {
 #endif
 };
 
-/// glslang takes a source without #version, or of an old one, for a program from before compute shaders, and
-/// prints all it knows to standard output.
+/// Without #version, or with an old version, glslang assumes a language without compute shaders and prints its
+/// built-in declarations to standard output.
 Result<void> check_version(const Request& request) {
   const std::string& source = request.source();
   key::SourceScanner scanner(source);
@@ -135,8 +135,8 @@ Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) cons
   if (!declared || options.level == shaderc_optimization_level_zero) return declared;
   auto optimised = compile(request, text, options);
   if (!optimised) return optimised;
-  // The optimiser drops buffers and parameters that are not used, but launches go by what the source declares;
-  // such a program is left to the driver's own optimiser.
+  // The optimiser removes unused buffers and parameters, but launches must match the declarations in the source. If
+  // the interface changed, use the unoptimised module; the driver optimises it.
   const auto before = read_spirv(*declared);
   const auto after = read_spirv(*optimised);
   const bool same =

@@ -14,24 +14,24 @@
 
 namespace kiln::vulkan {
 
-/// The compiler from GLSL to SPIR-V, opened at run time. Safe for any number of threads.
+/// The compiler from GLSL to SPIR-V, opened at run time. Thread-safe.
 class Shaderc {
  public:
   /// The error says which library is missing, and what provides it.
   static Result<std::shared_ptr<const Shaderc>> open();
-  /// The first of these libraries that loads and is shaderc.
+  /// Opens the first of these libraries that loads and has the functions of shaderc.
   static Result<std::shared_ptr<const Shaderc>> open(std::span<const char* const> libraries);
   Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions);
   ~Shaderc();
   Shaderc(const Shaderc&) = delete;
   Shaderc& operator=(const Shaderc&) = delete;
 
-  /// SPIR-V 1.3, optimised unless the request's options say otherwise (-O0, -Os, -O; -g keeps names and lines).
-  /// It declares every buffer and parameter that the source declares, used or not.
+  /// Compiles to SPIR-V 1.3, optimised unless the request's options say otherwise (-O0, -Os, -O; -g keeps names and
+  /// lines). The module declares every buffer and parameter that the source declares, used or not.
   Result<std::vector<std::uint32_t>> compile(const Request& request) const;
 
-  /// Which compiler it is, as far as it tells: the one that the build makes knows its release, shaderc itself only
-  /// that of SPIR-V.
+  /// The version of the compiler. The library from Kiln's build reports the release of shaderc; others report only
+  /// the version of SPIR-V.
   const std::string& version() const noexcept { return version_; }
 
  private:

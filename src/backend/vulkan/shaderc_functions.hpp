@@ -4,7 +4,7 @@
 
 namespace kiln::vulkan {
 
-/// The functions of shaderc that Kiln calls, without the shaderc_ before their names.
+/// The functions of shaderc that Kiln calls, without the prefix shaderc_.
 // clang-format off
 #define KILN_SHADERC_FUNCTIONS(X) \
   X(compiler_initialize) \

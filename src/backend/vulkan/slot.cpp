@@ -33,7 +33,7 @@ Result<void> Stamps::write(VkCommandBuffer commands) {
   }
   const VkQueryPool pool = pools_[count_ / stamps_of_a_pool];
   const auto index = static_cast<std::uint32_t>(count_ % stamps_of_a_pool);
-  // A queue that only copies cannot make them anew, the host can where the device lets it.
+  // A queue that only copies cannot reset queries; the host can if the feature is enabled.
   if (index == 0 && context_.terms.host_resets_queries)
     vk->ResetQueryPool(context_.device, pool, 0, stamps_of_a_pool);
   else if (index == 0)
@@ -61,7 +61,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view running = "running the work of a slot";
-/// What comes after so many parts is all for the queue that computes.
+/// After this many parts, all work goes to the compute queue.
 constexpr std::size_t most_parts = 8;
 
 }  // namespace
@@ -79,14 +79,14 @@ VulkanSlot::~VulkanSlot() {
 }
 
 void VulkanSlot::drop_parts() {
-  // A part may wait for the semaphore of another: all have ended before the first of these goes.
+  // A part may wait for the semaphore of another, so all parts must end before the first semaphore is destroyed.
   for (const auto& part : parts_) part->commands.reset();
   parts_.clear();
 }
 
 void VulkanSlot::leave_stuck_queue() {
   Context::Route other = context_->share_queues();
-  // Where all are, as where there is only one, parts are not made anew for nothing.
+  // If all queues are stuck, or there is only one, keep the parts.
   if (other.compute->stuck > 0) return;
   drop_parts();
   route_ = std::move(other);
@@ -105,7 +105,7 @@ Result<void> VulkanSlot::set_clocks() {
   for (const Role role : {Role::compute, Role::upload, Role::download}) {
     const Queue* queue = queue_of(role);
     if (queue == nullptr || !queue->clock.ticks() || queue->clock.set()) continue;
-    // A queue's first submission may take long to begin.
+    // The first submission of a queue may start late, so measure twice.
     for (int round = 0; round < 2; ++round) {
       KILN_TRY(part_for(role));
       KILN_TRY(submit());
@@ -137,7 +137,7 @@ Result<VulkanSlot::Part*> VulkanSlot::unused_part(Role role) {
 }
 
 Result<VulkanSlot::Part*> VulkanSlot::part_for(Role role) {
-  // Those before have ended before anything is written anew.
+  // The previous submission must end before its parts are recorded again.
   if (busy_) KILN_TRY(wait());
   if (order_.empty() && route_.compute->stuck > 0) leave_stuck_queue();
   if (queue_of(role) == nullptr || order_.size() >= most_parts) role = Role::compute;
@@ -221,7 +221,7 @@ Result<void> VulkanSlot::end() {
   if (std::exchange(given_up_, false)) --route_.compute->stuck;
   bool told = true;
   for (Part* part : std::exchange(order_, {})) {
-    // Those before the last have ended before it began.
+    // Earlier parts ended before the last one began, so this does not block.
     KILN_TRY(part->commands->wait(running));
     const std::vector<backend::Piece> pieces = std::exchange(part->pieces, {});
     const std::vector<std::uint64_t> stamps = part->stamps.read();
@@ -230,7 +230,8 @@ Result<void> VulkanSlot::end() {
     part->queue.clock.learn(submitted_, stamps.front(), stamps.back(), seen);
     const std::vector<Ran> ran = part->queue.clock.ran(pieces, stamps);
     if (ran.empty()) continue;
-    // The clocks of two queues are not quite the same; a part begins after the one before it all the same.
+    // The clocks of two queues differ slightly. Shift the part so that it does not begin before the previous part
+    // ended.
     const auto early = ran_.empty() ? Clock::duration{} : ran_.back().end - ran.front().begin;
     for (const Ran& piece : ran)
       ran_.push_back(

@@ -16,8 +16,8 @@
 
 namespace kiln::vulkan {
 
-/// Timestamps that a queue writes among its work, in query pools that grow in number and are kept. Used by one
-/// thread at a time.
+/// Timestamps that a queue writes between pieces of work. Query pools are kept and reused. Used by one thread at a
+/// time.
 class Stamps {
  public:
   explicit Stamps(const Context& context) noexcept : context_(context) {}
@@ -25,12 +25,12 @@ class Stamps {
   Stamps(const Stamps&) = delete;
   Stamps& operator=(const Stamps&) = delete;
 
-  /// Begins anew; the device writes none of them any more.
+  /// Starts again at 0. The device must have written all earlier timestamps.
   void reset() noexcept { count_ = 0; }
-  /// Has the device write down when all the work before has ended.
+  /// Records a timestamp, which the device writes when all earlier work has ended.
   Result<void> write(VkCommandBuffer commands);
   std::size_t count() const noexcept { return count_; }
-  /// All of them, after the work has ended; empty where the driver does not tell.
+  /// All timestamps; empty if the driver does not return them. Call it after the work has ended.
   std::vector<std::uint64_t> read() const;
 
  private:
@@ -39,8 +39,8 @@ class Stamps {
   std::size_t count_ = 0;
 };
 
-/// Work for the device's queues, written down piece by piece. Where copies have queues of their own, what is
-/// submitted is in parts, each for one queue and begun when the one before has ended.
+/// A slot that records its work for the device's queues. If copies have separate queues, a submission consists of
+/// parts: each goes to one queue and begins when the previous part has ended.
 class VulkanSlot final : public backend::SlotBase<DeviceBuffer, Context> {
  public:
   static Result<std::unique_ptr<Slot>> open(std::shared_ptr<Context> context, const DeviceInfo& device);
@@ -60,7 +60,7 @@ class VulkanSlot final : public backend::SlotBase<DeviceBuffer, Context> {
  private:
   enum class Role { upload, compute, download };
 
-  /// Commands for one queue, used again in later submissions.
+  /// Commands for one queue, reused by later submissions.
   struct Part {
     Part(const Context& of_context, Role of_role, Queue& of_queue)
         : context(of_context), role(of_role), queue(of_queue), stamps(of_context) {}
@@ -74,7 +74,7 @@ class VulkanSlot final : public backend::SlotBase<DeviceBuffer, Context> {
     std::unique_ptr<Commands> commands = nullptr;
     Stamps stamps;
     std::vector<backend::Piece> pieces = {};
-    /// Signalled at its end, for the part behind it.
+    /// Signalled when the part has ended; the next part waits for it.
     VkSemaphore ended = nullptr;
   };
 
@@ -82,34 +82,34 @@ class VulkanSlot final : public backend::SlotBase<DeviceBuffer, Context> {
   Result<std::span<std::byte>> allocate_staging(std::size_t bytes) override;
   Result<void> queue_copy(const Copy& copy) override;
   Result<void> queue_nothing() override;
-  /// Null where such work is among what computes.
+  /// Null if this work goes to the compute queue together with the launches.
   Queue* queue_of(Role role) const noexcept;
-  /// Has the queues write a timestamp or two, so that their clocks are set before there is work.
+  /// Submits timestamps to the queues, so that their clocks are set before the first work.
   Result<void> set_clocks();
-  /// The part that a piece of work goes to: the last, or one that is put behind it, with a timestamp before its
-  /// first piece.
+  /// The part for the next piece of work: the last part if it has this role, otherwise a new last part, which
+  /// begins with a timestamp.
   Result<Part*> part_for(Role role);
-  /// One that this submission does not use yet.
+  /// A part of this role that the current submission does not use yet.
   Result<Part*> unused_part(Role role);
-  /// The last part, for what is no work.
+  /// The part for an empty piece: the last one.
   Result<Part*> last_part();
-  /// Notes a piece that was written down, or one that is no work.
+  /// Adds a recorded piece to the part, with a timestamp after it. An empty piece (not `work`) gets no timestamp.
   Result<void> note_piece(Part& part, bool work);
-  /// Makes all parts ready to be written anew, and reads when the pieces ran; the last has ended just now.
+  /// Called when the last part has ended: makes all parts ready for recording, and reads when the pieces ran.
   Result<void> end();
-  /// Ends the parts, once they have done what they were given.
+  /// Waits for the work of all parts, then destroys them.
   void drop_parts();
-  /// Takes other queues, if there are some without work that was given up; nothing is written down or under way.
+  /// Switches to other queues if some have no stuck work. Nothing may be recorded or in flight.
   void leave_stuck_queue();
 
   const std::shared_ptr<Context> context_;
   Context::Route route_;
   std::unique_ptr<DeviceBuffer> staging_;
   std::vector<std::unique_ptr<Part>> parts_;
-  /// The parts of what is written down or was submitted, in their order.
+  /// The parts of the recorded or submitted work, in order.
   std::vector<Part*> order_;
   std::chrono::steady_clock::time_point submitted_ = {};
-  /// Whether something was submitted and its end not seen.
+  /// Whether submitted work has not been seen to end.
   bool busy_ = false;
   bool given_up_ = false;
   std::vector<Ran> ran_;

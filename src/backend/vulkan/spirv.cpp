@@ -23,7 +23,7 @@ using Words = std::span<const std::uint32_t>;
 
 constexpr std::uint32_t version_1_0 = 0x00010000;
 constexpr std::uint32_t version_1_3 = 0x00010300;
-/// The universal limit on ids.
+/// SPIR-V's universal limit on ids.
 constexpr std::uint32_t max_bound = 0x400000;
 constexpr std::size_t header_words = 5;
 
@@ -41,16 +41,16 @@ struct Member {
 struct Type {
   std::uint64_t size = 0;
   bool is_struct = false;
-  /// Of a vector, and of a matrix; otherwise 0.
+  /// Of vectors and matrices; otherwise 0.
   std::uint32_t components = 0;
   std::uint32_t columns = 0;
   std::uint32_t rows = 0;
-  /// Of a pointer.
+  /// Of pointers.
   StorageClass storage_class = {};
   std::uint32_t pointee = 0;
 };
 
-/// Decorations and declaration of an id. Everything is empty for an id that the module only mentions.
+/// Decorations and declaration of an id. Everything is empty for an id that the module only references.
 struct Id {
   std::optional<std::uint32_t> binding;
   std::optional<std::uint32_t> set;
@@ -73,7 +73,7 @@ class Reader {
       return malformed("its version is not between 1.0 and 1.3");
     bound_ = words_[3];
     if (bound_ == 0 || bound_ > max_bound || words_[4] != 0) return malformed("its header is wrong");
-    // Decorations precede types in valid modules; two passes do not depend on it.
+    // In valid modules, decorations precede types; two passes do not depend on that.
     for_each_instruction([this](Op op, Words operands) { decorate(op, operands); });
     for_each_instruction([this](Op op, Words operands) { declare(op, operands); });
     if (problem_ != nullptr) return malformed(problem_);

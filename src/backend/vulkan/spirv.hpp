@@ -35,7 +35,7 @@ std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes);
 /// load_failed if it is malformed, and with unsupported if it binds anything but storage buffers in set 0.
 ///
 /// Only the instructions that determine the interface are checked. Functions are not: the driver gets only modules
-/// whose digest shows that they are unchanged since a compiler made them.
+/// whose checksum shows that they are unchanged since a compiler made them.
 Result<ShaderInterface> read_spirv(std::span<const std::uint32_t> words);
 
 }  // namespace kiln::vulkan
