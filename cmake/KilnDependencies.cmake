@@ -1,5 +1,6 @@
-# The libraries of docs/dependencies.md. Used by the build and, installed beside KilnConfig.cmake, by those who
-# link the static library. Global, since whoever adds Kiln as a folder links them from another one.
+# The libraries of docs/dependencies.md. Used by the build, and installed beside KilnConfig.cmake for projects that
+# link the static library. Targets are global, because a project that adds Kiln as a subdirectory links them from
+# another folder.
 set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL TRUE)
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)

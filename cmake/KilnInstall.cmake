@@ -1,4 +1,4 @@
-# find_package(Kiln), pkg-config, and the headers.
+# Installs the libraries, headers, CMake package and pkg-config files.
 include(CMakePackageConfigHelpers)
 
 # Shared libraries are found relative to the files that need them, so that an installed tree can be moved.
@@ -27,7 +27,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/KilnConfigVersion.cmake C
 install(FILES ${PROJECT_BINARY_DIR}/KilnConfig.cmake ${PROJECT_BINARY_DIR}/KilnConfigVersion.cmake
   ${CMAKE_CURRENT_LIST_DIR}/KilnDependencies.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Kiln)
-# Relative to the file itself, so that what was installed can be moved.
+# The prefix is relative to the .pc file, so that the installation can be moved.
 file(RELATIVE_PATH KILN_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 foreach(package kiln kiln-kernels)
   configure_file(${CMAKE_CURRENT_LIST_DIR}/${package}.pc.in ${PROJECT_BINARY_DIR}/${package}.pc @ONLY)

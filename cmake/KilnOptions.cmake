@@ -1,4 +1,4 @@
-# What every target of the project is compiled with: kiln_options is linked privately and never exported.
+# Compile options of all targets of the project. kiln_options is linked privately and never exported.
 add_library(kiln_options INTERFACE)
 target_compile_features(kiln_options INTERFACE cxx_std_20)
 target_compile_options(kiln_options INTERFACE
@@ -6,7 +6,7 @@ target_compile_options(kiln_options INTERFACE
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   $<$<BOOL:${KILN_WARNINGS_AS_ERRORS}>:-Werror>)
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
-  # GCC sees what is not there in code that sanitizers have changed.
+  # GCC reports false positives in code with sanitizers.
   target_compile_options(kiln_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")

@@ -1,5 +1,5 @@
-# Headers that only the build of Kiln needs: those of libraries opened at run time, and SPIR-V's enumerants. If all
-# static parts of shaderc are installed, they are listed in KILN_SHADERC_PARTS.
+# Headers that only the build of Kiln needs: those of libraries opened at run time, and of SPIR-V. KILN_SHADERC_PARTS
+# lists the static libraries of shaderc if all of them are installed.
 find_path(KILN_VULKAN_HEADERS vulkan/vulkan_core.h REQUIRED)
 find_path(KILN_SHADERC_HEADERS shaderc/shaderc.h REQUIRED)
 find_path(KILN_SPIRV_HEADERS spirv/unified1/spirv.hpp11 REQUIRED)
@@ -15,5 +15,5 @@ endforeach()
 if(KILN_SHADERC_PARTS MATCHES "NOTFOUND")
   set(KILN_SHADERC_PARTS)
 endif()
-# shaderc itself tells only the version of SPIR-V.
+# For shaderc's version: its API reports only the version of SPIR-V.
 pkg_check_modules(KILN_SHADERC_PACKAGE QUIET shaderc_combined)

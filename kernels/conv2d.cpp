@@ -13,7 +13,7 @@ bool takes_vectors(const Conv2dSize& size) {
   return size.taps() % 4 == 0 && size.out_height * size.out_width % 4 == 0;
 }
 
-/// Whether Winograd's algorithm makes up for its transforms.
+/// Whether Winograd's algorithm saves more time than its transforms take.
 bool worth_winograd(const Conv2dSize& size) {
   return size.channels >= 64 && size.filters >= 64 && winograd_slices(size).tiles >= 128;
 }
@@ -24,7 +24,7 @@ std::int64_t tiles_of(const Conv2dSize& size, std::int64_t groups, const Tile& t
 
 Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, const Conv2dOptions& options) {
   Conv2dVariant variant{.tile = Tile{}.on(device)};
-  // Of square filters, these are common enough for a program of their own, in which divisions are by constants.
+  // These square filters are common enough for their own programs, in which divisors are constants.
   if (size.filter_height == size.filter_width &&
       (size.filter_height == 1 || size.filter_height == 3 || size.filter_height == 5))
     variant.filter_height = variant.filter_width = static_cast<int>(size.filter_height);
@@ -42,7 +42,7 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, cons
     return variant;
   }
   variant.vectors = takes_vectors(size);
-  // What is slow on Vulkan is to put pixels one by one; of filters it takes quads apart well.
+  // On Vulkan, only storing pixels one by one is slow; it splits quads of filters well.
   variant.turned = variant.turned || device.language == Language::vulkan_glsl;
   const std::int64_t groups = options.groups;
   const std::int64_t filters = size.filters / groups;
@@ -55,7 +55,7 @@ Conv2dVariant variant_for(const DeviceInfo& device, const Conv2dSize& size, cons
   return variant;
 }
 
-/// The variant of a tuner's numbers, for filters as in `like`.
+/// The variant with a tuner's values, for filters as in `like`.
 Conv2dVariant variant_of(const Variant& numbers, Conv2dVariant like) {
   like.tile = Tile::of(numbers, like.tile.precision);
   like.vectors = numbers[6] != 0;
@@ -104,7 +104,8 @@ Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, con
     if (variant.winograd) return tile.precision == Precision::f32;
     if (!goes_through(device, loop_steps(size, groups, tile))) return false;
     if (variant.vectors && !vectors) return false;
-    // A work item loads one column, or a part of it; of a sound tile, it can always be four columns.
+    // A work item loads one column of the panel or part of it. A turned variant loads four columns, which every
+    // sound tile allows.
     const int items = static_cast<int>(tile.items());
     return variant.turned || (items % tile.columns == 0 && tile.depth % (items / tile.columns) == 0);
   };
@@ -121,7 +122,7 @@ Tunable tunable_of(const DeviceInfo& device, const Shape& x, const Shape& w, con
   return with_constants(std::move(tunable));
 }
 
-/// The one that the plan's tuner chooses, if it has one.
+/// The variant that the plan's tuner chooses, or the default if it has none.
 Conv2dVariant choose(Plan& plan, const Tensor& x, const Tensor& w, const Conv2dSize& size,
                      const Conv2dOptions& options) {
   const DeviceInfo& device = plan.device();

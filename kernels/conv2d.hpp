@@ -8,32 +8,32 @@
 
 namespace kiln::kernels {
 
-/// One of the forms of the kernel that convolves.
+/// A variant of the convolution kernel.
 struct Conv2dVariant {
   Tile tile = {};
-  /// Whether four elements are read of the filters and written at once: C / groups R S and P Q are multiples of
-  /// four.
+  /// Whether filters are read and results written four elements at a time; requires that C / groups R S and P Q are
+  /// multiples of four.
   bool vectors = false;
-  /// The filters' extents where the kernel is for those alone; 0 for any.
+  /// The filter size that the kernel is compiled for; 0 for any.
   int filter_height = 0;
   int filter_width = 0;
-  /// Whether it computes by Winograd's algorithm. The tile is then how that multiplies its matrices, and vectors
-  /// can always be used.
+  /// Whether to use Winograd's algorithm. `tile` then applies to its matrix products, and vectors can always be
+  /// used.
   bool winograd = false;
-  /// Whether filters, and pixels of the output, are read one by one, four at the same depth, and put into the
-  /// panels four at once. Of Winograd's algorithm, it is how matrices are multiplied.
+  /// Whether filters and output pixels are loaded element by element, four at the same depth, so that each store to
+  /// a panel writes four. With `winograd`, this is GemmVariant::turned of its matrix products.
   bool turned = false;
-  /// Whether a kernel that is turned is for outputs alone whose rows are a multiple of four wide.
+  /// Whether a turned kernel requires that the width of the output is a multiple of four.
   bool rows_of_quads = false;
 
-  /// As in "conv2d_3x3_tm64_tn128_tk8_rm8_rn8_v4_turned4".
+  /// For example "conv2d_3x3_tm64_tn128_tk8_rm8_rn8_v4_turned4".
   std::string name() const;
 };
 
-/// What the shapes of a call come to.
+/// The sizes of a call.
 struct Conv2dSize {
   std::int64_t images = 0;
-  /// Those that a filter has.
+  /// Per filter.
   std::int64_t channels = 0;
   std::int64_t height = 0;
   std::int64_t width = 0;
@@ -47,13 +47,13 @@ struct Conv2dSize {
   std::int64_t pixels() const { return images * out_height * out_width; }
 };
 
-/// The error is that of shapes that do not fit each other.
+/// Fails if the shapes do not match.
 Result<Conv2dSize> conv2d_size(const Shape& x, const Shape& w, const Conv2dOptions& options);
 Result<Tunable> conv2d_tunable(const DeviceInfo& device, const Shape& x, const Shape& w,
                                const Conv2dOptions& options);
 Kernel conv2d_kernel(const Conv2dVariant& variant);
 
-/// conv2d() by a variant of the caller's choice.
+/// conv2d() with a given variant; the default if null.
 Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dOptions& options,
                       const Conv2dVariant* variant);
 

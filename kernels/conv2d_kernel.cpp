@@ -8,15 +8,15 @@
 namespace kiln::kernels {
 namespace {
 
-// The convolution as a product of matrices: the filters, a row each, by a matrix with a column for each pixel of
-// the output and a row for each tap, a pixel of the input in one channel. It is never stored: a work item loads one
-// of the panel's columns, or four, whose pixels it has worked out once. A group's filters come first, so that those
-// that follow find the input in the cache.
+// Computes the convolution as a matrix product (implicit GEMM): the filters, one per row, by a matrix with a column
+// per output pixel and a row per tap, an input pixel in one channel. That matrix is never stored: a work item loads
+// one column of the panel, or four, and computes the positions of its pixels once per tile. Consecutive tiles have
+// different filters and the same pixels, so that they find the input in the cache.
 //
-// Where the variant is turned, what goes into the panels is taken across the depth, four elements one by one, so
-// that they can be put there at once: of four filters, and of four pixels of the output. Where these are always of
-// one row, only the first is worked out. Which of the rows and columns of a filter of a known size are inside the
-// image for each of the four is worked out once as well, as bits: four for each row and each column.
+// If the variant is turned, four elements at the same depth, of four filters or four output pixels, are loaded one
+// by one and stored to a panel at once. With ROWS_OF_QUADS the four pixels are in one row, and only the first
+// position is computed. With FILTER_BITS the filter size is known, and bits precompute which of its rows and
+// columns are inside the image: four bits, one per pixel, for each row and each column.
 constexpr std::string_view conv2d_source = R"(
 #define TAPS (FILTER_H * FILTER_W)
 #if TURNED
@@ -203,7 +203,7 @@ Kernel conv2d_kernel(const Conv2dVariant& variant) {
   parameters["FILTER_BITS"] =
       flag(variant.turned && has_bits(variant.filter_height) && has_bits(variant.filter_width));
   parameters["ROWS_OF_QUADS"] = flag(variant.turned && variant.rows_of_quads);
-  // Where the extents are no constants, the scalars stand in for them.
+  // If the filter size is not a constant, use the scalars.
   parameters["FILTER_H"] =
       variant.filter_height == 0 ? std::string("filter_h") : std::to_string(variant.filter_height);
   parameters["FILTER_W"] =

@@ -5,8 +5,7 @@
 namespace kiln::kernels {
 namespace {
 
-// A work item copies 16 bytes of what is not converted, and four elements of what is. Tensors end with whole 16
-// bytes.
+// A work item copies 16 bytes, or converts four elements. The size of tensor buffers is a multiple of 16 bytes.
 constexpr const char* copy_source = R"(KERNEL {
   for (int i = global_id_x; i < quads; i += GROUP_X * group_count_x) {
 #if FROM_HALF

@@ -35,8 +35,8 @@ Result<void> check(const Tensor& q, const Tensor& k, const Tensor& v) {
 
 bool copies_asynchronously(const DeviceInfo& device) { return is_cuda_from(device, 80); }
 
-/// What a GPU takes for a few queries, as where a text is generated token by token: all there is to it is reading
-/// the keys and the values.
+/// The variant for few queries on a GPU, as in token-by-token generation: the time goes into reading keys and
+/// values.
 FlashAttentionVariant variant_for_few(const DeviceInfo& device, int head, std::int64_t queries) {
   const bool more = queries > 8;
   FlashAttentionVariant variant{.head = head,
@@ -48,7 +48,7 @@ FlashAttentionVariant variant_for_few(const DeviceInfo& device, int head, std::i
   switch (device.language) {
     case Language::cuda:
     case Language::hip: variant.unroll = 2; break;
-    // Its compiler branches where it does not unroll, and has few registers to unroll with.
+    // OpenGL's compiler creates branches if it does not unroll, and has few registers for unrolling.
     case Language::glsl:
       variant.unroll = 16;
       if (head == 64 || head == 128) variant.keys = variant.across = 16;
@@ -64,7 +64,7 @@ FlashAttentionVariant variant_for_few(const DeviceInfo& device, int head, std::i
 
 FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int64_t dimension,
                                               std::int64_t queries) {
-  // For each class of head dimension: one that fills a GPU, and one for 32 KiB of shared memory.
+  // For each class of head dimensions: a variant that fills a GPU, and one for 32 KiB of shared memory.
   constexpr std::array<std::array<FlashAttentionVariant, 2>, 4> classes = {{
       {{{.head = 32, .queries = 64, .keys = 64, .item_queries = 4, .across = 8},
         {.head = 32, .queries = 32, .keys = 32, .item_queries = 4, .across = 8}}},
@@ -86,25 +86,26 @@ FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int
     FlashAttentionVariant variant = fits && !device.software ? large : small;
     variant.vectors = !device.software && dimension % 4 == 0;
     switch (device.language) {
-      // Four at once take so many registers that a third of the groups does not fit.
+      // A factor of four takes so many registers that a third fewer groups fit.
       case Language::cuda:
       case Language::hip: variant.unroll = 2; break;
       case Language::vulkan_glsl:
         variant.unroll = device.software ? 1 : 16;
-        // Unrolled whole, a program is too long for groups at different places of it.
+        // Completely unrolled, the program is too long for the instruction cache if groups are at different places
+        // in it.
         if (large.head == 64 && !device.software) {
           variant.unroll = 4;
           variant.item_queries = 4;
           variant.across = 8;
         }
         break;
-      // Its compiler keeps fewer numbers in registers.
+      // OpenGL's compiler keeps fewer values in registers.
       case Language::glsl:
         variant.item_queries = 4;
         variant.unroll = device.software ? 1 : 16;
         break;
       case Language::opencl:
-        // What tuning found on the one GPU there was.
+        // The result of tuning on one GPU.
         if (large.head == 64 && !device.software) {
           variant.queries = 32;
           variant.item_queries = 4;
@@ -123,7 +124,7 @@ FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int
 bool FlashAttentionVariant::fits(const DeviceLimits& limits) const {
   const int quads = head / 4;
   const int all = static_cast<int>(items());
-  // Work items share queries, keys and the loading of both evenly.
+  // Work items must share queries, keys and the loading of both evenly.
   return item_queries % 4 == 0 && queries % item_queries == 0 && keys % across == 0 && quads % across == 0 &&
          queries * quads % all == 0 && keys * quads % all == 0 && shared_bytes() <= limits.shared_bytes &&
          items() <= limits.max_group_items && items() <= limits.max_group_size[0] &&
@@ -177,7 +178,7 @@ Tunable flash_attention_tunable(const DeviceInfo& device, const Shape& q, const 
 
 namespace {
 
-/// The one that the plan's tuner chooses, if it has one.
+/// The variant that the plan's tuner chooses, or the default if it has none.
 FlashAttentionVariant choose(Plan& plan, const Shape& q, const Shape& k, const FlashAttentionOptions& options) {
   const DeviceInfo& device = plan.device();
   const FlashAttentionVariant initial = flash_attention_variant(device, q[3], q[2]);
@@ -218,7 +219,7 @@ Result<Tensor> flash_attention(Runner on, const Tensor& q, const Tensor& k, cons
     memory.push_back(plan.scratch(parts.count * rows * 2));
     scalars.insert(scalars.end(), {number(parts.count), number(parts.keys)});
   }
-  // As others count: half of it where it is causal.
+  // By convention, causal attention counts half of the operations.
   const double scores = static_cast<double>(rows) * static_cast<double>(keys) * (options.causal ? 0.5 : 1);
   const auto of_result = static_cast<double>(q.count());
   const auto written = of_result * static_cast<double>(parts.count);

@@ -8,16 +8,18 @@
 namespace kiln::kernels {
 namespace {
 
-// Keys and values take turns in one shared array; where a device copies to shared memory by itself, the values are
-// on their way while the keys are used, and weights take the keys' place. The weights go through an array of
-// theirs, from who computed them to who needs them, those of four queries and a key in a quad. Quads are stored at
-// a place that depends on their row (an exclusive or), so that neighbours read from different banks without
-// padding. Which keys come first does not matter to the sum: its weights are relative to the largest score so far,
-// and what was summed up before is scaled down when a larger one turns up. The total of the weights is kept by each
-// work item for its own keys until the end.
+// Keys and values share one array in shared memory. With ASYNC, the device copies values to a second array while
+// the keys are in use, and the weights then replace the keys. Otherwise the weights have their own array. Shared
+// memory passes the weights from the work items that compute them to those that need them; a quad holds the weights
+// of four queries for one key. The position of a quad depends on its row (XOR swizzle), so that neighbours read
+// from different banks without padding.
 //
-// Where the keys are divided, there are sums for each part, relative to the largest score in it, and `totals` has
-// that score and the total of the weights for each row: the second kernel makes the result of them.
+// The order of the keys does not matter (online softmax): weights are relative to the largest score so far, and
+// earlier sums are scaled down when a larger score appears. Each work item keeps the total weight of its own keys
+// until the end.
+//
+// With DIVIDED, each part of the keys has its own sums, relative to the part's largest score. `totals` holds that
+// score and the total weight for each row, and a second kernel combines the parts.
 constexpr std::string_view attention_source = R"(#if DIVIDED
 #define TILES tiles * heads * parts
 #define FIRST_KEY part * part_keys
@@ -330,7 +332,7 @@ std::string FlashAttentionVariant::name() const {
 }
 
 std::int64_t FlashAttentionVariant::loop_steps(std::int64_t blocks) const {
-  // The last step of a loop finds its end. Loops over arrays of registers are no loops any more.
+  // Each loop counts one more iteration for its exit test. Loops over register arrays are always unrolled.
   const int quads = head / 4;
   const auto load = [&](int rows) { return rows * quads / static_cast<int>(items()) + 1; };
   const auto partly_unrolled = [this](int count) {

@@ -7,7 +7,7 @@
 namespace kiln::kernels {
 namespace {
 
-// What a part has of a NaN or an infinity is in its sum or its total, also where its largest score is none.
+// NaNs and infinities of a part are in its sum or total, even if its largest score is neither.
 constexpr std::string_view attention_sum_source = R"(
 #if VECTORS
 #define VALUE float4
@@ -37,22 +37,22 @@ KERNEL {
 }
 )";
 
-/// As many keys as one work item can take one after the other.
+/// The most keys that one work item may process sequentially.
 std::int64_t most_keys(const DeviceInfo& device, const FlashAttentionVariant& variant) {
-  // Of more, what each adds is too small beside the sum.
+  // With more keys, each addend is too small relative to the sum for f32.
   constexpr std::int64_t exact = 65536;
   if (!ends_long_loops(device)) return exact;
-  // Half of the steps, to be on the safe side.
+  // Half of the limit, as a safety margin.
   const std::int64_t block = variant.loop_steps(1) - variant.loop_steps(0);
   const std::int64_t blocks = (most_loop_steps / 2 - variant.loop_steps(0)) / block;
   return std::clamp<std::int64_t>(blocks * variant.keys, variant.keys, exact);
 }
 
-/// As many parts as keep a large GPU busy, as long as each has enough keys.
+/// Enough parts to keep a large GPU busy, as long as each has enough keys.
 std::int64_t parts_for_gpu(std::int64_t items, std::int64_t keys) {
   constexpr std::int64_t least_keys = 128;
   constexpr std::int64_t most = 64;
-  // What takes so little is not worth a second step.
+  // With so few keys, a second step costs more than it saves.
   if (keys < 8 * least_keys) return 1;
   return std::min({items_of_a_busy_gpu / items, keys / least_keys, most});
 }

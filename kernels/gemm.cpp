@@ -8,18 +8,18 @@
 namespace kiln::kernels {
 namespace {
 
-/// What is added up one by one: of more, what each adds is too small beside the sum, and CPUs of Mesa's end the
-/// loop.
+/// The largest depth that is summed sequentially. With more, each addend is too small relative to the sum, and
+/// Mesa's CPU drivers end the loop.
 constexpr std::int64_t most_depth = 65536;
 
 std::int64_t tiles_of(const GemmSize& size, const Tile& tile) {
   return quotient_up(size.m, tile.rows) * quotient_up(size.n, tile.columns) * size.batch;
 }
 
-/// From so many tiles on, a large GPU is busy enough: adding up parts would take longer than having them gains.
+/// With this many tiles a large GPU is busy enough: adding partial sums would take longer than splitting saves.
 constexpr std::int64_t enough_tiles = 256;
 
-/// As many as keep a large GPU busy, as long as each has enough to add up.
+/// Enough parts to keep a large GPU busy, as long as each has enough depth.
 int split_for(const GemmSize& size, const Tile& tile) {
   constexpr std::int64_t least_depth = 256;
   constexpr int most = 64;
@@ -32,7 +32,7 @@ int split_for(const GemmSize& size, const Tile& tile) {
   return split;
 }
 
-/// Where there are few tiles the depth is divided, so that they need not be the smallest.
+/// If there are few tiles the depth is divided, so the smallest tile is not needed.
 Tile tile_of(const DeviceInfo& device, const GemmSize& size) {
   constexpr Tile medium = {.rows = 64, .columns = 64, .depth = 16, .item_rows = 8, .item_columns = 4};
   constexpr Tile small = {.rows = 32, .columns = 32, .depth = 16, .item_rows = 4, .item_columns = 4};
@@ -79,7 +79,7 @@ Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const Gemm
   tunable.initial.push_back(initial.turned ? 1 : 0);
   tunable.fits = [limits = device.limits, size](const Variant& numbers) {
     const GemmVariant variant = variant_of(numbers, size.precision);
-    // What has many tiles, or little to add up for each, gains nothing.
+    // Splitting gains nothing if there are many tiles, or little depth.
     const bool split = variant.split == 1 || (tiles_of(size, variant.tile) * variant.split <= 1024 &&
                                               size.k >= std::int64_t{64} * variant.split);
     return variant.tile.sound() && variant.tile.fits(limits) && (!variant.vectors || size.takes_vectors()) &&
@@ -114,12 +114,12 @@ void add_gemm(Plan& plan, std::string_view call, const GemmVariant& chosen, cons
   GemmVariant variant = chosen;
   const Tile& tile = variant.tile;
   std::int64_t least_parts = quotient_up(size.k, most_depth);
-  // Half of the steps, to be on the safe side.
+  // Half of the limit, as a safety margin.
   if (ends_long_loops(plan.device()))
     least_parts = std::max(least_parts, quotient_up(tile.loop_steps(size.k), most_loop_steps / 2));
   variant.split = std::max(variant.split, static_cast<int>(least_parts));
   const std::int64_t parts = variant.split;
-  // A multiple of four, for those that read so many at once.
+  // A multiple of four, for variants that read four elements at a time.
   const std::int64_t part_depth =
       parts == 1 ? size.k : quotient_up(quotient_up(size.k, parts), tile.depth) * tile.depth;
   const std::int64_t elements = size.m * size.n;

@@ -9,23 +9,24 @@
 
 namespace kiln::kernels {
 
-/// One of the forms of the kernel that multiplies matrices.
+/// A variant of the matrix product kernel.
 struct GemmVariant {
   Tile tile = {};
-  /// Whether four elements are read and written at once: each matrix must be a multiple of four wide.
+  /// Whether to read and write four elements at a time; requires that the width of each matrix is a multiple of
+  /// four.
   bool vectors = false;
-  /// Among how many groups the depth of a tile is divided, or more where it is very long. With more than one, a
-  /// second step adds up what they have.
+  /// The number of groups that share the depth of a tile (split-K); more if the depth is very large. If it is more
+  /// than one, a second step adds the partial sums.
   int split = 1;
-  /// Whether matrices that lie along the depth are read element by element, four rows or columns at the same
-  /// depth, and put into the panels four at once. Otherwise it is the reading that takes four at once.
+  /// Whether matrices that are contiguous along the depth are loaded element by element, four rows or columns at
+  /// the same depth, so that each store to a panel writes four. Otherwise each load reads four.
   bool turned = false;
 
-  /// As in "gemm_tm128_tn128_tk8_rm8_rn8_v4".
+  /// For example "gemm_tm128_tn128_tk8_rm8_rn8_v4".
   std::string name(std::string_view call) const;
 };
 
-/// Matrices in memory, row after row, and a batch of them: what the shapes of a call come to.
+/// The sizes of a call: a batch of row-major matrices.
 struct GemmSize {
   std::int64_t batch = 1;
   std::int64_t m = 0;
@@ -33,43 +34,43 @@ struct GemmSize {
   std::int64_t k = 0;
   bool transpose_a = false;
   bool transpose_b = false;
-  /// From one matrix of a batch to the next; 0 where it is always the same.
+  /// Stride between the matrices of a batch; 0 if all use the same matrix.
   std::int64_t a_batch = 0;
   std::int64_t b_batch = 0;
   std::int64_t c_batch = 0;
-  /// What the device has units for.
+  /// A precision that the device supports.
   Precision precision = Precision::f32;
 
   /// Whether a variant with vectors can be used.
   bool takes_vectors() const {
     return (transpose_a ? m : k) % 4 == 0 && (transpose_b ? k : n) % 4 == 0 && n % 4 == 0;
   }
-  /// Whether there is a matrix that lies along the depth.
+  /// Whether a matrix is contiguous along the depth.
   bool takes_turned() const { return !transpose_a || transpose_b; }
 };
 
-/// The error is that of shapes that do not fit each other.
+/// Fails if the shapes do not match.
 Result<GemmSize> gemm_size(const Tensor& a, const Tensor& b, const GemmOptions& options);
 GemmVariant gemm_variant(const DeviceInfo& device, const GemmSize& size);
 Tunable gemm_tunable(const DeviceInfo& device, std::string_view call, const GemmSize& size);
-/// The one that the plan's tuner chooses, if it has one.
+/// The variant that the plan's tuner chooses, or the default if it has none.
 GemmVariant gemm_variant(Plan& plan, std::string_view call, const GemmSize& size);
 Kernel gemm_kernel(std::string_view call, const GemmVariant& variant, bool transpose_a, bool transpose_b);
-/// What adds up the products of a depth that was divided; with `vectors`, four elements at once.
+/// Adds the partial products of a divided depth; with `vectors`, four elements at a time.
 Kernel gemm_sum_kernel(bool vectors);
 
 struct GemmMemory {
   Plan::Place a = 0;
   Plan::Place b = 0;
-  /// Any other place where beta is 0.
+  /// Any valid place if beta is 0.
   Plan::Place c = 0;
   Plan::Place result = 0;
 };
-/// Adds the steps of alpha a b + beta c.
+/// Adds the steps that compute alpha a b + beta c.
 void add_gemm(Plan& plan, std::string_view call, const GemmVariant& variant, const GemmSize& size,
               const GemmMemory& memory, float alpha, float beta);
 
-/// gemm() by a variant of the caller's choice, with programs that are named after `call`.
+/// gemm() with a given variant (the default if null); programs are named after `call`.
 Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptions& options,
                     const GemmVariant* variant, std::string_view call = "gemm");
 

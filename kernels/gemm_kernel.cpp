@@ -5,11 +5,11 @@
 namespace kiln::kernels {
 namespace {
 
-// A group computes one tile of the result after the other, or of a part of the sum: where the depth is divided,
-// there are `parts` results for each. Four elements are taken along the dimension in which they lie side by side:
-// the depth (K) or the rows of A and columns of B. A matrix that is turned lies along the depth, and four elements
-// are taken across it, one by one, so that they can be put into the panel at once; work items side by side take
-// those that lie side by side.
+// A group computes one tile of the result after another. If the depth is divided, it computes tiles of `parts`
+// partial results instead. Four elements are loaded along the dimension in which they are contiguous: the depth
+// (K), or the rows of A and columns of B. A turned matrix is contiguous along the depth, but four elements are
+// loaded across it, one by one, so that they can be stored to the panel at once; neighbouring work items load
+// neighbouring elements.
 constexpr std::string_view gemm_source = R"(
 // What is no part of a sum has its depth from the call: a register less.
 #if DIVIDED

@@ -5,7 +5,7 @@
 namespace kiln::kernels {
 namespace {
 
-/// A matrix of a call, of two or three dimensions.
+/// A matrix argument, or a batch of matrices.
 struct Matrix {
   const char* name;
   const Tensor& tensor;

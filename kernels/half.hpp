@@ -6,7 +6,7 @@
 
 namespace kiln::kernels {
 
-/// The bits of the half nearest to `value`, of two the even one; infinity where it is too large.
+/// Converts to the nearest half, ties to even; values that are too large become infinity.
 inline std::uint16_t to_half(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000U);
@@ -14,7 +14,7 @@ inline std::uint16_t to_half(float value) noexcept {
   if (size > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);
   if (size >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);
   if (size < 0x38800000U) {
-    // Below the smallest normal half: a multiple of 2^-24, which is what adding 0.5 rounds to.
+    // Subnormal half: a multiple of 2^-24, to which adding 0.5 rounds.
     const float rounded = std::bit_cast<float>(size) + 0.5F;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(rounded) - 0x3f000000U));
   }

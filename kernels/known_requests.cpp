@@ -15,15 +15,15 @@ struct Known {
 
 struct Requests {
   base::Mutex mutex;
-  /// By the kernel's name and the language.
+  /// Keyed by the kernel's name and the language.
   std::map<std::pair<std::string, Language>, Known> known KILN_GUARDED_BY(mutex);
 };
 
 }  // namespace
 
 Result<Request> known_request(const Kernel& kernel, Language language) {
-  // What a kernel is in a language never changes: a constant of the process, worked out when first needed. Variants
-  // are few; kernels made for the sizes of one call may be many.
+  // A process-wide cache, because a kernel's request never changes. Bounded: variants are few, but kernels
+  // specialised for the sizes of one call may be many.
   constexpr std::size_t most = 4096;
   static auto* const requests = new Requests;
   {

@@ -4,15 +4,14 @@
 
 namespace kiln::kernels {
 
-/// What some compilers have beyond the kernels' common language, and what they need to be told. EXP is exp(), in
-/// CUDA and NVIDIA's OpenCL the GPU's own, whose error grows with the argument. In those two, OF_NEIGHBOUR(value,
-/// n) is the value of the work item whose place in the warp differs by an exclusive or with n; every work item of
-/// the warp must ask.
+/// Compiler-specific macros beyond the kernel dialect. EXP is exp(); in CUDA and NVIDIA's OpenCL it is the GPU's
+/// fast instruction, whose error grows with the argument. In those two, OF_NEIGHBOUR(value, n) is the value of the
+/// work item whose lane in the warp is this lane XOR n; all work items of the warp must execute it.
 ///
-/// LOAD_IF(there, array, at) is an element, or zero where there is none, in GLSL also a quad; LOAD_BY the same with
-/// -1 for true and 0 for false; LOAD_QUAD_IF puts a quad, or zeros, somewhere. Compilers of GLSL make a branch of a
-/// choice, and wait for each load in turn: loading something in any case, and keeping all of its bits or none, has
-/// no branches. It takes a few more registers, for which Vulkan's compiler has none left in the tiles of matrices.
+/// LOAD_IF(there, array, at) is an element, or zero if not `there`; in GLSL also a quad. LOAD_BY is the same with
+/// -1 for true and 0 for false. LOAD_QUAD_IF assigns a quad, or zeros. GLSL compilers turn a conditional load into
+/// a branch and wait for each load in turn. The GLSL versions therefore always load, and mask the bits. This needs
+/// a few more registers, which Vulkan's compiler does not have left in matrix tiles.
 constexpr std::string_view native_source = R"(#if KILN_CUDA
 #define EXP __expf
 #define OF_NEIGHBOUR(value, other) __shfl_xor_sync(0xffffffffu, value, other)

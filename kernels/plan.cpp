@@ -130,7 +130,7 @@ Result<Tensor> Plan::finish() && {
   const bool empty = !error_ && result_->count() == 0;
   if (empty && job_.after.empty()) return std::move(*result_);
   if (empty) {
-    // There is nothing to compute; what it would be computed from may still fail.
+    // There is nothing to compute, but an input may still fail.
     job_.memory.clear();
     job_.steps.clear();
     tells_ = false;

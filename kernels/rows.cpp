@@ -4,7 +4,7 @@
 
 namespace kiln::kernels {
 
-// In CUDA and NVIDIA's OpenCL a row's work items are whole warps, whose registers fold without barriers.
+// In CUDA and NVIDIA's OpenCL, a row's work items are whole warps, which fold in registers without barriers.
 const std::string_view fold_source = R"(#ifdef OF_NEIGHBOUR
 #define FOLD(value, of_two) { \
   UNROLL for (int other = 16; other > 0; other >>= 1) value = of_two(value, OF_NEIGHBOUR(value, other)); \
@@ -38,7 +38,7 @@ const std::string_view fold_source = R"(#ifdef OF_NEIGHBOUR
 std::string RowGroup::name() const { return fmt::format("x{}_y{}", items, rows); }
 
 std::int64_t fold_steps(const RowGroup& group) {
-  // Mesa's compiler unrolls the last loop where it has no more than 16 steps.
+  // Mesa's compiler unrolls the last loop if it has at most 16 iterations.
   return group.items / 16 + 1 + (group.items > 256 ? 33 : 0);
 }
 

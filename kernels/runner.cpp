@@ -7,7 +7,7 @@
 namespace kiln {
 namespace {
 
-/// A step's own memory where the job has none of the caller's.
+/// The job's buffers; allocates those that the caller did not provide.
 Result<std::vector<std::shared_ptr<Buffer>>> memory_of(Device& device, const Job& job) {
   std::vector<std::shared_ptr<Buffer>> buffers;
   for (const JobMemory& memory : job.memory) {
@@ -21,7 +21,7 @@ Result<std::vector<std::shared_ptr<Buffer>>> memory_of(Device& device, const Job
   return buffers;
 }
 
-/// Runs the steps of a job of the library's one after the other. Such a job neither uploads nor downloads.
+/// Runs the steps of a library job one after the other. Library jobs neither upload nor download.
 Result<Pending> run_steps(Cache& cache, const Job& job) {
   auto& device = dynamic_cast<Device&>(cache.backend());
   for (const Pending& before : job.after)

@@ -7,9 +7,8 @@
 namespace kiln::kernels {
 namespace {
 
-// A group carries its sum along the row, from one stretch to the next: work items sum up EACH elements by
-// themselves, then add what all before them have. Nothing is ever subtracted, so that infinities do no harm to what
-// is before them.
+// A group scans a row stretch by stretch and carries the sum along: each work item sums EACH elements, then adds
+// the sum of all earlier ones. Nothing is subtracted, so that an infinity does not affect elements before it.
 constexpr std::string_view scan_source = R"(#define STRETCH (GROUP_X * EACH)
 #define PLACE(i) ((i) + (i) / 32)
 
@@ -67,7 +66,7 @@ ScanVariant variant_for(std::int64_t width) {
   return {.group = group, .each = group.rows > 1 ? 4 : 8};
 }
 
-/// Adds the step that scans each chunk of each row, from what comes before it on where there is such.
+/// Adds a step that scans each chunk of each row, starting from its value in `before`, if given.
 void add_scan(Plan& plan, const Rows& rows, const Chunks& chunks, Plan::Place from,
               std::optional<Plan::Place> before, Plan::Place to, bool exclusive) {
   const ScanVariant variant = variant_for(chunks.width);
@@ -112,7 +111,7 @@ Result<Tensor> scan(Runner on, const Tensor& x, const ScanOptions& options) {
   const auto to = plan.write(x.shape(), options.output);
   std::optional<Plan::Place> before;
   if (chunks.count > 1) {
-    // The sum of each chunk, and then of all before each.
+    // Sum each chunk, then scan the sums exclusively.
     const auto sums = plan.scratch(rows.count * chunks.count);
     before = plan.scratch(rows.count * chunks.count);
     add_reduce(plan, reduce_variant(plan.device(), rows.width, Reduction::sum), rows, chunks, from, sums, 1);

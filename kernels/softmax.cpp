@@ -10,8 +10,8 @@
 namespace kiln::kernels {
 namespace {
 
-// Elements of -inf have no weight, whatever exp() makes of them; with a NaN, or an infinity, the sum is NaN and so
-// is the row. The first pass of rows that are not held corrects its sum as it finds larger elements.
+// Elements of -inf have weight 0, whatever exp() returns. A NaN or +inf makes the sum NaN, and with it the row. For
+// rows that are not held in registers, the first pass rescales its sum when it finds a larger element.
 constexpr std::string_view softmax_source = R"(
 #define SUM(a, b) ((a) + (b))
 FUNCTION float weight(float value, float most) { return value == -INFINITY ? 0.0f : EXP(value - most); }
@@ -107,7 +107,7 @@ KERNEL {
 }
 )";
 
-/// How many rows the mask has before it repeats; an error where it is no end of x's shape.
+/// The number of rows after which the mask repeats; fails if the mask's shape is no suffix of x's.
 Result<std::int64_t> mask_rows(const Shape& x, const Shape& mask) {
   if (mask.empty()) return unfit("softmax: mask has no dimensions; it must have 1 or more");
   std::size_t skipped = 0;
@@ -139,7 +139,7 @@ SoftmaxVariant variant_of(const Variant& numbers) {
           numbers[3] != 0};
 }
 
-/// The one that the plan's tuner chooses, if it has one.
+/// The variant that the plan's tuner chooses, or the default if it has none.
 SoftmaxVariant choose(Plan& plan, const Shape& x) {
   const DeviceInfo& device = plan.device();
   const Rows rows = rows_of(x);

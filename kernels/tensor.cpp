@@ -12,7 +12,7 @@ namespace {
 
 std::size_t element_bytes(Type type) { return type == Type::f16 ? 2 : 4; }
 
-/// Kernels work on vectors of 16 bytes, and no device has a buffer of none.
+/// Kernels access vectors of 16 bytes, and devices reject empty buffers.
 std::size_t padded(std::size_t bytes) { return std::max<std::size_t>((bytes + 15) / 16 * 16, 16); }
 
 Result<void> check(const Shape& shape, Type type) {

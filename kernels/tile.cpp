@@ -8,18 +8,20 @@
 
 namespace kiln::kernels {
 
-// Panels lie depth by depth, so that a work item reads four rows, or four columns, at once. The padding keeps the
-// writes of a panel that is turned around on the way in out of each other's banks. While one pair of panels is
-// multiplied, the next one is loaded into registers and then put into the other half of the shared arrays. What is
-// past the depth must be zeros there; rows and columns past the edge may be anything, and are never stored.
+// Panels are stored depth by depth, so that a work item reads four rows or four columns at once. The padding avoids
+// bank conflicts when a panel is transposed on the way in. Double buffering: while one pair of panels is
+// multiplied, the next pair is loaded into registers and then stored to the other half of the shared arrays. Past
+// the depth, panels must hold zeros; rows and columns past the edge may hold any values, because their results are
+// never stored.
 //
-// Of a tile 8 or 16 work items wide, 8 x 4 neighbours are a warp: fewer different numbers are read at once so.
+// In a tile 8 or 16 work items wide, 8 x 4 neighbours form a warp, so that a warp reads fewer different values at
+// once.
 //
-// A warp's tensor cores multiply 16 rows by 8 columns, of which each of 32 work items has two pairs of columns.
-// Pairs are taken from the panel such that those of two products lie side by side, and a work item has quads again:
-// of a block of 64 x 32 for each warp, 8 rows and 2 quads.
+// A warp's tensor cores multiply 16 rows by 8 columns, of which each of the 32 work items holds two pairs of
+// columns. Columns are assigned so that the pairs of two products are adjacent and a work item holds quads again: 8
+// rows and 2 quads of the warp's block of 64 x 32.
 //
-// The pragma is NVIDIA's; OpenGL has no other way to ask for loops to be unrolled.
+// The pragma is NVIDIA's; OpenGL has no other way to request loop unrolling.
 const std::string_view tile_source = R"(#if UNROLL_PANELS && KILN_OPENGL
 #pragma optionNV(unroll all)
 #endif
@@ -202,7 +204,7 @@ FUNCTION void add_product(float& a, float& b, float& c, float& d, const uint dow
 
 namespace {
 
-/// What keeps rows of a panel out of each other's banks.
+/// Padding that keeps the rows of a panel in different banks.
 int pad(const Tile& tile) { return tile.precision == Precision::f32 ? 4 : 8; }
 
 }  // namespace
@@ -224,13 +226,13 @@ bool Tile::fits(const DeviceLimits& limits) const {
 }
 
 bool Tile::sound() const {
-  // Blocks of 64 x 32 for a warp, whose products are 8 or 16 deep; they are unrolled anyway.
+  // A warp computes blocks of 64 x 32 from products of depth 8 or 16; these loops are always unrolled.
   if (precision != Precision::f32 && (rows % 64 != 0 || columns % 32 != 0 || item_rows != 8 || item_columns != 8 ||
                                       depth % (precision == Precision::tf32 ? 8 : 16) != 0 || !unroll))
     return false;
   if (rows % item_rows != 0 || columns % item_columns != 0 || item_rows % 4 != 0 || item_columns % 4 != 0)
     return false;
-  // More sums than that leave no registers for anything else.
+  // More sums leave no registers for anything else.
   if (item_rows * item_columns > 128) return false;
   const int across = columns / item_columns;
   const int down = rows / item_rows;
@@ -239,8 +241,8 @@ bool Tile::sound() const {
 }
 
 std::int64_t Tile::loop_steps(std::int64_t of_depth) const {
-  // Mesa's compiler unrolls the loop over a panel's depth as long as little is in it. The last step of a loop finds
-  // its end.
+  // Mesa's compiler unrolls the loop over a panel's depth if its body is small. Each loop counts one more iteration
+  // for its exit test.
   const int of_panel = item_rows * item_columns <= 16 && depth <= 16 ? 1 : depth + 2;
   return quotient_up(of_depth, depth) * of_panel + 2;
 }
@@ -292,19 +294,19 @@ Tile tile_for(const DeviceInfo& device, std::int64_t rows, std::int64_t columns,
   }
   struct Choice {
     Tile tile;
-    /// How many groups there must be.
+    /// The least number of groups for this tile.
     std::int64_t groups;
   };
-  // A large GPU runs some 130 groups of 256 work items at once, or twice as many.
+  // A large GPU runs about 130 groups of 256 work items at once, or twice as many.
   constexpr std::array<Choice, 3> choices = {{
       {{.rows = 128, .columns = 128, .depth = 8, .item_rows = 8, .item_columns = 8}, 192},
       {{.rows = 64, .columns = 128, .depth = 8, .item_rows = 8, .item_columns = 8}, 256},
       {{.rows = 64, .columns = 64, .depth = 16, .item_rows = 4, .item_columns = 4}, 64},
   }};
   for (const auto& [tile, groups] : choices) {
-    // OpenGL's compiler takes more, and there is no way to tell it.
+    // OpenGL's compiler uses more registers, and there is no way to limit it.
     if (device.language == Language::glsl && tile.is_short_of_registers()) continue;
-    // What hangs over the edge is work for nothing.
+    // The part of a tile past the edge is wasted work.
     if (tile.fits(device.limits) &&
         quotient_up(rows, tile.rows) * quotient_up(columns, tile.columns) * batch >= groups &&
         2 * rows > tile.rows && 2 * columns > tile.columns)

@@ -12,12 +12,12 @@ namespace {
 using kernels::GemmSize;
 using kernels::unfit;
 
-/// The error of a kernel that was given other extents than it takes.
+/// The error for a wrong number of extents.
 Error needs(std::string_view kernel, std::string_view extents, const Shape& given) {
   return unfit("{} takes {}, and was given {}", kernel, extents, to_string(given));
 }
 
-/// What a kernel's name ends in.
+/// The precision in a kernel's name, which is its suffix.
 Precision precision_of(std::string_view kernel) {
   for (const Precision precision : {Precision::tf32, Precision::f16})
     if (kernel.ends_with(kernels::suffix_of(precision))) return precision;
@@ -40,7 +40,7 @@ Result<Tunable> gemm_tunable(const DeviceInfo& device, std::string_view kernel, 
   return kernels::gemm_tunable(device, "gemm", size);
 }
 
-/// The sizes of a record by these names, in this order; nothing where it has others.
+/// The sizes of a record with these names, in this order; nothing if it has other sizes.
 std::optional<Shape> sizes_of(const TuneRecord& record, std::initializer_list<std::string_view> names) {
   Shape sizes;
   for (const std::string_view name : names) {

@@ -13,7 +13,7 @@
 
 namespace kiln::kernels {
 
-/// The last parameter of every kernel of the library's: whether its program is for the sizes of the call alone.
+/// Adds the last parameter of every library kernel: whether the program is compiled for the sizes of the call.
 inline Tunable with_constants(Tunable tunable) {
   tunable.parameters.push_back({.name = "c", .values = {0, 1}, .when_frequent = true});
   tunable.initial.push_back(0);
@@ -21,7 +21,7 @@ inline Tunable with_constants(Tunable tunable) {
 }
 inline bool takes_constants(const Variant& variant) { return variant.back() != 0; }
 
-/// What a call of the library's comes to by a variant, without being run: its job and its result.
+/// The job and result of a library call with a variant, without running it.
 template <class F>
 Result<Tunable::Call> call_of(const std::vector<Tensor>& inputs, const Variant& variant, F call) {
   Job job;

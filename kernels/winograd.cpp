@@ -7,12 +7,12 @@
 namespace kiln::kernels {
 namespace {
 
-// The points are 0, P, -P, Q, -Q and infinity. With 5/8 and 3/2 for P and Q, errors are about twice those of the
-// plain sum; with the usual 1 and 2 they are four times as large. Each TRANSFORM is of a row or a column; PUT(i,
-// value) takes its elements.
+// The interpolation points are 0, P, -P, Q, -Q and infinity. With P = 5/8 and Q = 3/2, errors are about twice those
+// of the plain sum; with the usual 1 and 2, four times. TRANSFORM applies to a row or a column; PUT(i, value)
+// receives its elements.
 //
-// The three kernels have a work item for each filter, or piece of the image, in a channel. Neighbours have
-// neighbouring columns of the 36 matrices, which are read and written without gaps so.
+// The three kernels use one work item per channel and filter, or per channel and piece of the image. Neighbours
+// access neighbouring columns of the 36 matrices, so that reads and writes are contiguous.
 constexpr std::string_view filters_source = R"(
 #define NORM_P (2.0f * P * P * (P * P - Q * Q))
 #define NORM_Q (2.0f * Q * Q * (Q * Q - P * P))
@@ -141,7 +141,7 @@ std::int64_t up_to_four(std::int64_t count) { return quotient_up(count, 4) * 4; 
 std::int64_t tiles_across(const Conv2dSize& size) { return quotient_up(size.out_width, 4); }
 std::int64_t tiles_in_image(const Conv2dSize& size) { return quotient_up(size.out_height, 4) * tiles_across(size); }
 
-/// The rows of the transformed input, and the columns of the transformed filters.
+/// The number of rows of the transformed input, and of columns of the transformed filters.
 std::int64_t depth_of(const Conv2dSize& size) { return up_to_four(size.channels); }
 
 Kernel transform(const char* name, std::vector<KernelBuffer> buffers, std::vector<KernelScalar> scalars,
@@ -157,7 +157,7 @@ Kernel transform(const char* name, std::vector<KernelBuffer> buffers, std::vecto
 }  // namespace
 
 WinogradSlices winograd_slices(const Conv2dSize& size) {
-  // 64 MiB for a slice's input and for its output, but no slices so narrow that multiplying them is slow.
+  // At most 64 MiB each for a slice's input and output, unless that makes slices so narrow that products are slow.
   constexpr std::int64_t most_floats = std::int64_t{1} << 24;
   constexpr std::int64_t least_columns = 512;
   const std::int64_t tiles = size.images * tiles_in_image(size);
@@ -227,7 +227,7 @@ void add_winograd(Plan& plan, const GemmVariant& variant, const Conv2dSize& size
   const auto output = plan.scratch(matrices * of_output);
   const GemmSize product{
       .batch = matrices, .m = size.filters, .n = columns, .k = depth, .a_batch = of_filters, .b_batch = of_input};
-  // As many elements of the matrices as are read and written, with `beside` of the tensor for each of a matrix.
+  // The work of transforming `elements` elements of each matrix, each from or to `beside` elements of a tensor.
   const auto work = [](std::int64_t elements, double flops, std::int64_t beside) {
     const auto count = static_cast<double>(elements);
     return Work{.flops = flops * count, .bytes = 4 * count * static_cast<double>(matrices + beside)};

@@ -134,8 +134,8 @@ class Cache {
   /// Like get(), but on a thread of the cache. The work is done on the calling thread, before this returns, if the
   /// program is in memory, if the backend is not usable_from_any_thread(), if called from inside the store of this
   /// cache (the result is then invalid_request), or if no thread can be started. The future may outlive the cache,
-  /// and keeps the program in memory as long as it exists. Future::then() runs its function as `done` below is
-  /// called.
+  /// and keeps the program in memory as long as it exists. Its continuations (Future::then()) run on the thread
+  /// that sets the result.
   Future<Program> get_async(Request request);
   /// The same, but calls `done` once with the result: later on a thread of the cache, or on the calling thread,
   /// before this returns, in the four cases above. The cache owns `done` until then. `done` may request other
@@ -147,9 +147,9 @@ class Cache {
   /// cannot be used counts as absent.
   Result<std::optional<Program>> find(const Request& request);
   /// Adds a program that was compiled elsewhere, then saves and uploads its binary as get() does. `compiled.module`
-  /// must be of this cache's backend, which is not checked; `compile_time` is what later hits count as saved. If
-  /// the key is in memory or another thread provides it, that program is returned and `compiled` is dropped.
-  /// Errors: those of Request::error(); invalid_request without a module, or from inside the store of this cache.
+  /// must be of this cache's backend, which is not checked. Later hits count `compile_time` as saved. If the key is
+  /// in memory or another thread provides it, that program is returned and `compiled` is dropped. Errors: those of
+  /// Request::error(); invalid_request without a module, or from inside the store of this cache.
   Result<Program> add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time = {});
 
   /// Gets all requests in parallel, on this thread and on the cache's own, and keeps the programs in memory as far
@@ -158,9 +158,9 @@ class Cache {
   /// only.
   ///
   /// `progress` is called after each program, by one thread at a time, not always the caller's. It may request
-  /// programs from this cache and wait for them. If it throws, all requests are still tried and reported; then the
-  /// exception, of several the last one, is rethrown in place of the report. `requests` and `progress` are not used
-  /// after this returns.
+  /// programs from this cache and wait for them. If it throws, all requests are still tried and reported; then this
+  /// function throws that exception (the last one if there are several) and returns no report. `requests` and
+  /// `progress` are not used after this returns.
   PreloadReport preload(std::span<const Request> requests, const ProgressCallback& progress = {});
   /// Loads the programs of this device's folder into memory: as many of the last used ones as the bounds allow.
   /// Entries that are damaged, or that the driver refuses, are reported as damaged or load_failed, and removed if
@@ -180,8 +180,8 @@ class Cache {
 
   /// Waits until everything compiled so far is on disk, if it can be saved, and at most CacheOptions::upload_limit
   /// for uploads, which go on afterwards. Saves noted performance, enforces the disk bound and adds to the lifetime
-  /// statistics. Once a day, one process also checks in the background what the whole directory holds. Apart from
-  /// that check and from pruning to the bound, the cost does not depend on how many programs are stored.
+  /// statistics. Once a day, one process also prunes the whole directory in the background, which corrects its
+  /// counts. Apart from pruning, the cost does not depend on how many programs are stored.
   ///
   /// Failures appear in the log and the statistics only: Stats::save_failures for programs that could not be saved,
   /// Stats::store_failures for uploads. Does nothing from inside the store of this cache.
@@ -195,11 +195,11 @@ class Cache {
   /// report if there is no disk level.
   Result<PruneReport> prune(const PruneOptions& options);
 
-  /// The counters since this cache was constructed, or since the fork, and what is in memory and on disk now. Does
-  /// not stop other threads, so counts that belong together may differ by what they do meanwhile. Figures of the
+  /// The counters since this cache was constructed, or since the fork, and the current size of memory and disk.
+  /// Does not stop other threads, so related counts may differ by what these threads do meanwhile. Figures of the
   /// disk that cannot be read are 0.
   Stats stats() const;
-  /// A copy of what is known of the programs in memory, least recently used first.
+  /// A copy of the data on all programs in memory, least recently used first.
   std::vector<ProgramInfo> programs() const;
   /// This device's folder, which is created when it is first needed; empty if there is no disk level.
   std::filesystem::path folder() const;

@@ -114,8 +114,8 @@ class Device : public Backend {
   /// Does not change; valid as long as the device.
   virtual const DeviceInfo& info() const noexcept = 0;
 
-  /// Memory for `bytes` bytes, of unspecified content; 0 is allowed. Fails with out_of_memory, also if the size is
-  /// more than the device has in one buffer.
+  /// Memory for `bytes` bytes, of unspecified content; 0 is allowed. Fails with out_of_memory, also if the size
+  /// exceeds the device's limit for one buffer.
   virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) = 0;
   /// Copies `bytes` into a buffer at `offset`, and waits until they are there. Fails with invalid_request if the
   /// buffer is another device's or too small, and with out_of_memory.

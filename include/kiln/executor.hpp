@@ -33,8 +33,8 @@ struct JobMemory {
   /// Copied in before the first step. Not owned: must stay valid and unchanged until the future is ready.
   std::span<const std::byte> upload = {};
   /// Instead of `upload`: writes the data directly into memory that the device copies from. Called on a thread of
-  /// the executor, and again if the device runs out of memory and the job is retried. Requires `bytes`, or a
-  /// `buffer`, whose size the span then has. If it throws, the job fails with callback_failed.
+  /// the executor, and again if the device runs out of memory and the job is retried. The span covers the whole
+  /// memory, whose size `bytes` or `buffer` must give. If it throws, the job fails with callback_failed.
   std::function<void(std::span<std::byte>)> fill = {};
   /// Copied out after the last step. Not owned: must stay valid, and must not be used, until the future is ready.
   std::span<std::byte> download = {};
@@ -160,7 +160,7 @@ class Executor {
   /// `drain` or `report` of a job, which would wait for itself.
   void drain();
 
-  /// The counters; other threads may count on meanwhile.
+  /// A snapshot of the counters; other threads may change them meanwhile.
   ExecutorStats stats() const;
   /// The device and the cache given to create(). Valid as long as the executor.
   Device& device() const noexcept;

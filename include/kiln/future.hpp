@@ -187,8 +187,9 @@ class Pending {
   /// Cancels the job if it has not begun; the future then holds the error `cancelled`. Returns whether it was
   /// cancelled. Continuations and when_all() cannot be cancelled.
   bool cancel() const { return state_ != nullptr && state_->cancel(); }
-  /// Calls `done` once when this is ready: now if it is already, which lets exceptions through, else on the thread
-  /// that sets the result, which ignores them. Must return soon; put work into Future::then().
+  /// Calls `done` once when this is ready. If it is ready already, calls `done` now and passes exceptions on;
+  /// otherwise calls it on the thread that sets the result, which ignores exceptions. Must return soon; put work
+  /// into Future::then().
   void when_ready(std::function<void()> done) const {
     if (state_ != nullptr) {
       state_->when_ready(std::move(done));
@@ -219,11 +220,12 @@ class Future : public Pending {
     return value().result();
   }
 
-  /// Calls `f` with the result once it is ready, also if that is an error: on a thread of the executor for
-  /// continuations, or at once, on the thread that sets the result or calls this, if there is no executor or it has
-  /// ended. `f` takes a `const Result<T>&` and returns U, Result<U> or nothing. If it throws, the new future holds
-  /// callback_failed, or the error of a Failure. `f` is kept until it has run. It may submit jobs and wait for
-  /// them, but not for other continuations. It must neither destroy the executor nor own the last reference to it.
+  /// Calls `f` with the result, a value or an error, once it is ready: on a thread of the executor for
+  /// continuations. If there is no executor or it has ended, on the thread that sets the result, or on this thread
+  /// if the result is there already. `f` takes a `const Result<T>&` and returns U, Result<U> or nothing. If it
+  /// throws, the new future holds callback_failed, or the error of a Failure. `f` is kept until it has run. It may
+  /// submit jobs and wait for them, but not for other continuations. It must neither destroy the executor nor own
+  /// the last reference to it.
   template <class F>
   auto then(F f) const {
     using Returned = std::invoke_result_t<F, const Result<T>&>;
@@ -284,7 +286,7 @@ class Promise {
   std::shared_ptr<const End> end_;
 };
 
-/// The same for futures of one type.
+/// when_all() for futures of one type.
 template <class T>
 Future<void> when_all(const std::vector<Future<T>>& futures) {
   const std::vector<Pending> pending(futures.begin(), futures.end());

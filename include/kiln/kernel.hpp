@@ -97,8 +97,8 @@ struct Kernel {
   /// is wrong.
   Result<std::vector<std::byte>> pack(const std::vector<Scalar>& scalars_given) const;
   /// One run of the kernel. The buffers are not owned. Fails with invalid_request if the number or a type of the
-  /// arguments is wrong, a buffer is null or is not a whole number of elements, or one is given twice and not only
-  /// read.
+  /// arguments is wrong, if a buffer is null or does not hold a whole number of elements, or if a buffer is given
+  /// twice and the kernel does not only read both.
   Result<Launch> launch(std::array<std::uint32_t, 3> groups, std::vector<const Buffer*> buffers_given,
                         const std::vector<Scalar>& scalars_given) const;
 };

@@ -26,9 +26,9 @@ class Module : public kiln::Module {
 /// destroyed; 0 for a buffer of another API. May be called from any thread.
 std::uint32_t memory(const Buffer& buffer) noexcept;
 
-/// Keeps a context of a device current on one thread, for the application's own GL calls, and so that calls of Kiln
-/// in between need not switch. The destructor gives it back and restores the context that was current before. Must
-/// be used and destroyed on the thread that called make_current(). It may outlive the device.
+/// Keeps a context of a device current on one thread, for the application's own GL calls. Calls of Kiln in between
+/// then need no context switch. The destructor gives the context back and restores the one that was current before.
+/// Must be used and destroyed on the thread that called make_current(). It may outlive the device.
 class Current {
  public:
   /// For make_current(). The context is given back when the last copy of `lent` is destroyed.
@@ -40,12 +40,13 @@ class Current {
   std::shared_ptr<void> lent_;
 };
 
-/// Makes a context of `device` current on this thread until the result is destroyed; if one of them is current
-/// already, it stays. Fails with invalid_request for a device of another API, and with device_failed or unsupported
-/// if the driver makes no context, or none current.
+/// Makes a context of `device` current on this thread until the result is destroyed; if one of its contexts is
+/// current already, it stays. Fails with invalid_request for a device of another API, and with device_failed or
+/// unsupported if the driver cannot create a context or make it current.
 ///
 /// On Mesa's software renderers, programs that are destroyed while contexts are lent or adopted are deleted later:
-/// by a call in the only one of them, or when the last is given back and the device is used again.
+/// by a call in that context if it is the only one, otherwise at the next use of the device after the last one is
+/// given back.
 Result<Current> make_current(Device& device);
 
 /// A device on the caller's own OpenGL context, which must be current on this thread and outlive the device and all

@@ -28,7 +28,7 @@ std::string_view to_string(Origin origin) noexcept;
 /// program are independent, and all functions on them may be called from any thread.
 class Program {
  public:
-  /// A handle on nothing.
+  /// An empty handle.
   Program() = default;
   Program(const Program& other) noexcept;
   Program(Program&& other) noexcept : resident_(std::exchange(other.resident_, nullptr)), stripe_(other.stripe_) {}
@@ -44,7 +44,7 @@ class Program {
   /// Whether there is a program. All functions below require one, which is not checked.
   explicit operator bool() const noexcept { return resident_ != nullptr; }
 
-  /// The key of its request. References that this and the next two functions return are valid as long as a handle.
+  /// The key of its request. References from this and the next two functions are valid while a handle exists.
   const Key& key() const noexcept;
   const std::string& name() const noexcept { return key().name; }
   /// The loaded program, for Device::launch().
@@ -79,7 +79,7 @@ class Program {
   std::uint32_t stripe_ = 0;
 };
 
-/// What is known of one program in memory at the time of Cache::programs(). A value.
+/// Data on one program in memory at the time of Cache::programs(). A value.
 struct ProgramInfo {
   Key key = {};
   Origin origin = Origin::compiled;
@@ -91,7 +91,7 @@ struct ProgramInfo {
   std::uint64_t hits = 0;
   /// Grows with every use: of two programs, the one with the larger number was used later.
   std::uint64_t last_use = 0;
-  /// These as in Program.
+  /// This and the following members are as in Program.
   std::chrono::nanoseconds compile_time = {};
   double gflops = 0;
   double gbps = 0;

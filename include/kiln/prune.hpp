@@ -13,7 +13,7 @@ namespace kiln {
 struct PruneOptions {
   /// Remove programs whose last use is longer ago. Uses are recorded to the hour.
   std::optional<std::chrono::seconds> max_age = {};
-  /// Then remove the least recently used until the others take no more than this.
+  /// Then remove the least recently used programs until the rest takes at most this many bytes.
   std::optional<std::uint64_t> max_bytes = {};
   /// Remove nothing, and report what would be removed.
   bool dry_run = false;

@@ -39,9 +39,9 @@ class Request {
   struct Fields {
     /// For listings and file names; at most 4096 characters. A renamed program is another program.
     std::string name = {};
-    /// At most max_source_bytes, includes and all.
+    /// At most max_source_bytes, with all included files.
     std::string source = {};
-    /// The function at which it begins: always main in GLSL, the name of the kernel elsewhere.
+    /// The entry point: always main in GLSL, the name of the kernel elsewhere.
     std::string entry = "main";
     Language language = Language::glsl;
     /// For the compiler. In OpenCL, CUDA and HIP, -D and -I, also in their long forms, count as `defines` and
@@ -49,7 +49,7 @@ class Request {
     std::vector<std::string> options = {};
     /// Defined before the first line of the source that is not #version.
     std::map<std::string, std::string> defines = {};
-    /// Files for #include as text, by name; they come before those of `include_folders`.
+    /// The text of files for #include, by name; searched before `include_folders`.
     std::map<std::string, std::string> headers = {};
     /// Folders that #include searches next; for "quotes", after the including file's own folder.
     std::vector<std::filesystem::path> include_folders = {};
@@ -59,13 +59,13 @@ class Request {
   /// request: error() says what is wrong with it, and every Cache::get() of it returns that error.
   Request(Fields fields);
 
-  /// The largest source, includes and all, that a request may have.
+  /// The largest source that a request may have, with all included files.
   static constexpr std::size_t max_source_bytes = std::size_t{16} << 20;
 
   /// Its name and the SHA-256 of everything that matters. An invalid request has a key that no valid one has.
   const Key& key() const noexcept { return state_->key; }
   const std::string& name() const noexcept { return state_->key.name; }
-  /// The other fields, with `options` and `defines` as they count: -D and -I are moved.
+  /// The other fields. -D and -I in `options` have been moved to `defines` and `include_folders`.
   const std::string& entry() const noexcept { return state_->fields.entry; }
   Language language() const noexcept { return state_->fields.language; }
   const std::vector<std::string>& options() const noexcept { return state_->fields.options; }

@@ -60,7 +60,7 @@ class Failure : public std::runtime_error {
 };
 
 /// A value, or the Error in its place. Absence is not an error: functions that look for something return
-/// Result<std::optional<T>>. Owns either; as safe for threads as T is.
+/// Result<std::optional<T>>. Owns the value or the error. As thread-safe as T.
 template <class T>
 class [[nodiscard]] Result {
  public:

@@ -25,8 +25,8 @@ struct Ran {
 /// waits for the work that the device still does.
 ///
 /// Errors are those of Device::launch() and Device::write(), and invalid_request for a range outside the staging
-/// memory. After an error a slot can only be destroyed, except if staging() refused to grow while work was under
-/// way: then it goes on.
+/// memory. After an error a slot can only be destroyed, with one exception: if staging() refuses to grow while work
+/// is queued or in flight, the slot stays usable.
 ///
 ///     queue upload, launch and download  ->  submit()  ->  finished() or wait()  ->  times()  ->  queue …
 class Slot {
@@ -49,7 +49,7 @@ class Slot {
   virtual Result<void> launch(Module& module, const Launch& launch) = 0;
   virtual Result<void> download(const Buffer& from, std::size_t offset, std::size_t staged, std::size_t bytes) = 0;
 
-  /// Submits all queued work to the device, which may have begun with it before.
+  /// Submits all queued work to the device, which may already have started it.
   virtual Result<void> submit() = 0;
   /// Whether all submitted work has ended; true if there is none. Does not wait. Returns the error of work that
   /// failed.

@@ -13,9 +13,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What takes so little of the time of another is better than it.
+/// A variant is better than another if it takes at most this share of its time.
 constexpr double better = 0.97;
-/// So many different calls are remembered at most, and so many wait for a search.
+/// The most calls to remember, and the most that may wait for a search.
 constexpr std::size_t most_uses = 4096;
 constexpr std::size_t most_waiting = 256;
 
@@ -142,7 +142,7 @@ Variant AutoTuner::choose(std::string_view kernel, std::string_view types, std::
     use.like = record_for(tunable);
     wait = options_.policy == TunePolicy::exhaustive && is_to_be_searched(use, tunable);
     how.frequent = looks_of(use) == Use::Looked::as_frequent;
-    // Once: another search would find no more.
+    // Only once, because another search would find no more.
     if (wait) use.looked = looks_of(use);
   }
   if (wait)
@@ -155,7 +155,7 @@ Variant AutoTuner::choose(std::string_view kernel, std::string_view types, std::
 }
 
 void AutoTuner::forget_uses() {
-  // Whoever calls with ever other sizes has no use for what they were, but for the profile.
+  // If sizes change all the time, only the call counts are worth keeping.
   for (auto& [call, use] : uses_) {
     if (use.calls == 0 || use.like.kernel.empty() || unwritten_.size() >= most_uses) continue;
     use.like.calls = use.calls;
@@ -214,7 +214,7 @@ std::string AutoTuner::learn(const Call& call, const Variant& variant, std::chro
   if (best == use.took.end() || !best->second.tells()) return {};
   const double share = in_calls / static_cast<double>(best->second.time().count());
   if (share > better) return {};
-  // Calls take longer than what is measured alone; beside that, it is so much of the best.
+  // Calls take longer than isolated measurements, so scale the best variant's measured time by the ratio in calls.
   TuneRecord observed = use.like;
   observed.trials = {
       {.variant = variant, .time = std::chrono::nanoseconds(static_cast<std::int64_t>(share * of_best))}};
@@ -231,7 +231,7 @@ void AutoTuner::keep(TuneRecord record) {
     for (auto& [call, use] : uses_)
       if (same_call(use.like, record)) record.calls += std::exchange(use.calls, 0);
     records_.add(record);
-    // All that could be better served by it chooses anew when it comes again.
+    // Calls of this kernel choose again, because the record may have a better variant for them.
     for (auto& [call, use] : uses_)
       if (call.kernel == record.kernel) use.best = std::nullopt;
   }

@@ -20,11 +20,12 @@ namespace kiln::tune {
 
 class Bench;
 
-/// Those so close to the best are measured again together with it, or tried in calls, so many at most.
+/// Variants whose time is within this factor of the best are compared with it again, or tried in calls; at most
+/// this many.
 inline constexpr double close_to_best = 1.1;
 inline constexpr std::size_t most_compared = 4;
 
-/// What a Tuner is: the records, the choices made from them, and the thread that makes them better.
+/// The implementation of Tuner: the records, the choices made from them, and the background search thread.
 class AutoTuner : public std::enable_shared_from_this<AutoTuner> {
  public:
   AutoTuner(std::shared_ptr<Device> device, Cache& cache, TuneOptions options);
@@ -32,13 +33,13 @@ class AutoTuner : public std::enable_shared_from_this<AutoTuner> {
   AutoTuner(const AutoTuner&) = delete;
   AutoTuner& operator=(const AutoTuner&) = delete;
 
-  /// Reads what is known, and begins to work in the background where that is asked for.
+  /// Loads the records, and starts the background thread if the policy asks for one.
   Result<void> start();
-  /// Ends what is done in the background, and writes down what was called.
+  /// Ends the background thread, and writes call counts that are not on disk yet.
   void end() KILN_EXCLUDES(mutex_);
 
-  /// The variant to run for a call of `kernel` with these sizes, which `describe` tells all about where it is
-  /// asked.
+  /// The variant to run for a call of `kernel` with these sizes. Calls `describe` only if it needs the whole
+  /// Tunable.
   Variant choose(std::string_view kernel, std::string_view types, std::span<const std::int64_t> sizes,
                  const std::function<Tunable()>& describe) KILN_EXCLUDES(mutex_);
   std::function<void(const JobReport&)> watch(std::string_view kernel, std::string_view types,
@@ -68,35 +69,35 @@ class AutoTuner : public std::enable_shared_from_this<AutoTuner> {
     std::chrono::steady_clock::time_point from;
   };
 
-  /// Chooses from the records; also what a call is to be looked at for, once more, in the background.
+  /// Chooses from the records, and queues a background search if one is needed.
   Variant choose_anew(Use& use, const Tunable& tunable) KILN_REQUIRES(mutex_);
-  /// Whether all is known of a call that there is to know.
+  /// Whether a search would find nothing new.
   bool is_known(const Use& use, const Tunable& tunable) const KILN_REQUIRES(mutex_);
   std::uint64_t calls_of(const Use& use) const KILN_REQUIRES(mutex_);
-  /// What a search for it would be for.
+  /// The kind of search that the call needs.
   Use::Looked looks_of(const Use& use) const KILN_REQUIRES(mutex_);
   bool is_to_be_searched(const Use& use, const Tunable& tunable) const KILN_REQUIRES(mutex_);
-  /// Keeps how often they were called.
+  /// Clears uses_, but keeps the call counts in unwritten_.
   void forget_uses() KILN_REQUIRES(mutex_);
   void observe(const Call& call, const Variant& variant, std::chrono::nanoseconds took) KILN_EXCLUDES(mutex_);
-  /// What a call took, and what that changes; news for people, if any.
+  /// Records the time of a call and acts on it. Returns a log message, or an empty string.
   std::string learn(const Call& call, const Variant& variant, std::chrono::nanoseconds took) KILN_REQUIRES(mutex_);
-  /// Adds to what is known, in memory and on disk, and has calls choose anew.
+  /// Adds a record in memory and on disk; later calls choose again.
   void keep(TuneRecord record) KILN_EXCLUDES(mutex_);
   void write(const std::vector<TuneRecord>& records) KILN_EXCLUDES(mutex_);
   struct How {
-    /// Whether variants for these sizes alone are tried as well.
+    /// Whether to try variants for exactly these sizes as well.
     bool frequent = false;
-    /// Whether nothing else is held up, so that many variants may be compiled at once.
+    /// Whether the search delays no other work, so that many variants may be compiled at once.
     bool alone = false;
   };
   Result<TuneRecord> search(const Tunable& tunable, std::chrono::nanoseconds budget, How how,
                             const std::function<bool(const TuneProgress&)>& progress) KILN_EXCLUDES(mutex_);
-  /// Measures those anew that are close to the best, and the initial one beside them.
+  /// Measures the variants close to the best again, together with the initial one.
   Result<void> compare_close(Bench& bench, const Variant& initial, TuneRecord& record);
   void work_in_background() KILN_EXCLUDES(mutex_);
-  /// Lets the device do other work for as long as the duty says after it was busy for so long; false where the
-  /// tuner ends.
+  /// Pauses after the device was busy for `busy`, as options_.duty requires. False if the tuner ends, or if a
+  /// caller of tune() waits.
   bool rest(std::chrono::nanoseconds busy) KILN_EXCLUDES(mutex_);
 
   const std::shared_ptr<Device> device_;
@@ -107,22 +108,22 @@ class AutoTuner : public std::enable_shared_from_this<AutoTuner> {
   mutable base::Mutex mutex_;
   base::Condition changed_;
   Records records_ KILN_GUARDED_BY(mutex_);
-  /// Of other devices of this vendor's.
+  /// Records of other devices of the same vendor.
   Records relatives_ KILN_GUARDED_BY(mutex_);
   std::map<Call, Use> uses_ KILN_GUARDED_BY(mutex_);
-  /// What was learnt from calls and is not on disk yet.
+  /// Records learnt from calls that are not on disk yet.
   std::vector<TuneRecord> unwritten_ KILN_GUARDED_BY(mutex_);
-  /// Why records are not on disk: the first failure to write some.
+  /// The first error from writing records.
   std::optional<Error> unsaved_ KILN_GUARDED_BY(mutex_);
-  /// Calls that are to be looked at in the background, the first that came first.
+  /// Calls that wait for a background search, oldest first.
   std::deque<Waiting> waiting_ KILN_GUARDED_BY(mutex_);
   bool searching_ KILN_GUARDED_BY(mutex_) = false;
-  /// How many wait for a search of their own.
+  /// The number of callers inside tune().
   int asked_ KILN_GUARDED_BY(mutex_) = 0;
   bool ends_ KILN_GUARDED_BY(mutex_) = false;
   /// Only one search measures at a time.
   base::Mutex measuring_;
-  /// Of which kernel a variant may still run that did not end in time; empty where there is none.
+  /// The kernel of a variant that hung and may still run; empty if there is none.
   std::string stuck_ KILN_GUARDED_BY(measuring_);
   std::thread background_;
 };

@@ -9,22 +9,22 @@
 #include "kernels/tune/search.hpp"
 #include "kernels/tune/use.hpp"
 
-// How an AutoTuner finds out what it does not know.
+// The search of AutoTuner.
 namespace kiln::tune {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How many variants are compiled at once. What is tried next depends on it.
+/// The number of variants to compile in parallel. It affects the order of trials.
 std::size_t at_once() { return std::clamp(std::thread::hardware_concurrency(), 4U, 16U); }
-/// How often what was found is written down meanwhile.
+/// How often to save results during a search.
 constexpr auto kept_every = std::chrono::milliseconds(500);
 
 }  // namespace
 
 Result<TuneRecord> AutoTuner::tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                                    const std::function<bool(const TuneProgress&)>& progress) {
-  // Counted out however the search ends: the caller's functions may throw.
+  // RAII, because the caller's functions may throw.
   class Asking {
    public:
     explicit Asking(AutoTuner& tuner) : tuner_(tuner) { add(1); }
@@ -44,7 +44,7 @@ Result<TuneRecord> AutoTuner::tune(const Tunable& tunable, std::chrono::nanoseco
     AutoTuner& tuner_;
   };
   const Asking asking(*this);
-  // Who asks for it wants the best there is.
+  // An explicit request deserves the full search.
   return search(tunable, budget, {.frequent = true, .alone = true}, progress);
 }
 
@@ -69,10 +69,10 @@ Result<TuneRecord> AutoTuner::search(const Tunable& tunable, std::chrono::nanose
   TuneRecord record = record_for(tunable);
   {
     const base::MutexLock lock(mutex_);
-    // What another version of the kernel had as parameters says nothing about these.
+    // Trials with other parameters come from another version of the kernel and do not apply.
     if (const TuneRecord* before = records_.find(record);
         before != nullptr && before->parameters == record.parameters) {
-      // Of what was measured with another driver, the best is tried first: calls run it already.
+      // Try the best hint first, because calls already run it.
       if (before->hint) {
         for (const TuneTrial& trial : before->trials)
           if (trial.problem.empty() && has(tunable, trial.variant)) {
@@ -151,14 +151,14 @@ Result<void> AutoTuner::compare_close(Bench& bench, const Variant& initial, Tune
     if (close.size() < most_compared && trial.problem.empty() &&
         static_cast<double>(trial.time.count()) <= close_to_best * static_cast<double>(best.count()))
       close.push_back(&trial);
-  // Whatever wins must be better than the built-in one, measured beside it.
+  // The winner must beat the initial variant in the same comparison.
   const std::size_t near = close.size();
   for (TuneTrial& trial : record.trials)
     if (trial.problem.empty() && trial.variant == initial && std::ranges::find(close, &trial) == close.end())
       close.push_back(&trial);
   if (close.size() < 2) return {};
   KILN_TRY(bench.compare(close));
-  // Those that were not compared were measured by another clock, perhaps: they come after those that were.
+  // Other variants may have been measured at another clock rate: rank them after the compared ones.
   std::chrono::nanoseconds last = {};
   for (std::size_t i = 0; i < near; ++i) last = std::max(last, close[i]->time);
   for (TuneTrial& trial : record.trials)
@@ -207,7 +207,7 @@ void AutoTuner::work_in_background() {
       options_.log.warning(fmt::format("{} was not tuned: its functions threw something", tunable.kernel));
     }
     const base::MutexLock lock(mutex_);
-    // Somebody who waits for another search came first; this one goes on after it.
+    // A caller of tune() interrupted this search; continue it afterwards.
     if (asked_ > 0 && !ends_) waiting_.push_front({std::move(tunable), Clock::now()});
   }
 }

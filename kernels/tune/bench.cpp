@@ -15,13 +15,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A job of so many runs is short beside what else the device has to do.
+/// The target duration of a job, short relative to other work of the device.
 constexpr std::chrono::nanoseconds job_time = std::chrono::milliseconds(10);
 constexpr int most_runs = 32;
 constexpr int first_runs = 3;
-/// What takes so many times as long as the best is not measured any better.
+/// A variant that takes this many times as long as the best is not measured more precisely.
 constexpr double hopeless = 1.5;
-/// How often those that are close to each other are measured again.
+/// The number of rounds in which close variants are compared.
 constexpr int rounds = 5;
 
 std::chrono::nanoseconds median(std::vector<std::chrono::nanoseconds> times) {
@@ -33,7 +33,7 @@ std::chrono::nanoseconds median(std::vector<std::chrono::nanoseconds> times) {
 constexpr std::byte no_number{0xff};
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Fills with NaN what a call is to write: memory may come back with what another variant has computed in it.
+/// Fills the call's output and scratch memory with NaN, because it may contain the results of another variant.
 Result<void> spoil(Tunable::Call& call) {
   for (JobMemory& memory : call.job.memory)
     if (memory.buffer == nullptr && memory.upload.empty() && !memory.fill)
@@ -85,7 +85,7 @@ void Bench::compile(const std::vector<Variant>& variants) {
     if (const auto made = call(variant))
       for (const Step& step : made->job.steps) requests.push_back(step.request);
   const auto start = Clock::now();
-  // What does not compile says so when it is measured.
+  // Compile errors appear again in measure().
   executor_.cache().preload(requests);
   busy_ += Clock::now() - start;
 }
@@ -103,7 +103,7 @@ Result<std::vector<std::chrono::nanoseconds>> Bench::run(const Tunable::Call& ca
     return report.error();
   }
   std::vector<std::chrono::nanoseconds> times(static_cast<std::size_t>(runs));
-  // A device without a clock: the host's, which is as much longer for all.
+  // Without a device clock, use the host's; its overhead is the same for all variants.
   if (report->steps.size() != once.size() * times.size()) {
     std::fill(times.begin(), times.end(), std::chrono::duration_cast<std::chrono::nanoseconds>(took) / runs);
     busy_ += took;
@@ -121,7 +121,7 @@ std::string Bench::problem_of(const std::vector<float>& result) const {
     const double apart = std::abs(double{got} - double{wanted});
     return apart <= tunable_.tolerance * std::max(size_, std::abs(double{wanted})) && apart < infinity;
   };
-  // There are millions of them, and this loop has no branch.
+  // Branch-free, because there are millions of elements.
   std::size_t close = 0;
   for (std::size_t i = 0; i < result.size(); ++i) close += is_close(result[i], expected_[i]) ? 1 : 0;
   if (close == result.size()) return {};
@@ -161,7 +161,7 @@ Result<TuneTrial> Bench::measure(const Variant& variant, std::optional<std::chro
   const auto more = run(*made, runs);
   if (!more) return failed(more.error());
   trial.time = median(*more);
-  // What is right once may be so by chance.
+  // A single correct result may be chance.
   KILN_TRY(check());
   if (!trial.problem.empty()) trial.time = {};
   return trial;

@@ -10,10 +10,10 @@
 
 namespace kiln::tune {
 
-/// Runs variants of one call and takes their time. Used by one thread.
+/// Runs variants of one call and measures their time. Not thread-safe.
 class Bench {
  public:
-  /// Makes the inputs, and the result that all variants must have, by the initial one. The tunable and the executor
+  /// Creates the inputs, and the expected result with the initial variant. The tunable and the executor must
   /// outlive it.
   static Result<std::unique_ptr<Bench>> create(Executor& executor, std::shared_ptr<Device> device,
                                                const Tunable& tunable, const TuneOptions& options,
@@ -21,26 +21,26 @@ class Bench {
   Bench(Executor& executor, const Tunable& tunable, const TuneOptions& options, std::vector<Tensor> inputs)
       : executor_(executor), tunable_(tunable), options_(options), inputs_(std::move(inputs)) {}
 
-  /// Has the programs of variants compiled, all at once, so that none is waited for while it is measured.
+  /// Compiles the programs of the variants in parallel, so that measurements do not wait for the compiler.
   void compile(const std::vector<Variant>& variants);
-  /// What a variant takes. One that takes much longer than `best` is not looked at for long. The error is that of a
-  /// device that takes no more work; what is wrong with the variant is its `problem`.
+  /// Measures a variant; only briefly if it is much slower than `best`. An error means that the device no longer
+  /// works; a failure of the variant is the trial's `problem`.
   Result<TuneTrial> measure(const Variant& variant, std::optional<std::chrono::nanoseconds> best);
-  /// Measures usable ones anew, in turns, so that a clock that changes meanwhile changes it for all.
+  /// Measures usable variants again, alternately, so that a change of the device's clock rate affects all of them.
   Result<void> compare(std::vector<TuneTrial*> trials);
-  /// Whether a variant did not end in time: it may go on for ever, and nothing can be measured beside it.
+  /// Whether a variant timed out: it may still run, so nothing else can be measured.
   bool stuck() const noexcept { return stuck_; }
-  /// How long it was compiled, and the device kept busy, since the last call of this.
+  /// The time spent compiling and keeping the device busy since the last call.
   std::chrono::nanoseconds take_busy() noexcept { return std::exchange(busy_, {}); }
 
  private:
-  /// Whether the initial variant still runs: then it is the other one that fails, and not the device.
+  /// Whether the initial variant still runs. If so, a failure is the variant's and not the device's.
   bool is_healthy();
-  /// What the variant's job is; an exception is an error of it.
+  /// The variant's job; exceptions become errors.
   Result<Tunable::Call> call(const Variant& variant) const;
-  /// The times of `runs` runs of it in one job.
+  /// The times of `runs` runs in one job.
   Result<std::vector<std::chrono::nanoseconds>> run(const Tunable::Call& call, int runs);
-  /// Why the result is not the one it must be; empty where it is.
+  /// Why the result is wrong; empty if it is right.
   std::string problem_of(const std::vector<float>& result) const;
 
   Executor& executor_;
@@ -48,7 +48,7 @@ class Bench {
   const TuneOptions& options_;
   const std::vector<Tensor> inputs_;
   std::vector<float> expected_;
-  /// The root of the mean of its squares: what is small beside it may be off by as much as a share of it.
+  /// The root mean square of expected_. The tolerance for smaller elements is relative to it.
   double size_ = 0;
   std::chrono::nanoseconds busy_ = {};
   bool stuck_ = false;

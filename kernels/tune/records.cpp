@@ -19,9 +19,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t version = 1;
 constexpr std::chrono::milliseconds lock_timeout{2000};
-/// Of more trials, the worst are forgotten, but for those that cannot be used, which are not to be tried again.
+/// If a record has more usable trials, the worst are dropped. Unusable ones are kept, so that they are not tried
+/// again.
 constexpr std::size_t most_trials = 512;
-/// A file of so many calls, all with that many trials, is smaller.
+/// Larger than a file with the maximum number of records and trials.
 constexpr std::uint64_t most_bytes = std::uint64_t{128} << 20;
 
 Json json_of(const Identity& identity) {
@@ -46,7 +47,7 @@ Json json_of(const TuneRecord& record) {
           {"calls", record.calls},           {"trials", std::move(trials)}};
 }
 
-/// Nothing where a trial is none that can have been.
+/// Nothing if the trial is invalid.
 std::optional<TuneTrial> trial_of(const Json& json, std::size_t parameters) {
   TuneTrial trial;
   for (const Json& value : json.at("variant")) {
@@ -62,7 +63,7 @@ std::optional<TuneTrial> trial_of(const Json& json, std::size_t parameters) {
   return trial;
 }
 
-/// Throws, or is nothing, where there is no such record.
+/// Throws, or returns nothing, if the record is invalid.
 std::optional<TuneRecord> record_of(const Json& json) {
   TuneRecord record{.kernel = json.at("kernel"),
                     .types = json.at("types"),
@@ -82,7 +83,7 @@ std::optional<TuneRecord> record_of(const Json& json) {
   return record;
 }
 
-/// What is forgotten first is what was never measured, then what was by another driver, then what is seldom called.
+/// Dropped first: records without trials, then hints, then rarely used ones.
 std::tuple<bool, bool, std::uint64_t> worth(const TuneRecord& record) {
   return {!record.trials.empty(), !record.hint, record.calls};
 }
@@ -120,7 +121,7 @@ void Records::add(const TuneRecord& record) {
   }
   found->calls += record.calls;
   if (record.trials.empty()) return;
-  // Times by another driver say nothing beside those by this one; nor do those of other parameters.
+  // Times from another driver, or of other parameters, cannot be compared with these.
   if (record.hint && !found->hint && !found->trials.empty()) return;
   if (record.hint != found->hint || record.parameters != found->parameters) {
     const std::uint64_t calls = found->calls;
@@ -183,7 +184,7 @@ Result<std::optional<Parsed>> parse(std::string_view text) {
 
 Result<std::vector<TuneRecord>> read_records(const base::Folder& folder, const Identity& identity) {
   const auto file = folder.read(store::tuning_name, most_bytes);
-  // Too large, or no file of this user's: damaged like any other, and to be replaced.
+  // Too large, or not this user's file: treated as damaged, and replaced.
   if (!file && file.error().code() == ErrorCode::damaged) return std::vector<TuneRecord>();
   if (!file) return file.error();
   if (!*file) return std::vector<TuneRecord>();

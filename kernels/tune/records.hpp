@@ -11,49 +11,50 @@
 
 namespace kiln::tune {
 
-/// What is known for a device, by call; of more than so many, what is worth the least is forgotten.
+/// The records of a device, one per call. If there are too many, drops the least valuable.
 class Records {
  public:
   static constexpr std::size_t most_records = 1024;
 
   const std::vector<TuneRecord>& all() const noexcept { return all_; }
-  /// That of a call; null where nothing is known.
+  /// The record of a call; null if there is none.
   const TuneRecord* find(const TuneRecord& like) const noexcept;
-  /// Adds what was measured since: a trial takes the place of one of the same variant. What was measured with this
-  /// driver takes the place of hints.
+  /// Merges a record: a new trial replaces the old one of the same variant, and measurements with the current
+  /// driver replace hints.
   void add(const TuneRecord& record);
   void add(const std::vector<TuneRecord>& records);
-  /// Has what is known of a call measured anew.
+  /// Turns the record of a call into a hint, so that it is measured again.
   void doubt(const TuneRecord& like);
 
  private:
   std::vector<TuneRecord> all_;
 };
 
-/// Whether both are of the same call.
 bool same_call(const TuneRecord& a, const TuneRecord& b) noexcept;
-/// Sorts the trials, the best first.
+/// Sorts the trials, best first.
 void rank(TuneRecord& record);
 
-/// What tuning.json of a device folder holds. A missing or damaged file holds nothing; one of another driver or
-/// compiler for the same device holds hints; one of a newer version is an error, and not to be written over.
+/// The records in a device folder's tuning.json. None if the file is missing or damaged. If it is from another
+/// driver or compiler for the same device, they are hints. A file of a newer version is an error, and must not be
+/// overwritten.
 Result<std::vector<TuneRecord>> read_records(const base::Folder& folder, const Identity& identity);
-/// What other folders of the cache directory hold.
+/// The records in other folders of the cache directory.
 struct Elsewhere {
-  /// For the same device with another driver or compiler.
+  /// Same device, other driver or compiler.
   std::vector<TuneRecord> hints;
-  /// For other devices of the vendor's, by the same API.
+  /// Other devices of the same vendor, with the same API.
   std::vector<TuneRecord> relatives;
 };
 Elsewhere read_elsewhere(const std::filesystem::path& folder, const Identity& identity);
-/// Adds to tuning.json, under a lock against other processes that do the same.
+/// Adds records to tuning.json. Waits up to two seconds for the lock, then continues without it.
 Result<void> write_records(const std::filesystem::path& folder, const Identity& identity,
                            const std::vector<TuneRecord>& more);
 
-/// The same device, though perhaps with another driver or compiler.
+/// Ignores the driver and the compiler.
 bool same_device(const Identity& a, const Identity& b);
 
-/// The text of tuning.json, and what it holds; nothing where it is no such text.
+/// Writes and parses the text of tuning.json. parse() returns nothing if the text is invalid, and an error if its
+/// version is newer.
 std::string to_json(const Identity& identity, const std::vector<TuneRecord>& records);
 struct Parsed {
   Identity identity;

@@ -6,13 +6,13 @@
 namespace kiln::tune {
 namespace {
 
-/// As many are tried one and all.
+/// Up to this many variants are all tried.
 constexpr std::size_t few = 96;
-/// Of more, so many at random.
+/// Otherwise, this many random variants are tried,
 constexpr std::size_t at_first = 32;
-/// And the neighbours of so many of the best.
+/// and the neighbours of this many of the best.
 constexpr std::size_t best = 3;
-/// What is looked at to find those that fit.
+/// Limits on the effort to find variants that fit.
 constexpr std::size_t most_combinations = 1'000'000;
 constexpr int draws = 1000;
 
@@ -48,7 +48,7 @@ void Search::list_all() {
     all_.push_back(std::move(variant));
   }
   few_ = true;
-  // Not std::shuffle, whose order is the library's own affair.
+  // Not std::shuffle, whose order depends on the standard library.
   for (std::size_t i = all_.size(); i > 1; --i) std::swap(all_[i - 1], all_[random_() % i]);
 }
 
@@ -104,7 +104,7 @@ std::vector<Variant> Search::next(std::size_t most) {
     if (batch.size() < most && known_.insert(variant).second) batch.push_back(variant);
   };
   if (preferred_) take(*preferred_);
-  // The one that everything is compared with.
+  // The reference for all comparisons.
   if (fits(tunable_.initial)) take(tunable_.initial);
   for (const Variant& variant : all_) take(variant);
   const std::size_t leading = std::min(best, ranked_.size());
@@ -112,7 +112,7 @@ std::vector<Variant> Search::next(std::size_t most) {
   for (std::size_t i = 0; !few_ && i < leading; ++i)
     std::ranges::copy(neighbours(ranked_[i].variant), std::back_inserter(near));
   auto nearest = near.begin();
-  // They take turns, so that a search that is over soon has seen some of either.
+  // Alternate, so that a short search tries both neighbours and random variants.
   while (!few_ && batch.size() < most && (nearest != near.end() || drawn_ < at_first)) {
     if (nearest != near.end() && (known_.size() % 2 != 0 || drawn_ >= at_first)) {
       take(*nearest++);
@@ -129,7 +129,7 @@ std::vector<Variant> Search::next(std::size_t most) {
 }
 
 void Search::learn(const TuneTrial& trial) {
-  // What an earlier search tried need not be drawn again.
+  // Trials of earlier searches count as drawn.
   if (known_.insert(trial.variant).second) ++drawn_;
   std::erase_if(ranked_, [&](const TuneTrial& one) { return one.variant == trial.variant; });
   if (!trial.problem.empty() || is_special(trial.variant)) return;

@@ -6,7 +6,7 @@
 namespace kiln::tune {
 
 void Average::add(std::chrono::nanoseconds took) {
-  // One that was held up says nothing of the others.
+  // Cap outliers, such as a call that was delayed by other work.
   constexpr double most = 4;
   const auto value = static_cast<double>(took.count());
   runs_ = std::min(runs_ + 1, enough);
@@ -21,10 +21,10 @@ const Variant& Use::next(double share) const {
 
 namespace {
 
-/// Sizes that are further apart than by this factor have nothing to tell each other.
+/// Records of sizes that differ by more than this factor do not apply.
 constexpr double near_enough = 4;
 
-/// How far apart the sizes of two calls are: 0 for the same, nothing where they are not to be compared.
+/// The distance between the sizes of two calls; nothing if they cannot be compared.
 std::optional<double> distance(const std::vector<TuneSize>& a, const std::vector<TuneSize>& b) {
   if (a.size() != b.size()) return std::nullopt;
   double sum = 0;
@@ -37,7 +37,7 @@ std::optional<double> distance(const std::vector<TuneSize>& a, const std::vector
   return sum;
 }
 
-/// The best of a record that this call can run.
+/// The best variant of a record that this call can run.
 std::optional<Variant> usable(const TuneRecord& record, const Tunable& tunable) {
   if (record.parameters != record_for(tunable).parameters) return std::nullopt;
   for (const TuneTrial& trial : record.trials)

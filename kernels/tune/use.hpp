@@ -13,10 +13,10 @@
 
 namespace kiln::tune {
 
-/// What a variant takes as calls come and go: the mean of the last, of which no single one counts for much.
+/// The mean time of a variant's recent calls, robust against outliers.
 class Average {
  public:
-  /// From so many on, it says something.
+  /// The number of calls from which on the mean is meaningful.
   static constexpr unsigned enough = 16;
 
   void add(std::chrono::nanoseconds took);
@@ -30,40 +30,40 @@ class Average {
   unsigned runs_ = 0;
 };
 
-/// How a call is used in this process.
+/// How this process uses a call.
 struct Use {
   static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
 
-  /// What it is a call of; no trials.
+  /// Identifies the call; has no trials.
   TuneRecord like = {};
-  /// What it runs; nothing where that is to be chosen anew.
+  /// The variant to run; nothing if it must be chosen again.
   std::optional<Variant> best = {};
-  /// What is nearly as good.
+  /// Variants that are nearly as good.
   std::vector<Variant> rivals = {};
-  /// Calls that no record has counted yet.
+  /// Calls that are not in a record yet.
   std::uint64_t calls = 0;
-  /// At so many, it is chosen anew.
+  /// Choose again at this number of calls.
   std::uint64_t look_again = never;
-  /// What it was searched for: not at all, as any call, as a frequent one.
+  /// The last search for this call: none, a plain one, one for a frequent call.
   enum class Looked { never, once, as_frequent } looked = Looked::never;
-  /// What its variants take in calls.
+  /// The times of its variants in calls.
   std::map<Variant, Average> took = {};
-  /// So many times as long as was measured is slow. More after each time that this was found, since calls may be
-  /// slow for reasons that no variant can help.
+  /// Calls are slow if they take this many times as long as measured. Doubled after each detection, because calls
+  /// may be slow for reasons that no variant can fix.
   double slow = 1.5;
 
-  /// The variant for the call that comes now, of which a share is for rivals.
+  /// The variant for the current call; a share of the calls runs rivals.
   const Variant& next(double share) const;
 };
 
 /// A record of the call, without trials.
 TuneRecord record_for(const Tunable& tunable);
-/// Whether a call has such a variant: of listed values that fit. Files may hold any numbers.
+/// Whether the tunable has this variant: its values are listed, and it fits. Files may contain any numbers.
 bool has(const Tunable& tunable, const Variant& variant);
-/// The same variant as one for any sizes.
+/// The same variant without the values for frequent calls.
 Variant for_any(Variant variant, const Tunable& tunable);
-/// The best that is known for a call: for its sizes, for the nearest, or for the nearest on a relative of the
-/// device. Nothing where there is none that it can run.
+/// The best variant known for a call: measured for its sizes, for the nearest sizes, or for the nearest sizes on a
+/// related device. Nothing if there is none that the call can run.
 std::optional<Variant> best_known(const Tunable& tunable, const Records& own, const Records& relatives);
 
 }  // namespace kiln::tune

@@ -23,7 +23,7 @@ bool AsymmetricFence::available() noexcept {
 
 bool AsymmetricFence::heavy() noexcept {
   if (!available()) return true;
-  // A forked child may have to register itself.
+  // A forked child may need its own registration.
   return fence_all_threads() || (register_process() && fence_all_threads());
 }
 

@@ -4,21 +4,22 @@
 
 namespace kiln::base {
 
-/// The two sides of a fence whose cost is all on one side (P1202): light() on the side that runs all the time
-/// is only a compiler's barrier, heavy() on the side that runs seldom makes every thread of the process pass a
-/// full fence. A store before light() and a load after it cannot both be missed by a thread that stores, calls
-/// heavy() and then loads.
+/// A memory fence with its whole cost on one side (P1202). light(), on the frequent side, is only a compiler
+/// barrier. heavy(), on the rare side, runs a full fence on every thread of the process. If one thread stores,
+/// calls light() and loads, and another thread stores, calls heavy() and loads, then at least one of the two loads
+/// sees the other thread's store.
 class AsymmetricFence {
  public:
-  /// Whether the kernel offers this (membarrier); decided for good by the first call, which prepares it.
+  /// Whether the kernel supports the fence (membarrier). The first call registers the process and decides the
+  /// answer for the process's lifetime.
   static bool available() noexcept;
-  /// Prepares it: at once in a process of one thread, else after the kernel has waited for all of them, which takes
-  /// some 10 ms. So it is done early, before drivers start threads of theirs.
+  /// Registers the process early, before drivers start threads: registration is immediate in a single-threaded
+  /// process, but takes about 10 ms if the kernel has to wait for other threads.
   static void prepare() noexcept { static_cast<void>(available()); }
 
   static void light() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
-  /// False where the kernel refuses, as it may from one day to the next under a sandbox's filter: then no thread
-  /// may rely on the fence. True without further ado where light() has no users, since it is not available().
+  /// False if the kernel refuses, which can start at any time under a sandbox filter; no thread may rely on the
+  /// fence then. Always true if the fence is not available(), because then nobody uses light().
   [[nodiscard]] static bool heavy() noexcept;
 };
 

@@ -13,14 +13,14 @@ namespace kiln::base {
 
 static_assert(std::endian::native == std::endian::little, "Kiln's files are little-endian");
 
-/// Writes numbers and texts one after the other into a growing array, little-endian.
+/// Appends numbers and strings to a growing byte array, in little-endian order.
 class ByteWriter {
  public:
   template <class T>
   requires std::is_arithmetic_v<T>
   void number(T value) { append(&value, sizeof value); }
   void raw(std::span<const std::byte> bytes) { append(bytes.data(), bytes.size()); }
-  /// A text with its length before it, so that no two lists of texts are written alike.
+  /// Writes the length before the characters, so that different lists of strings never produce the same bytes.
   void text(std::string_view text) {
     number(static_cast<std::uint64_t>(text.size()));
     append(text.data(), text.size());
@@ -39,7 +39,7 @@ class ByteWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads what ByteWriter wrote; the caller has checked that enough bytes are there.
+/// Reads the format of ByteWriter. The caller checks that enough bytes are left.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}

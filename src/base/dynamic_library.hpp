@@ -10,12 +10,12 @@ namespace kiln::base {
 /// A shared library opened at run time; closed on destruction.
 class DynamicLibrary {
  public:
-  /// The error says which library could not be opened, and why.
+  /// The error names the library and the reason.
   static Result<DynamicLibrary> open(const std::string& name);
-  /// The same for a library that stays in the process for good: drivers have threads of their own, which must not
-  /// lose the code they run.
+  /// The same, but the library is never unloaded: drivers run their own threads, which need their code until the
+  /// process ends.
   static Result<DynamicLibrary> open_for_good(const std::string& name);
-  /// The library if this process has it already; an empty one otherwise.
+  /// The library if it is already loaded in this process; empty otherwise.
   static DynamicLibrary loaded(const std::string& name);
 
   DynamicLibrary() = default;
@@ -27,7 +27,7 @@ class DynamicLibrary {
   ~DynamicLibrary();
 
   explicit operator bool() const noexcept { return handle_ != nullptr; }
-  /// The function or variable called `name`; null if the library has none.
+  /// The address of the function or variable `name`; null if the library has none.
   void* symbol(const char* name) const;
   template <class Function>
   Function* function(const char* name) const {

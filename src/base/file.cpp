@@ -30,18 +30,19 @@ bool write_all(const FileHandle& file, std::span<const std::byte> bytes) {
   return true;
 }
 
-/// Unlinks the temporary file unless the rename took it away: a writer that fails leaves nothing behind.
+/// A temporary file that is unlinked on destruction unless it was renamed, so that a failed write leaves no file.
 class TemporaryFile {
  public:
   TemporaryFile(int folder, const FileSystem& system) : folder_(folder), system_(system) {
-    // Random, since processes in containers share folders and numbers alike.
+    // Random, because processes in different containers can share a folder and have equal pids.
     std::uint64_t random[2] = {};
     static_cast<void>(!getrandom(random, sizeof random, 0));
     name_ = fmt::format("{}{:016x}{:016x}", temporary_prefix, random[0], random[1]);
     handle_ = FileHandle(
         system_.open(folder_, name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600), system_);
     made_ = static_cast<bool>(handle_);
-    // For those who look for what dead processes have left. Where there are no locks, they go by its age.
+    // The lock shows is_abandoned() that the writer is alive. If the file system has no locks, is_abandoned() uses
+    // the file's age.
     if (made_) lock_ = FileLock::acquire(handle_, 0, {});
   }
   ~TemporaryFile() {
@@ -79,7 +80,7 @@ FileHandle::~FileHandle() { close(); }
 
 bool FileHandle::close() noexcept {
   const int descriptor = std::exchange(descriptor_, -1);
-  // Interrupted or not, it is closed.
+  // Linux closes the descriptor even if close() is interrupted.
   return descriptor < 0 || system_->close(descriptor) == 0 || errno == EINTR;
 }
 
@@ -107,7 +108,7 @@ Result<Folder> Folder::open(const std::filesystem::path& path, bool create, cons
         continue;
       }
       const int reason = errno;
-      // A parent that exists may refuse mkdir for any reason (read-only, no permission) and be fine all the same.
+      // mkdir may fail for an existing parent with other errors than EEXIST (read-only, no permission).
       if (struct stat status{}; stat(so_far.c_str(), &status) == 0) continue;
       errno = reason;
       return system_error("make the folder", so_far);
@@ -173,10 +174,10 @@ Result<void> Folder::replace(const std::string& name, std::span<const std::byte>
     if (!file.write(bytes) || (durability != Durability::none && !file.sync()) || !file.close())
       return system_error("write", path_ / name);
     if (file.rename_to(name)) break;
-    // Who looks for what was left behind may have come before the lock, or after it.
+    // A concurrent cleanup may remove the file before the lock is taken or after it is released; write it again.
     if (errno != ENOENT || tries == most_tries) return system_error("write", path_ / name);
   }
-  // Some file systems have nothing to sync in a folder.
+  // Some file systems reject fsync of a folder with EINVAL.
   if (durability == Durability::fsync && system().sync(descriptor()) != 0 && errno != EINVAL)
     return system_error("sync", path_);
   return {};
@@ -234,7 +235,7 @@ bool Folder::is_abandoned(const std::string& name) const {
 }
 
 bool Folder::is_temporary(const std::string& name) {
-  // People, too, like names that begin with ".tmp-"; ours go on with 32 digits.
+  // Users may also choose names that begin with ".tmp-"; Kiln's have 32 hexadecimal digits after it.
   return name.starts_with(temporary_prefix) && name.size() == temporary_prefix.size() + 32 &&
          name.find_first_not_of("0123456789abcdef", temporary_prefix.size()) == std::string::npos;
 }
@@ -245,14 +246,14 @@ struct flock request_for(std::uint64_t byte, short type) {
   struct flock request {};
   request.l_type = type;
   request.l_whence = SEEK_SET;
-  // The last byte a file can have is one before the largest offset.
+  // A file's last byte is at the largest offset minus one.
   request.l_start = static_cast<off_t>(byte % 0x7fff'ffff'ffff'ffffU);
   request.l_len = 1;
   return request;
 }
 
-// Locks of an open file description, not of the process: two caches of one process exclude each other too, and
-// closing some other descriptor of the file drops nothing.
+// Uses locks of the open file description, not of the process: they also exclude another cache in this process, and
+// closing another descriptor of the file does not release them.
 bool set_lock(const FileSystem& system, int descriptor, std::uint64_t byte, short type) {
   struct flock request = request_for(byte, type);
   int result = 0;
@@ -273,7 +274,7 @@ std::optional<FileLock> FileLock::acquire(const FileHandle& file, std::uint64_t 
     if (set_lock(file.system(), file.get(), byte, F_WRLCK)) return FileLock(file, byte);
     const bool busy = errno == EAGAIN;
     if (!busy || std::chrono::steady_clock::now() + pause > deadline) return std::nullopt;
-    // The kernel offers no timed wait for these locks.
+    // The kernel has no timed wait for these locks.
     std::this_thread::sleep_for(pause);
     pause = std::min<std::chrono::microseconds>(pause * 2, 10ms);
   }

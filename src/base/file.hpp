@@ -20,7 +20,7 @@
 
 namespace kiln::base {
 
-/// An open file descriptor of a file system; closed on destruction.
+/// An open file descriptor; closed on destruction.
 class FileHandle {
  public:
   FileHandle() = default;
@@ -38,7 +38,7 @@ class FileHandle {
   int get() const noexcept { return descriptor_; }
   const FileSystem& system() const noexcept { return *system_; }
   explicit operator bool() const noexcept { return descriptor_ >= 0; }
-  /// Closes it now; whether that went well. A network file system may tell only then that it has lost something.
+  /// Closes it now; returns whether close() succeeded. A network file system may report a lost write only here.
   bool close() noexcept;
 
  private:
@@ -46,58 +46,58 @@ class FileHandle {
   const FileSystem* system_ = &FileSystem::system();
 };
 
-/// The error of the system call that just failed: "cannot WHAT PATH: REASON".
+/// The error of the last system call, from errno: "cannot WHAT PATH: REASON".
 Error system_error(const std::string& what, const std::filesystem::path& path);
 
-/// Writes a file of the user's: made if it is not there, emptied if it is.
+/// Creates or truncates a file that the user named, and writes `text` to it.
 Result<void> write_file(const std::filesystem::path& path, std::string_view text);
 
-/// A file that was read whole.
+/// The contents of a whole file.
 struct FileContents {
   std::vector<std::byte> bytes;
-  /// When it was last changed, in seconds since 1970.
+  /// Modification time, in seconds since 1970.
   std::int64_t changed = 0;
 };
 
-/// A folder that only this user (or root) can have put files into, held open; every file in it is reached from
-/// the handle, so that a folder swapped under its name changes nothing.
+/// An open folder that only this user or root can write to. Files are opened relative to its descriptor, so
+/// replacing the folder at its path has no effect.
 class Folder {
  public:
-  /// Opens `path`; with `create`, makes it (0700) and its parents first. Refuses what is no folder, belongs to
-  /// another user, or can be written by others.
+  /// Opens `path`; with `create`, first creates it (mode 0700) and its parents. Fails if it is not a folder,
+  /// belongs to another user, or is writable by others.
   static Result<Folder> open(const std::filesystem::path& path, bool create,
                              const FileSystem& system = FileSystem::system());
 
   const std::filesystem::path& path() const noexcept { return path_; }
   int descriptor() const noexcept { return handle_.get(); }
-  /// Whether it is still in the file system; a folder that was removed takes no files.
+  /// Whether the folder still exists in the file system; no file can be created in a removed folder.
   bool exists() const noexcept;
 
-  /// The whole of a regular file of this user's (or root's) of at most `max_bytes`; nothing where there is none.
-  /// Symlinks, FIFOs and other people's files are errors and are not opened.
+  /// Reads a regular file of at most `max_bytes` that belongs to this user or root; nothing if it does not exist.
+  /// Symbolic links, FIFOs and files of other users are errors.
   Result<std::optional<FileContents>> read(const std::string& name, std::uint64_t max_bytes) const;
-  /// Replaces the file whole by way of a temporary file and a rename.
+  /// Atomically replaces the file: writes a temporary file and renames it.
   Result<void> replace(const std::string& name, std::span<const std::byte> bytes,
                        Durability durability = Durability::none) const;
-  /// Removes the file; whether there was one.
+  /// Removes the file; returns whether it existed.
   Result<bool> remove(const std::string& name) const;
-  /// Opens a file to lock, making it if need be.
+  /// Opens a file for locking; creates it if needed.
   Result<FileHandle> open_lock_file(const std::string& name) const;
-  /// The names of everything in the folder.
+  /// The names of all entries of the folder.
   Result<std::vector<std::string>> names() const;
-  /// The state of a file, not following symlinks; nothing where there is none.
+  /// The file's status, without following symbolic links; nothing if there is no such file.
   std::optional<struct stat> status(const std::string& name) const;
-  /// Sets the file's time of last change to now.
+  /// Sets the file's modification time to now.
   Result<void> touch(const std::string& name) const;
 
   /// fsyncs the directory entry of the folder, and those of the parents that open() created, as far as the file
   /// system supports it.
   void sync_name() const;
 
-  /// Whether `name` is that of a temporary file of replace().
+  /// Whether replace() makes temporary files with names like `name`.
   static bool is_temporary(const std::string& name);
-  /// Whether nobody writes the temporary file any more: who writes one holds a lock on it until it is whole. Where
-  /// the file system has no locks, whether nobody has for an hour.
+  /// Whether the writer of a temporary file is gone: a writer holds a lock on the file until it is complete. If the
+  /// file system has no locks, whether the file has not changed for an hour.
   bool is_abandoned(const std::string& name) const;
 
  private:
@@ -106,21 +106,21 @@ class Folder {
   const FileSystem& system() const noexcept { return handle_.system(); }
 
   std::filesystem::path path_;
-  /// The folder in which the first was made that was not there; empty where all were.
+  /// The existing parent of the first folder that open() created; empty if it created none.
   std::filesystem::path made_in_;
   FileHandle handle_;
 };
 
-/// An advisory lock on one byte of a file, against other processes and other openings of the file in this
-/// one. The kernel drops it with the process. Released on destruction, on any thread.
+/// An advisory lock on one byte of a file. It excludes other processes and other open descriptions of the file in
+/// this process. The kernel releases it when the process ends. Can be released on any thread.
 class FileLock {
  public:
-  /// Tries until `timeout`. Nothing where another one held it all the time, or the file system has no locks.
-  /// The file must stay open as long as the lock.
+  /// Retries until `timeout`; nothing if the lock is still held then, or if the file system has no locks. The file
+  /// must stay open as long as the lock.
   static std::optional<FileLock> acquire(const FileHandle& file, std::uint64_t byte,
                                          std::chrono::milliseconds timeout);
 
-  /// Whether somebody holds it; nothing where the file system has no locks.
+  /// Whether anyone holds the lock; nothing if the file system has no locks.
   static std::optional<bool> is_held(const FileHandle& file, std::uint64_t byte);
 
   FileLock(FileLock&& other) noexcept

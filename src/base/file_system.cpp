@@ -17,12 +17,12 @@
 namespace kiln::base {
 namespace {
 
-// Set once an open was given the number of a standard stream, which is closed then.
+// Set when openat() returned 0, 1 or 2: a standard stream is closed.
 std::atomic<bool> standard_stream_closed{false};
 
 bool is_standard_stream(int file) { return file >= 0 && file <= STDERR_FILENO; }
 
-/// Moves an open file away from the numbers of the standard streams.
+/// Duplicates a file to a descriptor above the standard streams' and closes the original.
 int moved_up(int low) {
   const int file = ::fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   const int reason = errno;
@@ -31,16 +31,17 @@ int moved_up(int low) {
   return file;
 }
 
-/// openat() while the numbers of closed standard streams are occupied, so that the file never has one of them.
+/// openat() while placeholders occupy the descriptors of closed standard streams, so that the file cannot get one.
 int open_beside_plugs(int folder, const char* name, int flags, mode_t mode) {
-  // One thread at a time: a thread that took another's plugs for open streams would open its file in their place.
-  // Never destroyed: a cache in a static variable saves after everything else.
+  // Serialised: a thread would mistake the placeholders of another thread for open streams, and its file could then
+  // get a descriptor that the other thread frees. Never destroyed, because a cache in a static variable saves
+  // during exit.
   static ForkMutex& plugs_mutex = *std::make_unique<ForkMutex>(ForkMutex::Order::inner).release();
   const MutexLock lock(plugs_mutex);
   std::array<int, 3> plugs{};
   std::size_t count = 0;
   for (;;) {
-    // O_PATH: what others write to the stream meanwhile fails as it does while it is closed.
+    // With O_PATH, a write to the stream fails with EBADF, as on a closed descriptor.
     const int plug = ::open("/", O_PATH | O_CLOEXEC);
     if (is_standard_stream(plug) && count < plugs.size()) {
       plugs[count++] = plug;
@@ -58,9 +59,9 @@ int open_beside_plugs(int folder, const char* name, int flags, mode_t mode) {
   return file;
 }
 
-/// openat() that never returns the number of a standard stream: whoever logs to a closed stream would write into
-/// the file. Streams are rarely closed, so the first open finds out; in a cache that is the folder's, which nobody
-/// can write to.
+/// openat() that never returns 0, 1 or 2: if a standard stream is closed, output to that stream would go into the
+/// file. Closed streams are rare, so the first open detects one and moves its file to another descriptor; later
+/// opens use placeholders. In a cache, the first file is the folder itself, which cannot be written to.
 int open_above_standard_streams(int folder, const char* name, int flags, mode_t mode) {
   if (standard_stream_closed.load(std::memory_order_relaxed)) return open_beside_plugs(folder, name, flags, mode);
   const int file = ::openat(folder, name, flags, mode);
@@ -130,7 +131,7 @@ ScopedFileSystem::~ScopedFileSystem() { in_place_of_the_system = before_; }
 
 const FileSystem& FileSystem::system() noexcept {
   if (in_place_of_the_system != nullptr) return *in_place_of_the_system;
-  // Never destroyed: a cache in a static variable saves after everything else.
+  // Never destroyed: a cache in a static variable saves during exit.
   alignas(FileSystem) static std::array<std::byte, sizeof(FileSystem)> place;
   static const FileSystem& system = *new (place.data()) FileSystem;
   return system;

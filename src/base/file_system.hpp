@@ -10,40 +10,40 @@
 
 namespace kiln::base {
 
-/// The system calls under folders, files and their locks. Each returns what the system's does and sets errno; a
-/// test overrides them to make them fail, or end the process, wherever it likes. Safe from any thread.
+/// The system calls that folders, files and locks use. Each function returns the result of its system call and sets
+/// errno. Tests override them to inject failures. Safe from any thread.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
   virtual int make_folder(const char* path, mode_t mode) const;
-  /// openat(). The system's own never returns 0, 1 or 2: where a standard stream is closed, whoever writes to it
-  /// would write into the file.
+  /// openat(). The default never returns 0, 1 or 2: if a standard stream is closed, output to that stream would go
+  /// into the file.
   virtual int open(int folder, const char* name, int flags, mode_t mode) const;
   virtual int close(int file) const;
   virtual ssize_t read(int file, void* bytes, std::size_t count) const;
   virtual ssize_t write(int file, const void* bytes, std::size_t count) const;
-  /// fsync(), of a folder as well.
+  /// fsync(), also for folders.
   virtual int sync(int file) const;
   virtual int rename(int folder, const char* from, const char* to) const;
   virtual int unlink(int folder, const char* name) const;
   /// fstat().
   virtual int status(int file, struct stat* status) const;
-  /// fstatat(), of a symlink itself.
+  /// fstatat(), without following symbolic links.
   virtual int status(int folder, const char* name, struct stat* status) const;
-  /// Sets the time of last change to now.
+  /// Sets the modification time to now.
   virtual int touch(int folder, const char* name) const;
   /// fcntl() with F_OFD_SETLK or F_OFD_GETLK.
   virtual int lock(int file, int command, struct flock* request) const;
-  /// Adds the names of everything in a folder.
+  /// Appends the names of all entries of a folder.
   virtual int list(int folder, std::vector<std::string>* names) const;
 
-  /// The system's own, or the one that a ScopedFileSystem of this thread has put in its place.
+  /// The real system calls, or the replacement that a ScopedFileSystem set on this thread.
   static const FileSystem& system() noexcept;
 };
 
-/// While it lives, FileSystem::system() returns another file system on this thread. For tests: a cache uses the one
-/// that it was constructed with.
+/// Replaces FileSystem::system() on this thread during its lifetime, for tests. A cache keeps the file system that
+/// was current at its construction.
 class ScopedFileSystem {
  public:
   explicit ScopedFileSystem(const FileSystem& system) noexcept;

@@ -10,10 +10,11 @@ Future<void> when_all(std::span<const Pending> pending) {
         : promise(std::move(told)), pending(joined.begin(), joined.end()), left(joined.size() + 1) {}
     Promise<void> promise;
     std::vector<Pending> pending;
-    /// One more than there are, for when_all() itself: nothing is set before all are asked.
+    /// One more than the number of futures, so that the promise is not set before when_all() has registered all
+    /// callbacks.
     std::atomic<std::size_t> left;
   };
-  // Its continuations run where those of what it joins do.
+  // Continuations of the joined future run where those of the first pending one run.
   std::shared_ptr<const detail::Continue> where;
   for (const Pending& each : pending)
     if (where == nullptr && each.state_ != nullptr) where = each.state_->where();

@@ -36,8 +36,8 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 }
 
 Log::Sink standard_error() {
-  // In place of spdlog's own mutex, which a forked child may inherit locked. Never destroyed: static variables log
-  // when they are.
+  // Replaces spdlog's mutex, which a forked child could inherit locked. Never destroyed, because destructors of
+  // static variables log too.
   static base::ForkMutex& mutex = *std::make_unique<base::ForkMutex>(base::ForkMutex::Order::inner).release();
   auto logger = std::make_shared<spdlog::logger>("kiln", std::make_shared<spdlog::sinks::stderr_color_sink_st>());
   logger->set_level(spdlog::level::trace);
@@ -74,7 +74,7 @@ void Log::write(LogLevel level, std::string message) const {
   try {
     state_->sink({level, thread_name(), std::move(message)});
   } catch (...) {
-    // A message that cannot be written must not change what the program does; drivers log through here, too.
+    // A failure to log must not change the program's behaviour; driver callbacks log through here, too.
   }
 }
 

@@ -15,7 +15,7 @@
 
 namespace kiln::base {
 
-/// std::mutex, known to clang's thread-safety analysis.
+/// std::mutex with annotations for clang's thread-safety analysis.
 class KILN_THREAD_ANNOTATION(capability("mutex")) Mutex {
  public:
   void lock() KILN_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
@@ -39,11 +39,11 @@ class KILN_THREAD_ANNOTATION(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-/// A condition to wait for under a Mutex that is held; the waits are loops around the condition itself.
+/// A condition variable for Mutex. Callers loop until their predicate holds.
 class Condition {
  public:
   void wait(Mutex& mutex) KILN_REQUIRES(mutex) { condition_.wait(mutex); }
-  /// Returns by then, or when it was notified.
+  /// Returns at `when` or on a notification.
   void wait_until(Mutex& mutex, std::chrono::steady_clock::time_point when) KILN_REQUIRES(mutex) {
     condition_.wait_until(mutex, when);
   }

@@ -18,7 +18,7 @@ namespace {
 std::atomic<bool> ends{false};
 std::atomic<unsigned long long> libraries_expected{0};
 
-/// How many libraries this process has ever loaded.
+/// How many libraries this process has loaded so far, unloaded ones included.
 unsigned long long libraries_loaded() {
   unsigned long long count = 0;
   dl_iterate_phdr(
@@ -33,7 +33,8 @@ unsigned long long libraries_loaded() {
 }  // namespace
 
 void expect_process_end() {
-  // Handlers run last in, first out: this one before those of the libraries there are now. Later ones need another.
+  // Exit handlers run in reverse order of registration, so this one runs before those of the libraries loaded by
+  // now. Libraries loaded later need another registration.
   const unsigned long long loaded = libraries_loaded();
   if (libraries_expected.exchange(loaded) != loaded)
     static_cast<void>(std::atexit([] { ends.store(true, std::memory_order_relaxed); }));
@@ -41,14 +42,14 @@ void expect_process_end() {
 
 bool process_ends() noexcept { return ends.load(std::memory_order_relaxed); }
 
-/// What fork() calls, and the mutexes it locks: the outer ones, then the inner ones, each by their addresses.
+/// The fork() handlers and the mutexes they lock: first the outer ones, then the inner ones, each group by address.
 struct ForkHandlers {
   std::atomic<std::uint64_t> generation{0};
   Mutex mutex;
   std::array<std::set<ForkMutex*>, 2> by_order KILN_GUARDED_BY(mutex);
 
   static ForkHandlers& of_process() {
-    // Never destroyed: a static variable may be destroyed, or the process forked, after everything else.
+    // Never destroyed: destructors of static variables, and forks, can happen at any time during exit.
     static ForkHandlers& handlers = []() -> ForkHandlers& {
       pthread_atfork([] { of_process().lock_all(); }, [] { of_process().unlock_all(); },
                      [] { of_process().begin_child(); });
@@ -61,7 +62,7 @@ struct ForkHandlers {
     return by_order[static_cast<std::size_t>(order)];
   }
 
-  // fork() runs between these; the analysis follows no locks over several functions.
+  // fork() runs between these functions; the analysis cannot follow a lock across functions.
   void lock_all() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
     mutex.lock();
     for (const auto& mutexes : by_order)

@@ -31,7 +31,7 @@ struct FreeHash {
 }  // namespace
 
 Digest sha256(std::span<const std::byte> bytes) {
-  // OpenSSL's one-call SHA256() looks the algorithm up each time, which costs as much as hashing a kilobyte.
+  // OpenSSL's SHA256() looks up the algorithm on each call, which costs as much as hashing a kilobyte.
   static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   const std::unique_ptr<EVP_MD_CTX, FreeHash> hash(EVP_MD_CTX_new());
   Digest digest;

@@ -10,11 +10,11 @@
 
 namespace kiln::base {
 
-/// The SHA-256 of some bytes.
+/// Throws std::runtime_error if OpenSSL fails.
 Digest sha256(std::span<const std::byte> bytes);
 Digest sha256(std::string_view text);
 
-/// The digest a 64-digit lower-case hexadecimal text stands for.
+/// Parses 64 lower-case hexadecimal digits; nothing if `hex` is anything else.
 std::optional<Digest> digest_from_hex(std::string_view hex);
 
 }  // namespace kiln::base

@@ -12,18 +12,18 @@ static_assert(ThreadSlot::exclusive_slots == 32, "the numbers given out are the 
 
 std::atomic<std::uint32_t> taken{0};
 std::atomic<std::uint32_t> sharers{0};
-/// Where the clock of each number's last owner stood. The owner's, from claim to end.
+/// The clock of each slot's last owner. Only the current owner accesses it.
 std::uint64_t clocks[ThreadSlot::exclusive_slots];
 
-/// A number that was free, or none.
+/// Claims a free slot; none if all are taken.
 std::uint32_t claim() noexcept {
   std::uint32_t seen = AsymmetricFence::available() ? taken.load(std::memory_order_relaxed) : ~std::uint32_t{0};
   while (~seen != 0) {
-    // Even numbers first: processors fetch cache lines in pairs, and so few threads share no pair.
+    // Even slots first: processors prefetch cache lines in pairs, and this keeps a few threads on separate pairs.
     constexpr std::uint32_t odd = 0xaaaaaaaa;
     const std::uint32_t set_aside = (seen | odd) != ~std::uint32_t{0} ? odd : 0;
     const auto free = static_cast<std::uint32_t>(std::countr_one(seen | set_aside));
-    // Acquire: this owner continues where the last one stopped.
+    // Acquire: the new owner continues from its predecessor's counts.
     if (taken.compare_exchange_weak(seen, seen | (1U << free), std::memory_order_acquire,
                                     std::memory_order_relaxed))
       return free;
@@ -35,8 +35,8 @@ std::uint32_t next_shared() noexcept {
   return ThreadSlot::exclusive_slots + sharers.fetch_add(1, std::memory_order_relaxed) % ThreadSlot::shared_slots;
 }
 
-/// Gives the number back when the thread ends. What runs on the thread after that, such as the destructors of
-/// other thread-local objects, goes by a shared number.
+/// Releases the slot when the thread ends. Code that runs on the thread later, for example destructors of other
+/// thread-local objects, uses a shared slot.
 struct GiveBack {
   ~GiveBack() {
     clocks[thread_slot.own] = thread_slot.clock;

@@ -4,36 +4,36 @@
 
 namespace kiln::base {
 
-/// A small number of a thread's own, and a clock.
+/// A small per-thread number, and a logical clock.
 ///
-/// A number below `exclusive_slots` belongs to one live thread alone, free even ones being given out first;
-/// threads beyond that share the numbers above it. Where there is no AsymmetricFence all threads share: those
-/// with a number of their own rely on it.
+/// Numbers below `exclusive_slots` belong to one live thread each; free even numbers are given out first. When they
+/// run out, threads share the numbers above. If AsymmetricFence is not available, all threads share, because owners
+/// of an exclusive slot rely on it.
 ///
-/// Threads belong to the process, so their numbers do, and what is counted by them: memory::ResidentPool.
+/// Slots are process-wide, as are the counts kept per slot (memory::ResidentPool).
 struct ThreadSlot {
   static constexpr std::uint32_t exclusive_slots = 32;
   static constexpr std::uint32_t shared_slots = 8;
   static constexpr std::uint32_t count = exclusive_slots + shared_slots;
   static constexpr std::uint32_t none = count;
 
-  /// The number that is this thread's alone, or none.
+  /// This thread's exclusive slot, or none.
   std::uint32_t own = none;
-  /// The number it shares, or none. A thread that has neither has not asked.
+  /// This thread's shared slot, or none. A thread has neither before its first call of number().
   std::uint32_t shared = none;
-  /// The latest time stamp of this thread, or of those that had its number before it.
+  /// The latest time stamp of this thread or of earlier owners of its slot.
   std::uint64_t clock = 0;
 
   std::uint32_t number() noexcept { return own != none ? own : shared_number(); }
 
-  /// In the child of a fork: frees the numbers of threads that exist only in the parent.
+  /// In a forked child: frees the slots of threads that exist only in the parent.
   static void keep_only_this_thread() noexcept;
 
  private:
   [[gnu::cold]] std::uint32_t shared_number() noexcept;
 };
 
-/// Read on every hit, so at a fixed place of the thread also in a shared library.
+/// Read on every cache hit; initial-exec keeps the access cheap in a shared library, too.
 extern thread_local constinit ThreadSlot thread_slot __attribute__((tls_model("initial-exec")));
 
 }  // namespace kiln::base

@@ -14,11 +14,11 @@ inline void take_value(Result<void>&& /*result*/) {}
 
 }  // namespace kiln::base
 
-/// The value of a Result. If it holds an error, returns that error from the enclosing function or lambda.
+/// Evaluates to the value of a Result. On an error, returns that error from the enclosing function or lambda.
 ///
 ///     const auto bytes = KILN_TRY(read_file(path));
 ///
-/// A statement expression: GCC and clang have it, and standard C++ has no expression that returns.
+/// Uses a statement expression, a GCC and clang extension, because no standard C++ expression can return.
 #define KILN_TRY(expression)                                      \
   __extension__({                                                 \
     auto kiln_result = (expression);                              \

@@ -8,9 +8,9 @@ namespace kiln::cache {
 
 PreloadReport Batch::run(std::size_t count, const Item& item, const ProgressCallback& progress, WorkerPool& workers,
                          Threads threads) {
-  // Shared, since a worker may begin when everything is done.
+  // Shared, because a worker may start after everything is done.
   const auto batch = std::make_shared<Batch>(count, item, progress, workers);
-  // The caller loads as well, so it never waits for a free worker.
+  // The caller loads too, so it never depends on a free worker.
   if (threads == Threads::workers)
     for (std::size_t helpers = 1; helpers < std::min(count, workers.size()); ++helpers)
       workers.submit([batch] { batch->load_some(); });

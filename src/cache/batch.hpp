@@ -15,24 +15,24 @@
 
 namespace kiln::cache {
 
-/// The programs of one preload() or warm(). Any number of threads take and load them; one thread at a time reports
-/// progress, without a lock.
+/// The programs of one preload() or warm(). Several threads load them; one thread at a time reports progress,
+/// without holding a lock.
 class Batch {
  public:
   struct Item {
     std::function<const std::string&(std::size_t)> name;
-    /// Loads the program; what went wrong, if anything did.
+    /// Loads the program; returns an error on failure.
     std::function<std::optional<Error>(std::size_t)> load;
   };
 
-  /// Which threads load: the caller's alone, or the workers as well.
+  /// Which threads load: only the caller's, or also the workers.
   enum class Threads { this_one, workers };
-  /// Loads `count` items. Returns when all are loaded and reported. Throws what `progress` throws, after all are
+  /// Loads `count` items. Returns when all are loaded and reported. If `progress` throws, rethrows after all are
   /// loaded.
   static PreloadReport run(std::size_t count, const Item& item, const ProgressCallback& progress,
                            WorkerPool& workers, Threads threads);
 
-  /// For run() alone. The functions are used until wait() returns.
+  /// Only for run(). The references must stay valid until wait() returns.
   Batch(std::size_t count, const Item& item, const ProgressCallback& progress, WorkerPool& workers)
       : count_(count), item_(item), progress_(progress), workers_(workers) {}
 
@@ -42,10 +42,10 @@ class Batch {
     std::optional<Error> error;
   };
 
-  /// Loads items until all are taken.
+  /// Loads items until none is left.
   void load_some() KILN_EXCLUDES(mutex_);
   PreloadReport wait() KILN_EXCLUDES(mutex_);
-  /// Queues the result, and reports all queued results unless another thread does so.
+  /// Queues the result, and reports all queued results unless another thread is reporting.
   void report(Finished finished) KILN_EXCLUDES(mutex_);
   void call(const Progress& progress) KILN_EXCLUDES(mutex_);
 

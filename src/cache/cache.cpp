@@ -8,14 +8,14 @@
 
 namespace kiln {
 
-/// The programs in memory, which a forked child goes on using, and the levels, of which each process has its own.
+/// The program table, which a forked child keeps using, and the levels, which each process creates for itself.
 class Cache::Impl {
  public:
   Impl(std::shared_ptr<Backend> backend, CacheOptions options)
       : table({options.max_programs, options.max_bytes}),
         levels_(std::make_unique<cache::Levels>(std::move(backend), std::move(options), table).release()) {}
   ~Impl() {
-    // In the child of a fork they may be the parent's, who finishes them.
+    // In a forked child these may be the parent's levels; only the parent finishes those.
     if (std::unique_ptr<cache::Levels> levels(levels_.load()); levels->is_of_this_process()) {
       levels->finish();
     } else {
@@ -25,16 +25,16 @@ class Cache::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  /// Those of this process: in the child of a fork, new ones from the first call on.
+  /// The levels of this process; a forked child creates its own on the first call.
   cache::Levels& levels() {
     cache::Levels* levels = levels_.load(std::memory_order_acquire);
     return levels->is_of_this_process() ? *levels : levels_of_child(levels);
   }
-  /// A call of its own, so that a hit saves no registers for it.
+  /// Not inlined, so that the hit path saves no registers for it.
   [[gnu::cold, gnu::noinline]] Result<Program> get_beyond_memory(const Request& request) {
     return levels().get(request);
   }
-  /// Perhaps the parent's: only for immutable members.
+  /// May be the parent's levels: use only immutable members.
   const cache::Levels& any_levels() const noexcept { return *levels_.load(std::memory_order_acquire); }
 
   memory::ProgramTable table;
@@ -43,14 +43,14 @@ class Cache::Impl {
   [[gnu::cold]] cache::Levels& levels_of_child(cache::Levels* parents) {
     auto own = std::make_unique<cache::Levels>(*parents);
     cache::Levels* first = parents;
-    // If several threads come here at once, one wins; the others have not used theirs.
+    // If several threads race here, one wins; the others discard their unused levels.
     if (!levels_.compare_exchange_strong(first, own.get(), std::memory_order_acq_rel)) return *first;
     parents->leave_to_parent();
     return *own.release();
   }
 
-  // Owned, unless they are the parent's. Those are never destroyed: threads that the child does not have may hold
-  // their mutexes.
+  // Owned, unless they are the parent's. Those are never destroyed in the child, because their mutexes may be
+  // locked by threads that the child lacks.
   std::atomic<cache::Levels*> levels_;
 };
 

@@ -45,7 +45,7 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
     return {guarded([&theirs] { return theirs.get(); }), true};
   }
 
-  // Whatever happens, the key is free afterwards.
+  // Removes the flight of the key on every path, also if an exception is thrown.
   struct Landing {
     Flights& flights;
     const Digest& key;

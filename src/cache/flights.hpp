@@ -16,29 +16,31 @@
 
 namespace kiln::cache {
 
-/// One flight for each key at a time: the first to ask does the work, those who ask meanwhile get its outcome.
+/// Single flight per key: the first caller does the work, and concurrent callers wait for its outcome.
 class Flights {
  public:
-  /// A program, an error, or nothing if none was found.
+  /// A program, an error, or nothing if the program was not found.
   using Outcome = Result<std::optional<Program>>;
   using Continuation = std::function<void(const Outcome&)>;
 
   struct Landed {
     Outcome outcome;
-    /// Whether it was another thread's work.
+    /// Whether another thread did the work.
     bool joined;
   };
 
-  /// `workers` are the threads that flights may need: one that waits for another thread's flight is not counted.
+  /// `workers` is the pool that flights may depend on: a worker that waits for another thread's flight does not
+  /// count as one of its workers.
   explicit Flights(WorkerPool& workers) : workers_(workers) {}
 
-  /// Runs `fly` unless another thread does so for this key already; in that case waits for theirs. `landed_before`
-  /// is asked first, when no flight of the key can land: what it finds needs no flight. An exception out of `fly`
-  /// becomes an error. So does a call for the same key by `fly` itself, which would wait for itself.
+  /// Runs `fly`, unless another thread already does so for this key; then waits for that thread's outcome. Calls
+  /// `landed_before` first, while no flight of this key can land, and returns its program if it finds one.
+  /// Exceptions from `fly` become errors. A recursive call for the same key from `fly` fails instead of
+  /// deadlocking.
   Landed fly(const Digest& key, const std::function<Program()>& landed_before, const std::function<Outcome()>& fly);
 
-  /// Has the thread that flies this key call `then` with the outcome. False if there is no such thread, or it is
-  /// this one: `then` is not called.
+  /// Registers `then`, which the thread that flies this key calls with the outcome. Returns false, and does not
+  /// register `then`, if no thread flies this key or if it is the calling thread.
   bool when_landed(const Digest& key, Continuation then);
 
  private:

@@ -9,14 +9,13 @@
 namespace kiln::cache {
 namespace {
 
-/// One call on a store, in the list of those that this thread is within.
+/// A call on a store; a linked list of the calls on this thread's stack.
 struct Call {
   const void* owner;
   const Call* outer;
 };
 thread_local constinit const Call* innermost = nullptr;
 
-/// Runs a call on a store; an exception becomes an error.
 template <class Function>
 auto guarded(const void* owner, const EntryAddress& address, Function function) -> decltype(function()) {
   const Call call{owner, innermost};

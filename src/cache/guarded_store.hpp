@@ -13,17 +13,17 @@
 
 namespace kiln::cache {
 
-/// All calls on a store go through this guard. A store may be anybody's code: whatever it throws becomes an error,
-/// and a call back into the cache from within one of its functions can be told from any other.
+/// Wraps all calls on a store, which may be user code: turns exceptions into errors, and lets the cache detect
+/// calls from inside its own store.
 class GuardedStore {
  public:
-  /// `owner` is the cache that the store answers to.
+  /// `owner` identifies the cache that uses the store.
   GuardedStore(std::shared_ptr<Store> store, const void* owner) : store_(std::move(store)), owner_(owner) {}
 
   Result<std::optional<std::vector<std::byte>>> get(const EntryAddress& address) const;
   Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed) const;
 
-  /// Whether this thread is within a call of `owner` on a store.
+  /// Whether this thread is inside a store call that `owner` made.
   static bool is_called_by(const void* owner) noexcept;
 
  private:

@@ -20,7 +20,7 @@ unsigned worker_count(unsigned wanted) {
   return wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency(), 1U, 8U);
 }
 
-/// The options with the directory they stand for, whatever the environment and the working directory become.
+/// Resolves the directory once, so that later changes of the environment or the working directory have no effect.
 CacheOptions with_absolute_directory(CacheOptions options) {
   if (!options.disk) return options;
   if (options.directory.empty()) options.directory = default_directory();
@@ -33,7 +33,7 @@ CacheOptions with_absolute_directory(CacheOptions options) {
 
 std::shared_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheOptions& options,
                                             const base::FileSystem& system) {
-  // A driver without binary formats gives nothing to keep; its device has said so.
+  // Without binary formats there is nothing to store; the device has already logged this.
   if (!options.disk || backend.identity().formats.empty()) return nullptr;
   if (options.directory.empty()) {
     options.log.warning("programs are kept in memory only: none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
@@ -83,7 +83,7 @@ void Levels::finish() {
   flush();
 }
 
-// The path of a request, from top to bottom: memory, disk, shared store, compiler.
+// The path of a request: memory, disk, shared store, compiler.
 Result<std::optional<Program>> Levels::find_or_compile(const Request& request, IfMissing if_missing) {
   if (request.error()) return failure(*request.error());
   const Key& key = request.key();
@@ -95,7 +95,7 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, I
     std::optional<KeyLock> lock;
     if (if_missing == IfMissing::compile) {
       if (auto program = load_from_disk(key, lock, Look::first)) return program;
-      // One process compiles; the others find its work on disk when they have the lock.
+      // One process compiles; the others get the lock later and find its entry on disk.
       lock = lock_key(key);
     }
     if (auto program = load_from_disk(key, lock, Look::last)) return program;
@@ -111,7 +111,7 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, I
   for (;;) {
     auto [outcome, joined] = flights_.fly(
         key.digest, [&] { return table_.find_locked(key.digest); }, look_further);
-    // A find() that found nothing is no answer to a get().
+    // A joined find() or warm() that found nothing does not answer a get().
     if (joined && if_missing == IfMissing::compile && outcome && !*outcome) continue;
     if (joined) ++counters_.joined;
     return std::move(outcome);
@@ -147,7 +147,7 @@ Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> l
 
 std::optional<Program> Levels::load_from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look) {
   if (!disk_) return std::nullopt;
-  // What is still waiting to be saved is as good as on disk.
+  // An entry that waits to be saved counts as on disk.
   if (const auto waiting = saver_.waiting(key.digest))
     if (auto module = with_room([&] { return backend_->load(*waiting->entry.binary()); })) {
       ++counters_.disk_hits;
@@ -177,7 +177,7 @@ std::optional<Program> Levels::load_from_shared_store(const Key& key, std::optio
   ++counters_.shared_hits;
   counters_.compile_saved_ns += compile_time.count();
   Program program = admit(key, std::move((*loaded)->module), Origin::shared, compile_time);
-  // The driver has taken it, so it is worth keeping on this machine's own disk.
+  // The driver accepted the binary, so keep it on the local disk.
   saver_.save(key, std::make_shared<const store::UnsavedEntry>(std::move((*loaded)->stored)), std::move(lock),
               Saver::Publish::no);
   return program;
@@ -222,7 +222,7 @@ Program Levels::admit(const Key& key, std::unique_ptr<Module> module, Origin ori
                       std::chrono::nanoseconds compile_time) {
   store::Performance measured;
   if (disk_) {
-    // A program that was evicted and comes back has the performance that was noted meanwhile.
+    // A program that was evicted and is loaded again keeps its noted performance.
     for (const auto& [digest, gflops, gbps] : table_.take_notes_of_evicted())
       disk_->note_performance(digest, {gflops, gbps});
     measured = disk_->performance(key.digest);
@@ -250,7 +250,7 @@ Result<Program> Levels::add(const Request& request, Compiled compiled, std::chro
           return std::optional(std::move(program));
         });
     if (!outcome && !joined) return std::move(outcome).error();
-    // Others' failures and empty searches are no answer to an add().
+    // A joined flight that failed or found nothing does not answer an add().
     if (outcome && *outcome) {
       if (joined) ++counters_.joined;
       return std::move(**outcome);
@@ -279,7 +279,7 @@ void Levels::get_async(Request request, Callback done) {
   if (Program program = table_.find(request.key().digest)) return call(done, std::move(program));
   if (auto refusal = refusal_of_call()) return call(done, failure(std::move(*refusal)));
   if (!backend_->usable_from_any_thread()) return call(done, get(request));
-  // A backend may ask from a worker, and wait for the answer.
+  // The caller may be a worker inside a backend, and may wait for the result.
   workers_.let_caller_wait();
   answer_later(std::make_shared<const Asked>(Asked{std::move(request), std::move(done)}));
 }
@@ -292,9 +292,9 @@ Future<Program> Levels::get_async(Request request) {
 
 void Levels::answer_later(const std::shared_ptr<const Asked>& asked) {
   workers_.submit([this, asked] {
-    // No worker waits for another thread's flight: that flight may wait for a worker.
+    // A worker must not block on another thread's flight, because that flight may need a worker.
     const auto then = [this, asked](const Outcome& outcome) {
-      // A find() or warm() that found nothing is no answer.
+      // A find() or warm() that found nothing does not answer a get().
       if (outcome && !*outcome) return answer_later(asked);
       ++counters_.joined;
       workers_.submit([this, asked, outcome] {
@@ -342,7 +342,7 @@ PreloadReport Levels::warm(const ProgressCallback& progress) {
   if (!items) return {0, {std::move(items).error()}};
   std::sort(items->begin(), items->end(),
             [](const store::StoredItem& a, const store::StoredItem& b) { return a.last_use > b.last_use; });
-  // As many as there is room for, the last used last: they are the last to be evicted.
+  // Select as many as fit in memory, and load the most recently used last, so that they are evicted last.
   std::size_t room = 0;
   std::uint64_t bytes = 0;
   while (room < items->size() && room < options_.max_programs && bytes <= options_.max_bytes)
@@ -354,7 +354,7 @@ PreloadReport Levels::warm(const ProgressCallback& progress) {
       [&](std::size_t i) -> std::optional<Error> {
         const Key& key = (*items)[i].key;
         for (;;) {
-          // Why it could not be warmed is for this caller alone: a get() that joins goes on to compile.
+          // The error goes only to this caller: a get() that joins must continue to the compiler.
           std::optional<Error> problem;
           auto [outcome, joined] = flights_.fly(
               key.digest, [&] { return table_.find_uncounted(key.digest); },
@@ -374,7 +374,7 @@ PreloadReport Levels::warm(const ProgressCallback& progress) {
 Result<Program> Levels::warm_one(const Key& key) {
   auto loaded = load(*guarded_disk_, key);
   if (!loaded) {
-    // Looked at again under the lock: another process may be replacing it at this moment.
+    // Retry under the lock: another process may be replacing the entry.
     const auto lock = lock_key(key);
     loaded = load(*guarded_disk_, key);
     if (!loaded) {
@@ -384,7 +384,7 @@ Result<Program> Levels::warm_one(const Key& key) {
     }
   }
   if (!*loaded) return Error(ErrorCode::io, key.name + " was removed from the disk before it could be loaded");
-  // A file name holds only part of some names; the entry itself has them whole.
+  // A file name may hold only part of the program's name; the entry has all of it.
   const store::Entry& entry = (*loaded)->stored.entry;
   const auto facts = store::parse_json(entry.facts);
   const bool named = facts && facts->contains("name") && (*facts)["name"].is_string();

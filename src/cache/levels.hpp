@@ -21,7 +21,7 @@
 
 namespace kiln::cache {
 
-/// Counts calls that are under way, so that nothing they use is taken from under them.
+/// Counts calls in progress, so that destruction can wait for them.
 class UnderWay {
  public:
   class Call {
@@ -31,7 +31,7 @@ class UnderWay {
       ++under_way_.calls_;
     }
     ~Call() {
-      // Told under the lock: once that is free, whoever waits may destroy all of this.
+      // Notify under the lock: once it is released, the waiting thread may destroy this object.
       const base::MutexLock lock(under_way_.mutex_);
       if (--under_way_.calls_ == 0) under_way_.ended_.notify_all();
     }
@@ -53,23 +53,24 @@ class UnderWay {
   std::size_t calls_ KILN_GUARDED_BY(mutex_) = 0;
 };
 
-/// What a Cache does: answers requests from memory, disk, the shared store or the compiler, and keeps the answers.
-/// Its mutexes and threads belong to the process that made it; a forked child makes another one for the same table.
+/// The implementation of Cache: answers requests from memory, disk, the shared store or the compiler, and saves the
+/// results. Its mutexes and threads belong to the process that created it; a forked child creates new levels for
+/// the same table.
 class Levels {
  public:
   /// `table` must outlive it.
   Levels(std::shared_ptr<Backend> backend, CacheOptions options, memory::ProgramTable& table,
          const base::FileSystem& system = base::FileSystem::system());
-  /// The same levels in the child of a fork. Reads only immutable members of `parents`.
+  /// Recreates the levels in a forked child. Reads only immutable members of `parents`.
   explicit Levels(const Levels& parents);
   Levels& operator=(const Levels&) = delete;
   bool is_of_this_process() const noexcept { return base::fork_generation() == process_; }
-  /// In the child of a fork, once it has levels of its own: closes what the child shares with its parent.
+  /// In a forked child, after it has created its own levels: closes the descriptors shared with the parent.
   void leave_to_parent() noexcept;
-  /// Waits for what is under way, and saves. Nothing may be asked for afterwards.
+  /// Waits for calls in progress, then flushes. No request may follow.
   void finish();
 
-  // Cache's functions of the same names.
+  // These implement Cache's functions of the same names.
   Result<Program> get(const Request& request);
   Result<std::optional<Program>> find(const Request& request);
   Result<Program> add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time);
@@ -91,7 +92,7 @@ class Levels {
   using Outcome = Flights::Outcome;
   using KeyLock = store::DiskStore::KeyLock;
 
-  /// Counts of everything but hits in memory, which the table counts.
+  /// Everything except memory hits, which the table counts.
   struct Counters {
     std::atomic<std::uint64_t> disk_hits{0}, shared_hits{0}, joined{0}, compiles{0}, failures{0}, absent{0};
     std::atomic<std::uint64_t> pressure{0}, replaced{0}, store_failures{0};
@@ -106,47 +107,46 @@ class Levels {
     Callback done;
   };
 
-  /// What to do about a program that no level has.
+  /// What to do if no level has the program.
   enum class IfMissing { compile, return_nothing };
-  /// The path of a request.
   Result<std::optional<Program>> find_or_compile(const Request& request, IfMissing if_missing);
-  /// Whether an entry on disk that cannot be used is ignored, since it is looked at again under the key's lock, or
-  /// reported, and removed by the holder of the lock.
+  /// How to treat an unusable entry on disk. First: ignored here; rechecked under the key's lock. Last: counted and
+  /// logged, and removed if this thread holds the lock.
   enum class Look { first, last };
   std::optional<Program> load_from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look);
   std::optional<Program> load_from_shared_store(const Key& key, std::optional<KeyLock>& lock);
   Result<Program> compile(const Request& request, std::optional<KeyLock> lock);
-  /// Nothing if the key cannot be locked in time or at all.
+  /// Nothing if the lock is not free by the timeout, or if locks are not available.
   std::optional<KeyLock> lock_key(const Key& key);
-  /// Gets, checks and loads an entry. Nothing if the store has none; an error if it cannot be used.
+  /// Reads, checks and loads an entry. Nothing if the store has none; an error if the entry is unusable.
   Result<std::optional<Loaded>> load(const GuardedStore& store, const Key& key);
-  /// Counts and logs an entry that cannot be used.
+  /// Counts and logs an unusable entry.
   void reject(const Key& key, const Error& problem);
-  /// Removes an entry from disk that is damaged or refused by the driver.
+  /// Removes an entry from disk if it is damaged or the driver refused it.
   void remove_unusable(const Error& problem, const KeyLock& lock);
-  /// Puts a loaded program into memory.
+  /// Inserts a loaded program into the table, with its noted performance.
   Program admit(const Key& key, std::unique_ptr<Module> module, Origin origin,
                 std::chrono::nanoseconds compile_time);
   Result<Program> warm_one(const Key& key);
-  /// An error if this thread is inside one of this cache's calls on a store.
+  /// An error if this thread is inside a store call of this cache.
   std::optional<Error> refusal_of_call() const;
   Error failure(Error error);
 
   void answer_later(const std::shared_ptr<const Asked>& asked);
   void answer(const Asked& asked, Result<Program> program);
-  /// Exceptions out of the callback are logged.
+  /// Logs exceptions from the callback.
   void call(const Callback& done, Result<Program> program);
   PreloadReport load_all(std::size_t count, const std::function<const std::string&(std::size_t)>& name,
                          const std::function<std::optional<Error>(std::size_t)>& load,
                          const ProgressCallback& progress);
 
-  /// The counters, without a look at the disk.
+  /// The counters, without the disk usage.
   Stats counted();
-  /// Prunes the directory if it is over the bound; once a day it is checked in the background in any case.
+  /// Prunes the directory if it exceeds max_disk_bytes. Also prunes in the background once a day.
   void keep_disk_bound(const std::filesystem::path& root);
 
-  /// Runs an operation of the device; while the device is out of memory, evicts unused programs one by one, least
-  /// recently used first, and tries again.
+  /// Runs a device operation. While the device is out of memory, evicts the least recently used unused program and
+  /// retries.
   template <class Operation>
   auto with_room(Operation operation) -> decltype(operation()) {
     auto result = operation();
@@ -160,7 +160,7 @@ class Levels {
   const std::uint64_t process_ = base::fork_generation();
   const std::shared_ptr<Backend> backend_;
   const Digest identity_digest_;
-  // Its directory is absolute, so that a child finds the same.
+  // The directory is absolute, so that a forked child uses the same one.
   const CacheOptions options_;
   const base::FileSystem& system_;
   const std::shared_ptr<store::DiskStore> disk_;
@@ -173,10 +173,10 @@ class Levels {
   Stats merged_ KILN_GUARDED_BY(flush_mutex_);
   bool session_counted_ KILN_GUARDED_BY(flush_mutex_) = false;
 
-  // What finish() waits for.
+  // finish() waits for these calls.
   UnderWay under_way_;
 
-  // Last, so that their threads end before anything they use.
+  // Declared last: their threads must end before the members they use are destroyed.
   Saver saver_;
   WorkerPool workers_;
   Flights flights_{workers_};

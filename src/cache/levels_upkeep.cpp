@@ -1,4 +1,4 @@
-// What Levels does besides answering requests: flush, prune, clear, statistics.
+// The functions of Levels that do not answer requests: flush, prune, clear, statistics.
 #include <fmt/format.h>
 
 #include "base/try.hpp"
@@ -30,7 +30,7 @@ Result<std::size_t> Levels::clear() {
 }
 
 void Levels::flush() {
-  // From within a store, this would wait for itself.
+  // A flush from inside a store would wait for itself.
   if (refusal_of_call()) return;
   saver_.flush();
   if (!saver_.wait_for_uploads(options_.upload_limit))
@@ -62,12 +62,12 @@ void Levels::keep_disk_bound(const std::filesystem::path& root) {
     auto pruned = store::prune_on(disk_->system(), root, {.max_bytes = bytes});
     if (!pruned) options_.log.debug(pruned.error().message());
   };
-  // A prune lists the whole directory. It makes room for a tenth of the bound, so that a full directory is not
-  // listed at every flush.
+  // A prune lists the whole directory, so free an extra tenth of the bound; otherwise a full directory would be
+  // pruned at every flush.
   const std::uint64_t bound = options_.max_disk_bytes;
   if (store::total_usage(root, disk_->system()).bytes > bound) return prune_to(bound - bound / 10);
-  // Once a day the counts are checked, and files that dead processes left are removed. This flush does not wait for
-  // it; the next one does.
+  // Once a day, a background prune corrects the counts and removes leftovers of dead processes. Only the next flush
+  // waits for it.
   if (store::is_prune_due(root, disk_->system())) saver_.run_later([prune_to, bound] { prune_to(bound); });
 }
 
@@ -81,7 +81,7 @@ Result<void> Levels::persist() {
 Result<PruneReport> Levels::prune(const PruneOptions& options) {
   if (!disk_) return PruneReport{};
   saver_.flush();
-  // What is not counted yet would be counted twice: by the prune, which lists the folders, and later.
+  // The prune lists the folders; a change still pending then would be counted twice.
   if (auto saved = disk_->save_notes(); !saved) options_.log.debug(saved.error().message());
   return store::prune_on(disk_->system(), disk_->path().parent_path(), options);
 }

@@ -46,14 +46,14 @@ bool Writer::start() {
     thread_ = std::thread([this] { run(); });
     runner_ = thread_.get_id();
   } catch (const std::system_error&) {
-    return false;  // No more threads to be had: whoever compiles saves.
+    return false;  // No thread available: the caller saves.
   }
   return true;
 }
 
 void Writer::flush() {
   const base::MutexLock lock(mutex_);
-  // Its present job would wait for itself.
+  // On the writer's thread, the current job would wait for itself.
   if (runner_ == std::this_thread::get_id()) return;
   const std::uint64_t target = queued_;
   while (done_ < target) changed_.wait(mutex_);
@@ -73,7 +73,7 @@ void Writer::run() {
     try {
       job();
     } catch (...) {
-      // A shared store or a log of the user's own may throw; what it did not save is not saved, and nothing else.
+      // A user's store or log may throw. Only this job is lost.
     }
     job = nullptr;
     const base::MutexLock lock(mutex_);
@@ -96,12 +96,12 @@ struct Uploader::State {
     try {
       log.warning(fmt::format("{} is not shared: {}", address.key.name, why));
     } catch (...) {
-      // A log of the user's own may throw. Nobody here could do anything about it.
+      // A user's log may throw; there is no one to report that to.
     }
   }
 
   const GuardedStore store;
-  /// The sink is the caller's: it is not used once the uploader is gone.
+  /// The sink belongs to the caller and must not be used after the uploader's destruction.
   const Log log;
   const std::size_t bound;
   std::atomic<std::uint64_t> failures{0};
@@ -109,9 +109,9 @@ struct Uploader::State {
   base::Mutex mutex;
   base::Condition changed;
   std::deque<Upload> queue KILN_GUARDED_BY(mutex);
-  /// An upload was taken from the queue and is not done.
+  /// An upload has left the queue and is not finished.
   bool busy KILN_GUARDED_BY(mutex) = false;
-  /// The thread is within the store, and nobody knows for how long.
+  /// The thread is inside the store, which may block indefinitely.
   bool in_store KILN_GUARDED_BY(mutex) = false;
   bool ending KILN_GUARDED_BY(mutex) = false;
 };
@@ -158,7 +158,7 @@ void Uploader::upload(EntryAddress address, std::shared_ptr<const std::vector<st
 }
 
 bool Uploader::wait(std::chrono::milliseconds limit) {
-  // Bounded, so that the sum is a time.
+  // Bounded, so that the addition cannot overflow.
   const auto deadline =
       std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(limit, std::chrono::hours(24 * 365));
   const base::MutexLock lock(state_->mutex);
@@ -187,7 +187,7 @@ void Uploader::run(const std::shared_ptr<State>& state) {
     const auto put = state->store.put(upload.address, *upload.sealed);
     {
       const base::MutexLock lock(state->mutex);
-      // The uploader is gone, and so may be the log.
+      // The uploader is destroyed, and the log may be, too.
       if (state->ending) return;
       state->in_store = false;
     }
@@ -224,7 +224,7 @@ void Saver::save(const Key& key, Entry entry, std::optional<KeyLock> lock, Publi
   writer_.write([this, key, entry = std::move(entry), held = std::move(held), upload] {
     std::shared_ptr<const std::vector<std::byte>> sealed;
     {
-      // Whatever is thrown, such as for want of memory, the entry no longer waits.
+      // Removes the entry from waiting_ even if the save throws, for example out of memory.
       struct Done {
         Saver& saver;
         const Digest& key;
@@ -272,7 +272,7 @@ Result<void> Saver::save_now(const Key& key, const Entry& entry, std::span<const
   }
   ++failures_;
   table_.keep_unsaved(key.digest, entry);
-  // A full or read-only disk fails for every program; one warning is enough.
+  // A full or read-only disk fails for every program; warn once.
   const bool first = !warned_.exchange(true);
   options_.log.write(first ? LogLevel::warning : LogLevel::debug,
                      fmt::format("{} works, but is not kept on disk: {}", key.name, put.error().message()));

@@ -26,7 +26,7 @@
 
 namespace kiln::cache {
 
-/// One thread that saves in the background, behind a bounded queue. Destruction does what is queued.
+/// A thread that runs save jobs in the background, with a bounded queue. The destructor runs all queued jobs.
 class Writer {
  public:
   explicit Writer(std::size_t bound) : bound_(bound) {}
@@ -34,14 +34,14 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  /// Queues the job; where the queue is full or there is no thread, does it here and now instead.
+  /// Queues the job. If the queue is full or no thread can be started, runs it on the calling thread.
   void write(std::function<void()> job) KILN_EXCLUDES(mutex_);
-  /// Waits until everything queued before is done; on the writer's own thread, where a store may call it, for
-  /// nothing.
+  /// Waits until all jobs queued before are done. Returns at once on the writer's thread, because a store may call
+  /// this.
   void flush() KILN_EXCLUDES(mutex_);
 
  private:
-  /// Starts the thread unless it runs already; false where none can be had.
+  /// Starts the thread if it is not running; false if no thread can be started.
   bool start() KILN_REQUIRES(mutex_);
   void run() KILN_EXCLUDES(mutex_);
 
@@ -49,7 +49,7 @@ class Writer {
   base::Mutex mutex_;
   base::Condition changed_;
   std::deque<std::function<void()>> queue_ KILN_GUARDED_BY(mutex_);
-  // Jobs ever queued and ever done.
+  // Jobs queued and jobs done since construction.
   std::uint64_t queued_ KILN_GUARDED_BY(mutex_) = 0;
   std::uint64_t done_ KILN_GUARDED_BY(mutex_) = 0;
   bool stopping_ KILN_GUARDED_BY(mutex_) = false;
@@ -57,22 +57,21 @@ class Writer {
   std::thread::id runner_ KILN_GUARDED_BY(mutex_);
 };
 
-/// Puts entries into a shared store on a thread of its own, so that neither a compile, nor a save to disk, nor a
-/// lock waits for a server. The thread is started by the first upload. If the store does not return from put() in
-/// time, the thread is left behind: it keeps alive what it uses, and ends when the store returns.
+/// Uploads entries to a shared store on its own thread, so that compiles, saves to disk and locks never wait for a
+/// server. The first upload starts the thread. If the store does not return from put() in time, the destructor
+/// detaches the thread; it owns the state it uses, and ends when the store returns.
 class Uploader {
  public:
   /// Queues at most `bound` entries.
   Uploader(GuardedStore store, Log log, std::size_t bound);
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
-  /// Drops what is still queued. Does not wait for the store: call wait() before.
+  /// Drops queued uploads and does not wait for the store; call wait() first.
   ~Uploader();
 
-  /// Queues the entry. If the queue is full, or no thread can be had, the entry is dropped and counted as a
-  /// failure.
+  /// Queues the entry. If the queue is full or no thread can be started, drops it and counts a failure.
   void upload(EntryAddress address, std::shared_ptr<const std::vector<std::byte>> sealed);
-  /// Waits until everything queued was tried, at most until the limit. Whether it was.
+  /// Waits until all queued uploads have finished or failed; returns false if that takes longer than `limit`.
   bool wait(std::chrono::milliseconds limit);
   /// Uploads that failed or were dropped.
   std::uint64_t failures() const noexcept;
@@ -85,39 +84,40 @@ class Uploader {
   std::thread thread_;
 };
 
-/// Seals programs and keeps them, on disk and in the shared store, both in the background. A program that waits to
-/// be saved can be read here, so that one evicted meanwhile is not compiled again.
+/// Seals programs and saves them to disk and to the shared store in the background. waiting() returns entries that
+/// are not on disk yet, so that a program evicted before its save need not be compiled again.
 class Saver {
  public:
   using Entry = std::shared_ptr<const store::UnsavedEntry>;
   using KeyLock = store::DiskStore::KeyLock;
-  /// Whether an entry goes to the shared store as well.
+  /// Whether to upload the entry to the shared store as well.
   enum class Publish { yes, no };
 
   struct Options {
-    /// Otherwise programs are kept for save_unsaved().
+    /// If false, the table keeps programs until save_unsaved().
     bool save = true;
-    /// How many programs may wait to be saved, and how many to be uploaded.
+    /// The maximum number of programs that wait to be saved, and of those that wait to be uploaded.
     std::size_t queue = 0;
     Log log;
   };
 
-  /// `identity`, with its digest, and `table` must outlive this; `disk` and `shared` may be missing.
+  /// `identity` and `table` must outlive this. `digest` is the identity's. `disk` and `shared` may be empty.
   Saver(const Identity& identity, const Digest& digest, std::shared_ptr<store::DiskStore> disk,
         const std::optional<GuardedStore>& shared, memory::ProgramTable& table, Options options);
 
-  /// Saves the entry in the background, and holds the key's lock until it is on disk, where the next process looks.
+  /// Saves the entry in the background. Holds the key's lock until the entry is on disk, so that other processes
+  /// find it there.
   void save(const Key& key, Entry entry, std::optional<KeyLock> lock, Publish publish);
-  /// The entry while it waits to be saved; null for all others.
+  /// The entry of a key that waits to be saved; null if none does.
   Entry waiting(const Digest& key) KILN_EXCLUDES(waiting_mutex_);
-  /// Saves programs in memory that are not on disk, now. The first failure, if any.
+  /// Saves all programs in memory that are not on disk, on the calling thread. Returns the first error.
   Result<void> save_unsaved();
 
-  /// Runs other work on the thread that saves.
+  /// Runs other work on the writer thread.
   void run_later(std::function<void()> work) { writer_.write(std::move(work)); }
-  /// Waits until everything that was to be saved so far is on disk, as far as it can be.
+  /// Waits until all earlier saves have finished or failed.
   void flush() { writer_.flush(); }
-  /// Waits for uploads, at most until the limit. Whether all were done.
+  /// Waits for uploads; returns false if that takes longer than `limit`.
   bool wait_for_uploads(std::chrono::milliseconds limit) { return !uploader_ || uploader_->wait(limit); }
 
   std::uint64_t saves() const noexcept { return saves_; }
@@ -142,7 +142,7 @@ class Saver {
   base::Mutex waiting_mutex_;
   std::map<Digest, Entry> waiting_ KILN_GUARDED_BY(waiting_mutex_);
 
-  // Last, so that their threads end before anything they use.
+  // Declared last: their threads must end before the members they use are destroyed.
   std::optional<Uploader> uploader_;
   Writer writer_;
 };

@@ -9,23 +9,23 @@
 namespace kiln::cache {
 namespace {
 
-/// What this thread is to the pool it belongs to.
+/// The pool that this thread belongs to.
 struct Membership {
   const WorkerPool* pool = nullptr;
   bool counts = false;
-  /// How many do_waiting_work_here() are on its stack.
+  /// The number of nested do_waiting_work_here() calls.
   int depth = 0;
 };
 thread_local Membership membership;
 
-// Without threads, work is done on the stacks of those who would wait for it; this bounds how many.
+// Without threads, a caller runs the work that it would wait for on its own stack; this bounds the recursion.
 constexpr int max_depth = 8;
 
 void do_work(std::function<void()> work) {
   try {
     work();
   } catch (...) {
-    // Where memory is short; whoever waits for the work is told by a broken promise.
+    // For example out of memory; a broken promise informs the waiting thread.
   }
 }
 
@@ -46,7 +46,7 @@ void WorkerPool::finish() {
 void WorkerPool::submit(std::function<void()> work) {
   {
     const base::MutexLock lock(mutex_);
-    // Once the threads have ended there are no new ones.
+    // After finish() no thread can be started.
     if (!stopping_ || !threads_.empty()) {
       waiting_.push_back(std::move(work));
       if (find_taker()) return;
@@ -71,7 +71,7 @@ bool WorkerPool::start() {
   try {
     *self = std::thread([this, self] { run(self); });
   } catch (const std::exception&) {
-    // No more threads to be had: those there are do the work, or the one who asks.
+    // No thread available: existing threads or the submitting one do the work.
     threads_.erase(self);
     return false;
   }
@@ -88,7 +88,7 @@ bool WorkerPool::leave() {
     if (counted) --active_;
     if (!waiting_.empty()) taken = find_taker();
   }
-  // No thread to be had: what this one may wait for is done first.
+  // No thread available: run the work that this thread may wait for first.
   if (!taken) do_waiting_work_here();
   return counted;
 }
@@ -96,7 +96,7 @@ bool WorkerPool::leave() {
 void WorkerPool::come_back() {
   membership.counts = true;
   const base::MutexLock lock(mutex_);
-  // Beyond the size for as long as this work takes to end.
+  // May exceed size_ until the current work ends.
   ++active_;
 }
 
@@ -131,11 +131,11 @@ void WorkerPool::run(std::list<std::thread>::iterator self) {
     const base::MutexLock lock(mutex_);
     ended.swap(ended_);
     ended_.splice(ended_.begin(), threads_, self);
-    // Those that had no work to take have none to wait for any more.
+    // The pool is stopping: wake idle threads so that they end.
     if (stopping_) changed_.notify_all();
     if (threads_.empty()) all_ended_.notify_all();
   }
-  // At most one ended thread is left for finish().
+  // Join earlier threads here, so that finish() has at most one left to join.
   for (std::thread& thread : ended) thread.join();
 }
 
@@ -149,7 +149,7 @@ std::function<void()> WorkerPool::take_next() {
       waiting_.pop_front();
       return work;
     }
-    // Enough wait without this one.
+    // End if the pool stops, or if enough other threads are idle.
     if ((waiting_.empty() && stopping_) || idle_ > size_) {
       --idle_;
       return nullptr;

@@ -10,11 +10,11 @@
 
 namespace kiln::cache {
 
-/// A few threads for work in the background, started when there first is some.
+/// Threads for background work, started on demand.
 ///
-/// A worker that may wait for other work of the pool, in a user's callback or for another thread's flight, does not
-/// count as one meanwhile: another thread, started if need be, takes its place. Afterwards as many surplus threads
-/// as the pool has workers are kept for the next such occasion; the others end.
+/// A worker that may wait for other work of the pool, in a user callback or for another thread's flight, does not
+/// count as a worker meanwhile: another thread takes its place. Afterwards, as many surplus threads as the pool has
+/// workers stay idle for reuse; the others end.
 class WorkerPool {
  public:
   explicit WorkerPool(unsigned threads) : size_(threads) {}
@@ -22,16 +22,16 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// How many works run at the same time at most, apart from uncounted ones.
+  /// The maximum number of concurrent work items, not including uncounted ones.
   std::size_t size() const noexcept { return size_; }
 
-  /// Does all work that was submitted, and ends the threads. Later work runs on the submitting thread.
+  /// Runs all submitted work, then ends the threads. Later work runs on the submitting thread.
   void finish() KILN_EXCLUDES(mutex_);
-  /// Exceptions out of the work are dropped. If no thread can be had, the work runs on this one.
+  /// Drops exceptions from the work. If no thread can be started, runs the work on the calling thread.
   void submit(std::function<void()> work) KILN_EXCLUDES(mutex_);
 
-  /// While it lives, this thread may wait for other work of the pool. Without effect on threads that are not the
-  /// pool's.
+  /// During its lifetime, this thread may wait for other work of the pool. Has no effect on threads outside the
+  /// pool.
   class Uncounted {
    public:
     explicit Uncounted(WorkerPool& pool) : pool_(pool), left_(pool.leave()) {}
@@ -46,19 +46,19 @@ class WorkerPool {
     const bool left_;
   };
 
-  /// This thread may wait for what it is about to submit. If it is one of the pool's, it no longer counts as a
-  /// worker until its present work ends.
+  /// Call before submitting work that this thread may wait for. A worker then does not count as one until its
+  /// current work ends.
   void let_caller_wait() { static_cast<void>(leave()); }
 
  private:
-  /// Whether this thread was a worker that counted, and no longer does.
+  /// Stops counting this thread as a worker; returns whether it counted before.
   bool leave() KILN_EXCLUDES(mutex_);
   void come_back() KILN_EXCLUDES(mutex_);
-  /// Wakes or starts a thread for the work that waits. False if no thread will ever run it.
+  /// Wakes or starts a thread for waiting work. False if no thread will ever run it.
   bool find_taker() KILN_REQUIRES(mutex_);
   bool start() KILN_REQUIRES(mutex_);
   void run(std::list<std::thread>::iterator self) KILN_EXCLUDES(mutex_);
-  /// The next work; none if the thread is to end.
+  /// The next work item; empty if the thread must end.
   std::function<void()> take_next() KILN_EXCLUDES(mutex_);
   void do_waiting_work_here() KILN_EXCLUDES(mutex_);
 
@@ -67,13 +67,13 @@ class WorkerPool {
   base::Condition changed_;
   base::Condition all_ended_;
   std::deque<std::function<void()>> waiting_ KILN_GUARDED_BY(mutex_);
-  // Threads that wait for work, or have just been started.
+  // Threads that wait for work or have just started.
   std::size_t idle_ KILN_GUARDED_BY(mutex_) = 0;
-  // Threads at work, apart from uncounted ones.
+  // Threads that run work, not including uncounted ones.
   std::size_t active_ KILN_GUARDED_BY(mutex_) = 0;
   bool stopping_ KILN_GUARDED_BY(mutex_) = false;
   std::list<std::thread> threads_ KILN_GUARDED_BY(mutex_);
-  // Those that have ended, or are about to.
+  // Threads that have ended or are about to end.
   std::list<std::thread> ended_ KILN_GUARDED_BY(mutex_);
 };
 

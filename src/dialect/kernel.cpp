@@ -24,7 +24,8 @@ using key::is_word;
 
 constexpr std::string_view kernel_word = "KERNEL";
 
-/// The function's name: what of the kernel's own name a compiler takes, and no word of any language.
+/// The function's name: the kernel's name with invalid characters replaced, and with a prefix so that it is no
+/// keyword.
 std::string entry_of(const Kernel& kernel, Language language) {
   if (is_glsl(language)) return "main";
   std::string entry = "kiln_" + kernel.name;
@@ -33,7 +34,7 @@ std::string entry_of(const Kernel& kernel, Language language) {
   return entry;
 }
 
-/// Where in a source the word KERNEL stands, outside comments; all of them.
+/// The offsets of the word KERNEL outside comments.
 std::vector<std::size_t> kernel_words(std::string_view source) {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < source.size();) {
@@ -93,12 +94,12 @@ std::string array_of(const SharedArray& array, Language language) {
   return text;
 }
 
-/// The declarations of GLSL, which has its arguments outside the function.
+/// GLSL declares a kernel's arguments outside the function.
 std::string glsl_declarations(const Kernel& kernel, Language language) {
   std::string text = "layout(local_size_x = GROUP_X, local_size_y = GROUP_Y, local_size_z = GROUP_Z) in;\n";
   for (std::size_t i = 0; i < kernel.buffers.size(); ++i) {
     const KernelBuffer& buffer = kernel.buffers[i];
-    // Without coherent, a barrier does not let the others of a group see what was written.
+    // Without `coherent`, a barrier does not make writes visible to other work items of the group.
     const std::string_view access = buffer.access == Access::read    ? "readonly "
                                     : buffer.access == Access::write ? "writeonly "
                                                                      : "coherent ";
@@ -119,14 +120,14 @@ std::string glsl_declarations(const Kernel& kernel, Language language) {
 
 std::string scalar_struct(const Kernel& kernel, Language language) {
   if (kernel.scalars.empty()) return {};
-  // A tag, which a kernel called "scalars" may have as its function's name too.
+  // Always named with `struct`, because a kernel called "scalars" has a function of the same name.
   std::string text = "struct kiln_scalars {";
   for (const KernelScalar& scalar : kernel.scalars)
     text += fmt::format(" {} {};", c_type(scalar.type, language), scalar.name);
   return text + " };\n";
 }
 
-/// The function's head in C, and what its body begins with: a line for each thing that is declared.
+/// The head of the C function and the declarations that its body begins with, one per line.
 std::string c_head(const Kernel& kernel, Language language) {
   const bool opencl = language == Language::opencl;
   const std::string groups =
@@ -156,7 +157,7 @@ std::size_t lines_of(std::string_view text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-/// Ends the last line of a text, also one that would take in the next by a backslash.
+/// Ends the last line of a text, even if it ends in a backslash.
 void end_line(std::string& text) {
   const bool ended = text.ends_with('\n');
   const bool continued = key::is_continued(std::string_view(text).substr(0, text.size() - (ended ? 1 : 0)));
@@ -164,13 +165,13 @@ void end_line(std::string& text) {
   if (continued) text += '\n';
 }
 
-/// The directive that gives the next line its number: one of the kernel's source, or of what Kiln writes.
+/// The #line directive for a line of the kernel's source or of generated text.
 std::string line_directive(const Kernel& kernel, Language language, std::size_t line) {
   return key::line_directive(is_glsl(language) ? key::LineStyle::number : key::LineStyle::name, line, 0,
                              kernel.name);
 }
 
-/// What is wrong with the kernel itself.
+/// Validates the kernel's declarations and source.
 Result<void> check(const Kernel& kernel) {
   const auto invalid = [&kernel](std::string_view why) {
     return Error(ErrorCode::invalid_request, fmt::format("the kernel \"{}\" {}", kernel.name, why));
@@ -236,7 +237,7 @@ std::string_view type_name(Type type) {
   return {};
 }
 
-/// What is wrong with how many arguments were given; empty where they are as many as those declared.
+/// Describes a wrong number of arguments; empty if the number is right.
 template <class Declared>
 std::string wrong_count(std::string_view what, const std::vector<Declared>& declared, std::size_t given) {
   if (given == declared.size()) return {};
@@ -245,7 +246,7 @@ std::string wrong_count(std::string_view what, const std::vector<Declared>& decl
                                              : fmt::format("number {} is too many", declared.size() + 1));
 }
 
-/// What is wrong with the buffers of a launch; empty where nothing is.
+/// Describes what is wrong with a launch's buffers; empty if they are valid.
 std::string wrong_buffers(const std::vector<KernelBuffer>& declared, const std::vector<const Buffer*>& given) {
   std::map<const Buffer*, const KernelBuffer*> seen;
   for (std::size_t i = 0; i < declared.size(); ++i) {
@@ -282,7 +283,7 @@ Result<std::string> Kernel::emit(Language language) const {
   const bool reads_what_it_writes =
       std::ranges::any_of(buffers, [](const KernelBuffer& buffer) { return buffer.access == Access::read_write; });
   for (const std::string_view part : dialect::prelude(language, reads_what_it_writes)) text += part;
-  // Nothing may stand before #version.
+  // #version must come first.
   const std::size_t begin = is_glsl(language) ? text.find('\n') + 1 : 0;
   text.insert(begin, line_directive(*this, language, backend::generated_lines));
   text += is_glsl(language) ? glsl_declarations(*this, language) : scalar_struct(*this, language);

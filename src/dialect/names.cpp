@@ -14,7 +14,7 @@ using Words = std::set<std::string, std::less<>>;
 using key::is_digit;
 using key::is_word;
 
-/// The words of a text with something between them.
+/// Splits a text into its identifiers.
 Words split(std::string_view text) {
   Words words;
   for (std::size_t i = 0; i < text.size();) {
@@ -48,18 +48,18 @@ reinterpret_cast requires return short signed sizeof static static_assert static
 thread_local throw true try typedef typeid typename typeof union unix unsigned using virtual void volatile wchar_t
 while xor xor_eq blockDim blockIdx gridDim threadIdx warpSize dim3)";
 
-/// Words of the dialect that need no prelude, because every language has them, and what the host defines.
+/// Names of the dialect that need no prelude, because every language has them, and names that the host defines.
 constexpr std::string_view dialect_words = R"(
 KERNEL GROUP_X GROUP_Y GROUP_Z kiln ceil clamp cos dot exp floor fma log max min pow sin sqrt tanh)";
 
-/// What the declarations are written with and is no word of a language: a macro would change it.
+/// Names in the generated declarations that are no keywords; a macro of the same name would break them.
 constexpr std::string_view declaration_words = R"(
 binding local_size_x local_size_y local_size_z push_constant reqd_work_group_size set std140 std430)";
 
 constexpr std::array all_languages = {Language::glsl, Language::vulkan_glsl, Language::opencl, Language::cuda,
                                       Language::hip};
 
-/// Every part of every prelude, some more than once.
+/// All parts of all preludes, with duplicates.
 std::vector<std::string_view> all_preludes() {
   std::vector<std::string_view> all;
   for (const Language language : all_languages)
@@ -68,19 +68,19 @@ std::vector<std::string_view> all_preludes() {
   return all;
 }
 
-/// Every word in a prelude: what a macro of the same name would change.
+/// All identifiers in the preludes; a macro of the same name would break them.
 Words words_in_preludes() {
   Words words = split(declaration_words);
   for (const std::string_view part : all_preludes()) words.merge(split(part));
   return words;
 }
 
-/// Adds what a line of a prelude defines, and what its macro expands to: a variable of the same name would hide it.
-/// Arguments and elements of vectors are the line's own.
+/// Adds the names that a line of a prelude defines, and those in its macro's expansion; a variable of the same name
+/// would hide them. Skips the macro's parameters and vector elements.
 void add_names_of(std::string_view line, Words& words) {
   constexpr std::string_view define = "#define ";
   if (!line.starts_with(define)) {
-    // A function's name is the last word before its arguments.
+    // A function's name is the word before its parameters.
     const std::size_t end = line.find('(');
     if (end == std::string_view::npos || !line.starts_with("FUNCTION ")) return;
     std::size_t begin = end;
@@ -102,7 +102,7 @@ void add_names_of(std::string_view line, Words& words) {
     if (!own.contains(word)) words.insert(word);
 }
 
-/// Every word that the source of a kernel may use, and what stands behind them.
+/// All names that a kernel's source may use, and the names that they expand to.
 Words names_of_preludes() {
   Words words = split(dialect_words);
   for (std::string_view part : all_preludes())
@@ -114,7 +114,7 @@ Words names_of_preludes() {
   return words;
 }
 
-/// vec4, dmat2x3, usampler2DArray, image3D, texture2D.
+/// For example vec4, dmat2x3, usampler2DArray, image3D, texture2D.
 bool is_glsl_type(std::string_view name) {
   for (const std::string_view base : {"vec", "ivec", "uvec", "bvec", "dvec", "hvec", "fvec", "mat", "dmat"})
     if (name.starts_with(base))
@@ -131,7 +131,7 @@ bool is_glsl_type(std::string_view name) {
   return false;
 }
 
-/// float16, uint3, image2d_t.
+/// For example float16, uint3, image2d_t.
 bool is_opencl_type(std::string_view name) {
   if (name.starts_with("image") && name.ends_with("_t")) return true;
   const std::size_t digits = std::min(name.find_first_of("0123456789"), name.size());

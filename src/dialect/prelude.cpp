@@ -53,7 +53,8 @@ constexpr std::string_view glsl = R"(#define FUNCTION
 #define store_half2(a, i, v) (a)[i] = packHalf2x16(v)
 )";
 
-// A barrier is for shared arrays anyway. Drivers wait for every load and store to end where it is for buffers, too.
+// barrier() always covers shared arrays. Covering buffers too makes drivers wait for all loads and stores, so
+// kernels that do not need it use the plain form.
 constexpr std::string_view glsl_barrier = R"(#define group_barrier() barrier()
 )";
 constexpr std::string_view glsl_barrier_of_buffers =
@@ -103,8 +104,8 @@ constexpr std::string_view opencl_barrier_of_buffers =
     R"(#define group_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 )";
 
-// CUDA and HIP. The atomics are functions, not macros: where the language has one of the same name for pointers,
-// native code still reaches it.
+// CUDA and HIP. The atomics are functions, not macros, so that native code can still call the language's own
+// functions of the same names, which take pointers.
 constexpr std::string_view cuda_like = R"(#define UNROLL _Pragma("unroll")
 #define FUNCTION [[maybe_unused]] static __device__ __forceinline__
 typedef unsigned int uint;
@@ -158,7 +159,7 @@ constexpr std::string_view cuda = R"(#define KILN_CUDA 1
 #define INFINITY __int_as_float(0x7f800000)
 )";
 
-// HIP's own vectors have these.
+// HIP's vector types have these operators; hip_half has its conversions.
 constexpr std::string_view cuda_vectors =
     R"(FUNCTION float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 FUNCTION float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }

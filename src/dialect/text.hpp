@@ -7,14 +7,14 @@
 
 namespace kiln::dialect {
 
-/// What a name is for: a parameter is a macro, and so reaches into every text behind its definition.
+/// What a name is used for. Kernel parameters are macros, which affect all text after their definition.
 enum class NameUse { variable, macro };
 
-/// Why a name would break the text of some language, as in "is a word of GLSL"; empty where it is free in all.
+/// Why a name would break the text in some language, for example "is a word of GLSL"; empty if it breaks none.
 std::string_view why_taken(std::string_view name, NameUse use);
 
-/// What comes first in a language's text: the words that a kernel's source may use, in terms of the language's own.
-/// A barrier of a kernel that reads no buffer it writes is for the group's shared arrays alone.
+/// The beginning of a language's text: defines the dialect's names in terms of the language. If the kernel reads no
+/// buffer that it writes, group_barrier() covers only shared arrays.
 std::vector<std::string_view> prelude(Language language, bool reads_what_it_writes);
 
 }  // namespace kiln::dialect

@@ -9,44 +9,45 @@
 
 namespace kiln::exec {
 
-/// A job from its submission to its end. Who moves it to the next phase owns it until the one after: the futures'
-/// threads while it is queued, then the one lane that began it. Only one can end it.
+/// A job from submission to end. The thread that moves a job to a phase owns it until the next phase: get_async()
+/// callbacks while it is queued, then the lane that began it. Exactly one thread ends it.
 class JobState {
  public:
   JobState(Job submitted, std::shared_ptr<const detail::Continue> where)
       : job(std::move(submitted)),
         promise(std::move(where)),
         programs(job.steps.size()),
-        // One more than there is, for submit(), which has all waited for before anything can happen.
+        // One more than the number of dependencies, so that the job cannot start before submit() has registered all
+        // of them.
         waiting_for_(job.steps.size() + job.after.size() + 1) {}
 
   Job job;
   const Promise<JobReport> promise;
-  /// One a step, each written once before the last arrive().
+  /// One per step, each written once before the last arrive().
   std::vector<Program> programs;
-  /// When its time is over, once a lane has taken it; guarded by the scheduler's mutex.
+  /// When the job times out, once a lane has begun it; guarded by the scheduler's mutex.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 
-  /// Lets go of the caller's buffers and of the programs, before anyone is told of the end; by the lane that began
-  /// it.
+  /// Releases the caller's buffers and the programs before the promise is set. Only the lane that began the job
+  /// calls this.
   void let_go() noexcept {
     programs.clear();
     job.memory.clear();
     job.steps.clear();
   }
 
-  /// Counts down what it waits for; whether that was the last.
+  /// Counts one dependency as ready; returns whether it was the last.
   bool arrive() noexcept { return waiting_for_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
-  /// Takes the job for a lane: whether nobody has ended it.
+  /// A lane takes the job; false if it has already ended.
   bool begin() noexcept { return move(Phase::queued, Phase::begun); }
-  /// Puts a job that has begun back into the queue: whether nobody has ended it.
+  /// Returns a job that has begun to the queue; false if it has already ended.
   bool put_back() noexcept { return move(Phase::begun, Phase::queued); }
-  /// Ends a job that has not begun; whether this was in time.
+  /// Ends a job that has not begun; false if it has begun or ended.
   bool end_queued() noexcept { return move(Phase::queued, Phase::ended); }
-  /// Claims the end of a job that has begun, for the lane or for the watch: whether nobody has, and its caller's
-  /// memory is not being read just now. Who has claimed it sets the promise.
+  /// Claims the end of a job that has begun, for the lane or the watch thread. False if it has already ended, or
+  /// while the lane reads the caller's memory. The thread that claims the end sets the promise.
   bool end_begun() noexcept { return move(Phase::begun, Phase::ended); }
-  /// Around what reads the caller's memory: whether nobody has ended the job, and may not before stop_reading().
+  /// Call before reading the caller's memory; false if the job has ended. The job cannot end before stop_reading().
   bool start_reading() noexcept { return move(Phase::begun, Phase::reading); }
   void stop_reading() noexcept { phase_.store(Phase::begun, std::memory_order_release); }
   bool ended() const noexcept { return phase_.load(std::memory_order_acquire) == Phase::ended; }

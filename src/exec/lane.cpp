@@ -8,8 +8,7 @@
 namespace kiln::exec {
 namespace {
 
-/// For so long a lane looks again and again; work that takes longer is looked for the less often the longer it
-/// takes.
+/// A lane polls continuously for this long after its last progress, then at growing intervals up to `looks_seldom`.
 constexpr auto looks_busily = std::chrono::microseconds(50);
 constexpr auto looks_seldom = std::chrono::milliseconds(1);
 
@@ -89,7 +88,7 @@ Clock::time_point Lane::next_look() const {
 }
 
 LaneSlot* Lane::idle_slot() {
-  // What comes behind a job that may never end may not end either.
+  // A job that is queued behind an overdue one may hang as well.
   if (std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) { return slot->overdue(); })) return nullptr;
   const auto idle = std::find_if(slots_.begin(), slots_.end(), [](const auto& slot) { return !slot->busy(); });
   return idle != slots_.end() ? idle->get() : nullptr;

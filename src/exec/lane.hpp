@@ -9,30 +9,31 @@
 
 namespace kiln::exec {
 
-/// The work of one thread: takes jobs, keeps three of them under way, and ends them. Everything in it is that
-/// thread's alone.
+/// The work of one executor thread: takes jobs, keeps up to three in flight, and ends them. Only that thread uses
+/// it.
 class Lane {
  public:
   Lane(std::shared_ptr<Scheduler> scheduler, std::shared_ptr<LaneState> state);
 
-  /// Opens the first slot, asks `opened` whether to go on with that, and works until there is no more to do.
+  /// Opens the first slot and passes the result to `opened`. Returns if that returns false; otherwise works until
+  /// the scheduler ends the lane.
   void run(const std::function<bool(Result<void>)>& opened);
 
  private:
-  /// Ends the jobs that have come to an end.
+  /// Ends the jobs that the device has finished.
   void finish_ended();
   void start(const std::shared_ptr<JobState>& job);
   void reclaim();
-  /// When to look again for jobs that have ended.
+  /// When to poll again for finished jobs.
   Clock::time_point next_look() const;
-  /// One for the next job; none where the lane is to take no more.
+  /// A slot for the next job; null if the lane cannot take one.
   LaneSlot* idle_slot();
   bool busy() const;
 
   const std::shared_ptr<Scheduler> scheduler_;
   const std::shared_ptr<LaneState> state_;
   std::vector<std::unique_ptr<LaneSlot>> slots_;
-  /// The program launched last, only to be compared.
+  /// The last program launched; only compared, never dereferenced.
   const Module* last_launched_ = nullptr;
   Clock::time_point last_progress_ = {};
 };

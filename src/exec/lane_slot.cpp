@@ -19,7 +19,7 @@ void abandon(std::shared_ptr<const void> thing) {
     base::Mutex mutex;
     std::vector<std::shared_ptr<const void>> things KILN_GUARDED_BY(mutex);
   };
-  // Of the process, and never destroyed: a device is not done with a thing when its executor is.
+  // Process-wide and never destroyed, because a device may use these objects after the executor is gone.
   static auto* const abandoned = new Abandoned;
   const base::MutexLock lock(abandoned->mutex);
   abandoned->things.push_back(std::move(thing));
@@ -27,10 +27,10 @@ void abandon(std::shared_ptr<const void> thing) {
 
 namespace {
 
-/// Times that others are taken before an idle buffer is dropped.
+/// An idle buffer is freed after this many takes of other buffers.
 constexpr std::uint64_t patience = 256;
 
-/// Few different sizes, so that jobs of about the same size share buffers: at most a quarter more than asked for.
+/// Rounds up by at most a quarter, to few different sizes, so that jobs of similar size share buffers.
 std::size_t rounded(std::size_t bytes) {
   constexpr std::size_t smallest = 4096;
   if (bytes <= smallest) return smallest;
@@ -68,7 +68,7 @@ bool SlotMemory::clear() noexcept {
 
 namespace {
 
-/// Copies begin at such offsets of the staging memory.
+/// Alignment of copies in the staging memory.
 constexpr std::size_t alignment = 256;
 
 std::size_t size_of(const JobMemory& memory) {
@@ -76,7 +76,7 @@ std::size_t size_of(const JobMemory& memory) {
   return std::max({memory.bytes, memory.upload.size(), memory.download.size()});
 }
 
-/// What `f`, a function of the caller's, throws.
+/// Calls `f`, a function of the caller's; exceptions become errors.
 template <class F>
 Result<void> guarded(const char* what, F f) {
   try {
@@ -173,7 +173,7 @@ Result<void> LaneSlot::queue(const JobState& state) {
     Launch launch{.groups = step.groups, .group_size = step.group_size, .parameters = step.parameters};
     for (const std::size_t memory : step.memory) launch.buffers.push_back(buffers_[memory]);
     KILN_TRY(slot_->launch(state.programs[i].module(), launch));
-    // Many a device has begun with it already.
+    // Devices may start a launch before submit(), so the caller's buffers may already be changed.
     touched_ = touched_ || lent_.size() < buffers_.size();
   }
   for (const Copy& copy : downloads_) KILN_TRY(slot_->download(*buffers_[copy.memory], 0, copy.staged, copy.bytes));
@@ -196,12 +196,12 @@ LaneSlot::Look LaneSlot::look() {
   left_at_.reset();
   const auto job = std::exchange(job_, nullptr);
   std::optional<Result<JobReport>> result;
-  // Once it has timed out, its caller's memory may be gone.
+  // After a timeout, the caller's memory may be gone.
   if (job->end_begun()) {
     Result<void> done = finished ? drain(job->job) : Result<void>(finished.error());
     result = done ? Result<JobReport>(report(*job)) : Result<JobReport>(std::move(done).error());
   }
-  // What goes wrong there is no matter of the job's.
+  // A failure of this callback does not fail the job.
   if (result && *result && job->job.report)
     static_cast<void>(guarded("is told what a job took", [&] { job->job.report(**result); }));
   if (!finished) close();

@@ -12,20 +12,20 @@
 
 namespace kiln::exec {
 
-/// Keeps something until the process ends: what a device that does not answer may be at work on. To destroy it
-/// would wait for the device, or take memory away from under it.
+/// Keeps an object until the process ends, because a device that does not respond may still use it. Destroying it
+/// would block on the device, or free memory that the device uses.
 void abandon(std::shared_ptr<const void> thing);
 
-/// The buffers that a slot lends to its jobs, kept for the next ones. Jobs that are alike allocate nothing.
+/// The buffers that a slot lends to its jobs. Keeps them for later jobs, so that similar jobs allocate nothing.
 class SlotMemory {
  public:
   explicit SlotMemory(Device& device) noexcept : device_(device) {}
 
-  /// A buffer of at least so many bytes.
+  /// A buffer of at least this size.
   Result<std::unique_ptr<Buffer>> take(std::size_t bytes);
-  /// Keeps it for later, and drops what has not been taken for long.
+  /// Keeps the buffer for later jobs, and frees buffers that were idle for long.
   void give_back(std::unique_ptr<Buffer> buffer);
-  /// Drops all that is not lent; whether there was anything.
+  /// Frees all idle buffers; returns whether there were any.
   bool clear() noexcept;
 
  private:
@@ -39,10 +39,10 @@ class SlotMemory {
   std::vector<Idle> idle_;
 };
 
-/// One of the three slots of a lane, and the job that is under way in it.
+/// One of the three slots of a lane, and the job in flight in it.
 class LaneSlot {
  public:
-  /// `track` is its number in a trace.
+  /// `track` is the slot's track number in a trace.
   LaneSlot(Scheduler& scheduler, LaneState& lane, unsigned track)
       : scheduler_(scheduler), lane_(lane), track_(track), memory_(scheduler.device()) {}
 
@@ -50,20 +50,19 @@ class LaneSlot {
   LaneSlot(const LaneSlot&) = delete;
   LaneSlot& operator=(const LaneSlot&) = delete;
 
-  /// Opens the device's slot where there is none.
+  /// Opens the device's slot unless it is open.
   Result<void> open();
-  /// Hands a job to the device. After an error, nothing of it is under way.
+  /// Submits a job to the device. After an error, no part of the job is in flight.
   Result<void> begin(std::shared_ptr<JobState> job);
-  /// Whether the job that could not begin can once more: nothing of it has been at the caller's buffers.
+  /// Whether a job whose begin() failed can be retried, because it has not touched the caller's buffers.
   bool may_begin_again() const noexcept { return !touched_; }
   bool busy() const noexcept { return job_ != nullptr; }
-  /// Whether somebody else has ended the job, and the device has not.
+  /// Whether the job has timed out but the device has not finished it.
   bool overdue() const noexcept { return left_at_.has_value(); }
-  /// What became of the job: where the device has ended it, so does this; where it is overdue for too long, it is
-  /// left to the device.
+  /// Polls the job. Ends it if the device has finished it; abandons it to the device if it is overdue for too long.
   enum class Look { under_way, ended, abandoned };
   Look look();
-  /// Drops idle memory of the device.
+  /// Frees idle device memory.
   void reclaim() noexcept { memory_.clear(); }
 
  private:
@@ -81,11 +80,11 @@ class LaneSlot {
   Result<void> drain(const Job& job);
   JobReport report(const JobState& job);
   void trace(const JobState& job, const std::vector<Ran>& times) const;
-  /// Takes back what was lent; the device no longer uses it.
+  /// Returns lent buffers to memory_; the device must not use them any more.
   void give_back();
-  /// Closes the device's slot, which waits for it.
+  /// Closes the device's slot, which waits for the device.
   void close();
-  /// Leaves the slot and all it uses as they are for ever: the device may be at work on it.
+  /// Leaks the slot and everything it uses, because the device may still be working on it.
   void abandon();
 
   Scheduler& scheduler_;
@@ -96,9 +95,9 @@ class LaneSlot {
 
   std::shared_ptr<JobState> job_;
   bool touched_ = false;
-  /// When it is left to the device.
+  /// When to abandon the job; set while it is overdue.
   std::optional<Clock::time_point> left_at_;
-  /// The job's memory, by its places; and what of it is lent.
+  /// The buffers of the job's memory, in order; and the lent ones among them.
   std::vector<const Buffer*> buffers_;
   std::vector<std::unique_ptr<Buffer>> lent_;
   std::span<std::byte> staged_;

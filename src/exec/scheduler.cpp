@@ -11,7 +11,8 @@
 namespace kiln::exec {
 namespace {
 
-/// The executor whose thread this is: it does not wait for room in its own queue, which might need this thread.
+/// The executor that owns this thread. submit() on such a thread does not wait for queue space, because freeing
+/// space may need this thread.
 thread_local const Scheduler* own_scheduler = nullptr;
 
 class OwnThread {
@@ -25,7 +26,7 @@ class OwnThread {
   const Scheduler* before_;
 };
 
-/// What is wrong with a job; nothing where all is well.
+/// Validates a job.
 Result<void> check(const Job& job) {
   const auto refuse = [&job](std::string why) {
     return Error(ErrorCode::invalid_request, fmt::format("{}: {}", title(job), why));
@@ -167,7 +168,7 @@ void Scheduler::end_dependent(const std::shared_ptr<JobState>& job, const Error&
     dependents_.emplace_back(job, error);
     if (std::exchange(ends_dependents_, true)) return;
   }
-  // One after the other, and not each within the one it depends on: there may be any number.
+  // A loop, because recursion along a long chain of dependent jobs would overflow the stack.
   for (;;) {
     std::optional<std::pair<std::shared_ptr<JobState>, Error>> next;
     {
@@ -213,7 +214,7 @@ void Scheduler::end_without_lanes() {
 bool Scheduler::end_queued(JobState& job, Error error, std::atomic<std::uint64_t>& counter) {
   if (!job.end_queued()) return false;
   ++counter;
-  // The caller's buffers; what else it has, those who still give it programs may use.
+  // Releases the caller's buffers. Keeps the rest, which callbacks of get_async() may still use.
   job.job.memory.clear();
   {
     const base::MutexLock lock(mutex_);
@@ -230,7 +231,7 @@ void Scheduler::finish(LaneState& lane, JobState& job, std::optional<Result<JobR
   {
     const base::MutexLock lock(mutex_);
     forget(lane, job);
-    // One more at a time, now and then: others may have given memory back.
+    // Raise the limit by one after every `often` jobs, in case memory has been freed.
     constexpr std::size_t often = 256;
     if (short_of_memory_ && ++had_memory_ % often == 0) {
       if (most_under_way_ != no_limit) ++most_under_way_;
@@ -271,7 +272,7 @@ Scheduler::Turn Scheduler::next(const std::shared_ptr<LaneState>& lane, bool has
   for (;;) {
     if (lane->reclaims != reclaims_) return {.reclaim = reclaims_};
     if (lane->replaced) return {.end = true};
-    // One that was given up and is not done may hold up what comes behind it.
+    // A job that timed out but still runs may block jobs behind it.
     const bool held_up =
         std::any_of(lane->jobs.begin(), lane->jobs.end(), [](const auto& each) { return each->ended(); });
     while (has_room && !held_up && !ready_.empty() && under_way_ < most_under_way_) {
@@ -286,7 +287,7 @@ Scheduler::Turn Scheduler::next(const std::shared_ptr<LaneState>& lane, bool has
       return {.job = std::move(job)};
     }
     if (stopping_) return {.end = true};
-    // One without room is not to be woken in the place of one that has some.
+    // A lane without room must not wait: notify_one() could wake it instead of a lane that has room.
     if (!has_room || Clock::now() >= until) return {};
     lane->waiting = true;
     if (until == Clock::time_point::max()) {
@@ -305,7 +306,7 @@ void Scheduler::run_later(std::function<void()> work) {
     return !stopping_;
   }();
   if (!running) return work();
-  // Not under the mutex: where no thread can be had, the pool does the work here and now.
+  // Outside the mutex: if no thread can be started, the pool runs the work on this thread.
   continuations_.submit([scheduler = shared_from_this(), work = std::move(work)] {
     const OwnThread own(*scheduler);
     work();
@@ -332,7 +333,7 @@ void Scheduler::stop() {
     const auto all_ended = [this]() KILN_REQUIRES(mutex_) {
       return std::all_of(lanes_.begin(), lanes_.end(), [](const LaneThread& each) { return each.state->ended; });
     };
-    // Longer than they look for the end of what has hung.
+    // Longer than lanes wait for a hung job.
     const auto until = hung_ ? Clock::now() + 2 * longest_grace : Clock::time_point::max();
     while (!all_ended() && Clock::now() < until)
       if (hung_) {
@@ -352,7 +353,7 @@ void Scheduler::stop() {
   }
   if (watch.joinable()) watch.join();
   continuations_.finish();
-  // A lane that does not come back has what the trace is part of.
+  // A detached lane keeps the scheduler alive, so the trace's destructor may never run.
   if (trace_ != nullptr) trace_->finish();
 }
 

@@ -11,7 +11,7 @@
 namespace kiln::exec {
 namespace {
 
-/// Written to the file when there is so much of it.
+/// Buffered events are written to the file at this size.
 constexpr std::size_t block = std::size_t{64} << 10;
 
 double microseconds(Trace::Time time) {
@@ -36,7 +36,7 @@ Result<std::unique_ptr<Trace>> Trace::open(const std::filesystem::path& file) {
     base::FileHandle handle(
         base::FileSystem::system().open(AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     if (!handle) return base::system_error("write the trace", path);
-    // Emptied only by who has it alone: another executor may be writing it.
+    // Truncate only with the lock, because another executor may be writing this file.
     if (::flock(handle.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
       if (::ftruncate(handle.get(), 0) != 0 && errno != EINVAL) return base::system_error("write the trace", path);
       return std::make_unique<Trace>(std::move(handle), std::move(path));
@@ -83,7 +83,7 @@ void Trace::write_out() {
   while (!left.empty()) {
     const ssize_t written = ::write(file_.get(), left.data(), left.size());
     if (written < 0 && errno == EINTR) continue;
-    // A disk that is full costs the rest of the trace, nothing else.
+    // A full disk only truncates the trace.
     if (written <= 0) break;
     left.remove_prefix(static_cast<std::size_t>(written));
   }

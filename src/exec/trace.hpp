@@ -14,25 +14,24 @@
 
 namespace kiln::exec {
 
-/// A file of what ran when, in the JSON that Perfetto and chrome://tracing open. Safe from any thread.
+/// A timeline in the JSON format of Perfetto and chrome://tracing. Safe from any thread.
 class Trace {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// Begins `file`, or one beside it where another executor is writing that.
+  /// Creates `file`, or a file beside it if another executor is writing `file`.
   static Result<std::unique_ptr<Trace>> open(const std::filesystem::path& file);
   Trace(base::FileHandle file, std::filesystem::path path) noexcept;
   ~Trace() { finish(); }
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  /// Names a track.
   void track(unsigned number, std::string_view name);
-  /// Something that ran on a track; `details` is JSON, as in {"job": "conv"}.
+  /// Adds an event to a track. `details` is a JSON object, for example {"job": "conv"}.
   void ran(unsigned track, std::string_view name, std::string_view kind, Time begin, Time end,
            std::string_view details);
 
-  /// Writes the end of it; what comes later is not in it.
+  /// Writes the end of the file; later events are dropped.
   void finish();
 
   const std::filesystem::path& path() const noexcept { return path_; }
@@ -49,7 +48,7 @@ class Trace {
   bool finished_ KILN_GUARDED_BY(mutex_) = false;
 };
 
-/// A text as JSON writes it, with its quotes.
+/// A quoted JSON string.
 std::string as_json(std::string_view text);
 
 }  // namespace kiln::exec

@@ -8,10 +8,9 @@
 
 #include "exec/scheduler.hpp"
 
-// The executor's watch over time limits: a thread that ends jobs whose time is over, and replaces lanes that do not
-// come back from their driver.
-// What the executor does where the device has no memory left for a job: has what is idle given back, and lets fewer
-// jobs be under way at once.
+// The parts of Scheduler that handle failures. A watch thread ends jobs past their time limit, and replaces lanes
+// that do not return from their driver. If the device has no memory for a job, reclaim() frees idle memory, and
+// put_back() lowers the number of jobs in flight.
 namespace kiln::exec {
 
 Clock::duration Scheduler::time_limit_of(const Job& job) const noexcept {
@@ -58,13 +57,13 @@ void Scheduler::keep_watch() {
       watched_.erase(watched_.begin());
       if (over.job != nullptr) {
         timed_out = over.job->end_begun();
-        // Where its caller's memory is being read, that does not take for ever.
+        // The lane is reading the caller's memory, which is brief: check again soon.
         if (!timed_out && !over.job->ended()) watch(over.lane, over.job, std::chrono::milliseconds(1));
       } else if (!over.lane->waiting && over.lane->rounds == over.rounds) {
         replace(over.lane, !over.opens);
       }
       if (timed_out) {
-        // Where the lane is with the driver, it may not come back.
+        // The lane may be blocked in the driver.
         hung_ = true;
         watch(Watched{.lane = over.lane, .rounds = over.lane->rounds}, grace_of(over.job->job));
       }
@@ -96,14 +95,14 @@ void Scheduler::abandoned(const std::shared_ptr<LaneState>& lane) {
 void Scheduler::replace(const std::shared_ptr<LaneState>& lane, bool by_another) {
   const auto own =
       std::find_if(lanes_.begin(), lanes_.end(), [&](const LaneThread& each) { return each.state == lane; });
-  // One that is to end is no longer to be replaced: stop() sees to it.
+  // stop() handles lanes that do not end.
   if (own == lanes_.end() || stopping_) return;
   lane->replaced = true;
   under_way_ -= lane->jobs.size();
   work_.notify_all();
   own->thread.detach();
   lanes_.erase(own);
-  // What else it has begun may be held up by the same.
+  // The lane's other jobs may hang as well; give those without a time limit a deadline.
   for (const auto& job : lane->jobs)
     if (job->deadline == Clock::time_point::max()) watch(lane, job, longest_grace);
   if (!by_another) return;
@@ -111,7 +110,7 @@ void Scheduler::replace(const std::shared_ptr<LaneState>& lane, bool by_another)
     const auto other = start_lane(lane->number, [](const Result<void>&) { return true; });
     if (options_.open_limit.count() > 0) watch(Watched{.lane = other, .opens = true}, options_.open_limit);
   } catch (const std::system_error&) {
-    // The lanes there are go on; see end_without_lanes().
+    // The remaining lanes continue; if there is none, end_without_lanes() fails the queued jobs.
   }
 }
 
@@ -139,7 +138,7 @@ bool Scheduler::reclaim(LaneState& lane) {
       return each.state->reclaiming || each.state->reclaims == reclaims_;
     });
   };
-  // Lanes at work heed it when they next look; one that is with the driver for long is not waited for.
+  // Working lanes respond at their next poll. Do not wait for a lane that is blocked in the driver.
   const auto until = Clock::now() + std::chrono::milliseconds(100);
   while (!all_heeded() && Clock::now() < until) reclaimed_.wait_until(mutex_, until);
   lane.reclaiming = false;

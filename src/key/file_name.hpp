@@ -8,11 +8,12 @@
 
 namespace kiln::key {
 
-/// What a file name can hold of a text: letters, digits and "._-", anything else as one underscore, at most
-/// `max` characters, never empty, never beginning with a dot. A text made by this stays as it is.
+/// Turns a text into a part of a file name: keeps letters, digits and "._-", replaces each run of other characters
+/// by one underscore, and cuts at `max` characters. The result is never empty and never begins with a dot.
+/// Idempotent.
 std::string file_name_part(std::string_view text, std::size_t max);
 
-/// Identity::folder() of an identity whose digest is known.
+/// Identity::folder(), for a caller that already has the identity's digest.
 std::string folder_name(const Identity& identity, const Digest& digest);
 
 }  // namespace kiln::key

@@ -16,22 +16,22 @@
 namespace kiln::key {
 namespace {
 
-// Real sources are a few files deep; each level takes stack.
+// Real sources nest a few levels; each level uses stack.
 constexpr std::size_t max_depth = 200;
 
-/// A file that was found: what it is called, what tells it from others, and its contents.
+/// A file that was found. `identity` is equal for two includes of the same file.
 struct Found {
   std::string name;
   std::string identity;
   std::string text;
-  /// Where its own "quoted" includes are looked for; nothing for text that came without a folder.
+  /// The folder to search for its own "quoted" includes; nothing for text without a folder.
   std::optional<std::filesystem::path> folder;
 };
 
 struct IncludeName {
   std::string name;
   bool quoted;
-  /// How many characters of the directive's rest the name takes.
+  /// The length of the name in the directive's rest, with quotes or brackets and leading spaces.
   std::size_t length;
 };
 
@@ -56,7 +56,7 @@ bool has_pragma_once(std::string_view text) {
   return false;
 }
 
-/// What a text ends in the middle of, as in "a comment"; empty where it does not.
+/// The construct that is open at the end of the text, for example "a comment"; empty if there is none.
 std::string_view unfinished(std::string_view text) {
   SourceScanner scanner(text);
   while (scanner.next()) {
@@ -64,29 +64,30 @@ std::string_view unfinished(std::string_view text) {
   return scanner.unfinished();
 }
 
-/// A file as #line names it.
+/// The file operand of a #line directive.
 std::string origin(LineStyle style, std::size_t file, const std::string& name) {
   if (style == LineStyle::number) return std::to_string(file);
-  // Names are people's; what would end the literal, or begin an escape, is not worth keeping.
+  // The name comes from the user; replace characters that would end the literal or begin an escape.
   std::string safe = name;
   for (char& c : safe)
     if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' ') c = '_';
   return fmt::format("\"{}\"", safe);
 }
 
-/// What the lines of a file are called: by their numbers in it, unless its own #line directives say otherwise.
+/// Maps lines of a file to the numbers and file names in compiler messages, which the file's own #line directives
+/// can change. Also tracks conditional groups.
 class LineCount {
  public:
   LineCount(LineStyle style, std::size_t file, const std::string& name) : origin_(origin(style, file, name)) {}
 
-  /// What the line is numbered as.
+  /// The reported number of a line.
   std::size_t number(std::size_t line) const { return line + shift_; }
 
-  /// The directive that gives the next line the name and number of `line`.
+  /// The #line directive that makes the compiler report the next line as `line`.
   std::string directive(std::size_t line) const { return fmt::format("#line {} {}\n", number(line), origin_); }
 
-  /// A #line directive of the file itself on `line`. It counts as if the compiler had read it, also in a group that
-  /// it may pass over; one that a macro computes does not.
+  /// Applies the file's own #line directive on `line`, even in a conditional group that the compiler may skip.
+  /// Ignores directives whose operands are macros.
   void line_directive(std::size_t line, std::string_view rest) {
     rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
     std::size_t given = 0;
@@ -105,7 +106,8 @@ class LineCount {
     for (Group& group : groups_) group.has_include = true;
   }
 
-  /// At #else, #elif or, `for_good`, at #endif: whether the group that ends has an include in it.
+  /// Call at #else and #elif, and at #endif with `for_good`: returns whether the group that ends contains an
+  /// include.
   bool end_group(bool for_good) {
     if (groups_.empty()) return false;
     const bool has_include = groups_.back().has_include;
@@ -117,9 +119,9 @@ class LineCount {
   struct Group {
     bool has_include = false;
   };
-  /// What is added to a line of the file; it wraps around for what is taken away.
+  /// Added to a line of the file; unsigned wrap-around makes negative shifts work.
   std::size_t shift_ = 0;
-  /// The file as #line names it.
+  /// The file operand of #line directives.
   std::string origin_;
   std::vector<Group> groups_;
 };
@@ -156,7 +158,7 @@ class Resolver {
       if (name == "if" || name == "ifdef" || name == "ifndef") count.begin_group();
       if (name == "else" || name.starts_with("elif") || name == "endif") {
         if (count.end_group(name == "endif")) {
-          // The compiler may have passed over the group and the numbers in it.
+          // The compiler may have skipped the group with its #line directives, so repeat the number.
           const std::size_t end = scanner.next_line();
           result_.text += text.substr(copied, end - copied);
           copied = end;
@@ -166,7 +168,7 @@ class Resolver {
       }
       if (name != "include") continue;
       const auto wanted = parse_name(directive->rest);
-      if (!wanted) continue;  // Computed by a macro: the compiler's to judge.
+      if (!wanted) continue;  // A macro computes the name: left to the compiler.
 
       const std::size_t end = directive->rest_begin + wanted->length;
       scanner.skip_to(end);
@@ -174,7 +176,7 @@ class Resolver {
       copied = end;
       if (auto error = include(file, count.number(directive->line), *wanted, conditional || count.in_group()))
         return error;
-      // What is left of the line is a line of its own to the compiler, and to the scanner; it keeps its number.
+      // The rest of the include's line becomes a separate line with the same number.
       end_line();
       result_.text += count.directive(directive->line);
       count.add_include();
@@ -184,7 +186,7 @@ class Resolver {
     return check_size(file);
   }
 
-  /// Ends the last line of a file, also one that asks for another with a backslash.
+  /// Ends the last line of a file, even if it ends in a backslash.
   void end_line() { result_.text += is_continued(result_.text) ? "\n\n" : "\n"; }
 
   std::optional<Error> include(const Found& from, std::size_t line, const IncludeName& wanted, bool conditional) {
@@ -211,12 +213,13 @@ class Resolver {
       if (!above->identity.empty() && above->identity == file.identity) return cycle(from, line, file);
     const auto once = once_.find(file.identity);
     if (once != once_.end() && once->second.for_certain) return std::nullopt;
-    // Which of several copies the compiler keeps is known to it alone where one of them stands inside #if.
+    // If a copy is inside #if, only the compiler knows which copy it reads first: guard each copy with #ifndef.
     const bool guarded = has_pragma_once(file.text) && (conditional || once != once_.end());
     if (has_pragma_once(file.text))
       once_.try_emplace(file.identity, Seen{once_.size(), false}).first->second.for_certain = !conditional;
 
-    // The compiler would read on in the file that includes it, and see other directives there than are seen here.
+    // The compiler would continue the comment or string in the including file, and would see other directives than
+    // this scan.
     if (const std::string_view what = unfinished(file.text); !what.empty())
       return Error(ErrorCode::invalid_request, fmt::format("{}:{} includes \"{}\", which ends in the middle of {}",
                                                            from.name, line, wanted.name, what));
@@ -255,7 +258,7 @@ class Resolver {
   }
 
   Result<std::optional<Found>> on_disk(const std::filesystem::path& folder, const std::string& name) const {
-    // The system would take the name to end there, and find a file of another name.
+    // File system calls would cut the name at the NUL and open a different file.
     if (name.find('\0') != std::string::npos) return std::optional<Found>{};
     const auto path = folder / name;
     std::error_code error;
@@ -302,7 +305,7 @@ class Resolver {
   const std::size_t max_bytes_;
   ResolvedSource result_;
   std::vector<const Found*> chain_;
-  // Files with #pragma once, and whether the compiler is sure to have read them.
+  // Files with #pragma once; `for_certain` if the compiler reads the first copy unconditionally.
   struct Seen {
     std::size_t number = 0;
     bool for_certain = false;

@@ -11,35 +11,36 @@
 
 namespace kiln::key {
 
-/// A source with its includes in place.
+/// A source with its includes expanded.
 struct ResolvedSource {
   std::string text;
-  /// The names of the files it came from. The first is the source itself.
+  /// The names of the files it consists of. The first is the source itself.
   std::vector<std::string> files;
-  /// The digest of each file's own contents.
+  /// The digest of each file before expansion.
   std::vector<Digest> digests;
 };
 
-/// Where the files named by #include are looked for.
+/// Where to search for included files.
 struct IncludePlaces {
   const std::map<std::string, std::string>& headers;
   const std::vector<std::filesystem::path>& folders;
-  /// What the names begin with that the compiler has itself, where they are in no other place; empty for none.
+  /// Prefix of headers that the compiler provides. An include with this prefix that is found nowhere else is kept;
+  /// empty if the compiler provides none.
   std::string_view built_in = {};
 };
 
-/// How `#line` names a file: GLSL has numbers for it, the others have names.
+/// How #line identifies a file: by a number in GLSL, by a name in the other languages.
 enum class LineStyle { number, name };
 
-/// The directive that gives the next line its number; `file` counts the files, `name` is what it is called.
+/// The directive that sets the number and file of the next line. `file` is the file's index, `name` its name;
+/// `style` selects one.
 std::string line_directive(LineStyle style, std::size_t line, std::size_t file, const std::string& name);
 
-/// Replaces every #include by the contents of what it names, once only for files that say `#pragma once`.
-/// Comments and string literals are left alone, and so is what the compiler has built in. A missing file is an
-/// error, except inside #if … #endif, where it becomes an #error for the compiler to meet or pass over; so is one
-/// that ends in the middle of a comment or a raw string. Errors name the file and the line. Lines keep their
-/// numbers, also behind a group that the compiler passes over, and those that the source's own #line directives
-/// give them. The result is never larger than `max_bytes`.
+/// Replaces every #include by the contents of its file, and expands files with `#pragma once` only once. Ignores
+/// directives in comments and string literals, and keeps includes of built-in headers. A missing file is an error;
+/// inside #if … #endif it becomes an #error directive, because the compiler may skip the group. A file that ends
+/// inside a comment or a raw string is an error. Errors name the file and line. #line directives preserve line
+/// numbers, including those that the source's own #line directives set. The result has at most `max_bytes`.
 Result<ResolvedSource> resolve_includes(const std::string& name, const std::string& source,
                                         const IncludePlaces& places, LineStyle style, std::size_t max_bytes);
 

@@ -18,7 +18,7 @@ using key::is_glsl;
 
 constexpr std::uint32_t key_version = 1;
 
-/// An option that makes the compiler read a file beside the source; nothing where there is none.
+/// The first option that makes the compiler read another file; nothing if there is none.
 std::optional<std::string_view> option_that_reads(const Request::Fields& fields) {
   static constexpr std::array<std::string_view, 8> starts = {"-include",  "--include", "--pre-include", "-imacros",
                                                              "--imacros", "-use-pch",  "--use-pch",     "@"};
@@ -57,7 +57,7 @@ std::optional<Error> check(const Request::Fields& fields) {
 
 Digest digest_of(const Request::Fields& fields, const std::string& source, bool valid) {
   base::ByteWriter writer;
-  // A request that is in error is answered with its error and never meets a valid one's program.
+  // A separate prefix, so that an invalid request never has the key of a valid one.
   writer.text(valid ? "kiln request" : "kiln request in error");
   writer.number(key_version);
   writer.text(fields.name);
@@ -74,7 +74,7 @@ Digest digest_of(const Request::Fields& fields, const std::string& source, bool 
   return base::sha256(writer.bytes());
 }
 
-/// An option whose value follows it, as in "-Iname", "--include-path=name", or "-I" and "name".
+/// An option with a value, as in "-Iname", "--include-path=name", or "-I" and "name".
 struct OptionName {
   std::string_view text;
   bool is_folder;
@@ -91,8 +91,8 @@ constexpr std::array moved_options = {
     OptionName{"-D", false},
 };
 
-/// Takes defines and include folders out of the options, so that it is what they mean that counts, and not how they
-/// are written.
+/// Moves defines and include folders from the options to their fields, so that different spellings have the same
+/// key.
 void move_options(Request::Fields& fields) {
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < fields.options.size(); ++i) {
@@ -138,7 +138,7 @@ Request::Request(Fields fields) {
   if (!is_glsl(fields.language)) move_options(fields);
   state->error = check(fields);
   if (!state->error) {
-    // HIP's compilers bring its headers with them, and their version is part of the device's identity.
+    // HIP's compilers provide these headers, and the compiler version is part of the device's identity.
     const std::string_view built_in = fields.language == Language::hip ? "hip/" : "";
     auto resolved = key::resolve_includes(
         fields.name, fields.source, {fields.headers, fields.include_folders, built_in},
@@ -155,7 +155,7 @@ Request::Request(Fields fields) {
     }
   }
   state->key = {digest_of(fields, state->source, !state->error), fields.name};
-  // The resolved source says it all; what it was made from would only take memory.
+  // The resolved source replaces both; free their memory.
   fields.source.clear();
   fields.headers.clear();
   state->fields = std::move(fields);

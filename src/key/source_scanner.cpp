@@ -97,7 +97,7 @@ void SourceScanner::pass_literal(char quote) {
 
 void SourceScanner::pass_raw_string() {
   const std::size_t open = text_.find('(', position_);
-  // A delimiter has at most 16 characters; without one, this is no raw string.
+  // A delimiter has at most 16 characters; otherwise this is not a raw string.
   if (open == std::string_view::npos || open - position_ > 18) {
     position_ += 1;
     return;

@@ -8,7 +8,7 @@
 
 #include <kiln/request.hpp>
 
-/// What Kiln knows of the languages of sources.
+/// Scanning of source text, and properties of the source languages.
 namespace kiln::key {
 
 constexpr bool is_glsl(Language language) noexcept {
@@ -17,30 +17,30 @@ constexpr bool is_glsl(Language language) noexcept {
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-/// Whether a character can stand in a name.
+/// Whether an identifier can contain the character.
 constexpr bool is_word(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
 }
 
-/// Whether a text is one name.
+/// Whether the text is an identifier.
 constexpr bool is_name(std::string_view text) noexcept {
   return !text.empty() && !is_digit(text[0]) && std::all_of(text.begin(), text.end(), is_word);
 }
 
-/// Whether the last line of a text, which is not ended yet, would take the next one in by a backslash.
+/// Whether a text without its final newline ends in a line continuation.
 constexpr bool is_continued(std::string_view text) noexcept {
   return text.ends_with('\\') || text.ends_with("\\\r");
 }
 
-/// Walks over C-like source and finds its preprocessor directives, passing over comments and string literals.
+/// Finds the preprocessor directives of C-like source; skips comments and string literals.
 class SourceScanner {
  public:
-  /// A directive such as `#include "file"`.
+  /// A directive, for example `#include "file"`.
   struct Directive {
     std::string_view name;
-    /// What stands after the name on its line, up to the line's end.
+    /// The text between the name and the end of the line.
     std::string_view rest;
-    /// Where the directive's '#' and its `rest` begin in the text.
+    /// Offsets of the '#' and of `rest` in the text.
     std::size_t begin = 0;
     std::size_t rest_begin = 0;
     /// The line of the '#', counted from 1.
@@ -49,18 +49,19 @@ class SourceScanner {
 
   explicit SourceScanner(std::string_view text) : text_(text) {}
 
-  /// Moves to the next directive, and stands behind its name then; nothing at the end.
+  /// Finds the next directive and moves behind its name; nothing at the end of the text.
   std::optional<Directive> next();
 
-  /// Moves behind the end of the line, comments and continued lines included, and tells where that is.
+  /// Moves behind the end of the current line, including continued lines and comments, and returns the new
+  /// position.
   std::size_t next_line();
-  /// The line of where the scanner stands, counted from 1.
+  /// The current line, counted from 1.
   std::size_t line() const noexcept { return line_; }
 
-  /// What the text ended in the middle of, as in "a comment"; empty where it did not.
+  /// The construct that is open at the end of the text, for example "a comment"; empty if there is none.
   std::string_view unfinished() const noexcept { return unfinished_; }
 
-  /// Goes on from `position` as at the beginning of a line, which keeps its number.
+  /// Continues at `position` as if it were the beginning of a line; the line number stays.
   void skip_to(std::size_t position) {
     position_ = position;
     line_is_blank_ = true;
@@ -69,9 +70,9 @@ class SourceScanner {
  private:
   char at(std::size_t position) const { return position < text_.size() ? text_[position] : '\0'; }
   bool starts(std::string_view what) const { return text_.substr(position_).starts_with(what); }
-  /// The length of a line end that a backslash at the position takes back; 0 where there is none.
+  /// The length of a line continuation (backslash and newline) at the current position; 0 if there is none.
   std::size_t continuation() const;
-  /// Moves over whatever is no line's end and no directive.
+  /// Moves over one token or character that is neither a newline nor a directive.
   void pass();
   void pass_line_end();
   void pass_line_comment();

@@ -7,13 +7,13 @@
 
 namespace kiln::key {
 
-/// A counter of Stats that only grows, and its name in JSON.
+/// A monotonic counter of Stats and its name in JSON.
 struct Counter {
   const char* name;
   std::uint64_t Stats::*member;
 };
 
-/// All of them, in the order of Stats.
+/// In the order of their declaration in Stats.
 inline constexpr std::array counters = {
     Counter{"requests", &Stats::requests},
     Counter{"memory_hits", &Stats::memory_hits},
@@ -32,7 +32,7 @@ inline constexpr std::array counters = {
     Counter{"store_failures", &Stats::store_failures},
 };
 
-/// Counters and times of `now` less those of `before`; sizes stay.
+/// Subtracts the counters and times of `before` from `now`; keeps the sizes of `now`.
 inline Stats difference(const Stats& now, const Stats& before) {
   Stats more = now;
   for (const auto& [name, member] : counters) more.*member -= before.*member;

@@ -6,7 +6,8 @@
 namespace kiln::memory {
 
 ProgramTable::ProgramTable(Bounds bounds) : bounds_(bounds) {
-  // Here, and not in somebody's first get(). The pool's mutex is never made under this table's.
+  // Done here rather than in a first get(), where it would add latency. This also creates the pool's mutex before
+  // any thread holds the table's.
   base::AsymmetricFence::prepare();
   ResidentPool::of_process();
   indexes_.push_back(std::make_unique<Index>(256));
@@ -21,7 +22,7 @@ ProgramTable::~ProgramTable() {
   }
   std::erase_if(residents, [](const Resident* resident) { return resident->inherited(); });
   for (Resident* resident : residents) resident->abandon();
-  // Refused, nobody would know who still holds what: the programs stay for good.
+  // If the fence fails, reference counts are unreliable, so unused programs leak.
   if (!base::AsymmetricFence::heavy()) return;
   for (Resident* resident : residents) resident->settle();
 }
@@ -48,7 +49,7 @@ Program ProgramTable::find_locked(const Digest& digest) {
   if (cell == nullptr) return {};
   Resident* resident = cell->resident.load(std::memory_order_relaxed);
   const std::uint32_t slot = base::thread_slot.number();
-  // Under the mutex nobody is closing it.
+  // close() runs only under this mutex.
   if (!resident->take(digest, slot)) return {};
   resident->used(slot, tick());
   return resident->handle(slot);
@@ -60,7 +61,7 @@ Program ProgramTable::find_uncounted(const Digest& digest) {
   if (cell == nullptr) return {};
   Resident* resident = cell->resident.load(std::memory_order_relaxed);
   const std::uint32_t slot = base::thread_slot.number();
-  // Under the mutex nobody is closing it, so it stays although this may be its only reference.
+  // close() runs only under this mutex, so the program stays although this may be its only reference.
   resident->copy(slot);
   return resident->handle(slot);
 }
@@ -69,7 +70,7 @@ Program ProgramTable::insert(Arrival arrival) {
   std::vector<std::unique_ptr<Module>> evicted;
   const base::MutexLock lock(mutex_);
   if (4 * (order_.size() + 1) > indexes_.back()->mask) grow();
-  // Before the first tick: a number comes with the clock of those who had it.
+  // Before the first tick(), because the slot provides the thread's clock.
   base::thread_slot.number();
   const std::uint64_t now = tick();
   clock_.store(std::max(now + 1, clock_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
@@ -217,8 +218,8 @@ void ProgramTable::grow() {
 }
 
 void ProgramTable::erase(Cell* cell) {
-  // Those behind it move up, so that no search meets a gap before its end. A reader in the middle of this may
-  // miss a program that is there; find_locked() does not.
+  // Moves later cells up, so that no probe sequence has a gap. A concurrent find() may miss a program during this;
+  // find_locked() does not.
   Index& index = *indexes_.back();
   auto hole = static_cast<std::size_t>(cell - index.cells.get());
   for (std::size_t i = (hole + 1) & index.mask;; i = (i + 1) & index.mask) {
@@ -260,16 +261,16 @@ void ProgramTable::begin_child() {
 }
 
 std::optional<std::unique_ptr<Module>> ProgramTable::evict_oldest() {
-  // Each program moves back at most once: one that is used all the while must not keep this going for ever.
+  // Each program moves back at most once; otherwise a program in constant use could keep this loop running forever.
   std::size_t moves = order_.size();
   for (auto it = order_.begin(); it != order_.end();) {
     Resident* resident = it->second;
     const std::uint64_t last_use = resident->last_use();
-    // A thread of many uses must not stay ahead of the others for as many.
+    // Catch up with the fastest thread's clock, so that its time stamps do not stay ahead of the others'.
     if (last_use >= clock_.load(std::memory_order_relaxed)) clock_.store(last_use + 1, std::memory_order_relaxed);
     if (last_use > resident->place && moves > 0) {
       --moves;
-      // Used since it was placed here: its true place is further back.
+      // Used since it was placed here: reinsert it at its last use.
       it = order_.erase(it);
       resident->place = last_use;
       const auto placed = order_.emplace(last_use, resident).first;

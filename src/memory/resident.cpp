@@ -16,7 +16,7 @@ bool Resident::take(const Digest& digest, std::uint32_t slot) noexcept {
 }
 
 std::uint64_t Resident::references_in(const Stripe& stripe) noexcept {
-  // In this order: what is returned only grows, so that zero is never seen while a handle in the stripe lives.
+  // `returned` counts only grow, and are read first, so the sum is never zero while a handle of the stripe exists.
   const std::uint64_t returned = stripe.returned.load(std::memory_order_acquire);
   const std::uint64_t elsewhere = stripe.returned_elsewhere.load(std::memory_order_seq_cst);
   const std::uint64_t taken = stripe.taken.load(std::memory_order_seq_cst);
@@ -36,7 +36,7 @@ Program Resident::move_in(Arrival arrival, std::uint64_t stamp) {
   const std::uint32_t slot = base::thread_slot.number();
   for (Stripe& stripe : stripes_) stripe.last_use.store(0, std::memory_order_relaxed);
   used(slot, stamp);
-  // A copy of a reference nobody had: the arrival itself is no hit.
+  // copy() instead of take(): an insert is not a hit.
   copy(slot);
   closing_.store(false, std::memory_order_seq_cst);
   return handle(slot);
@@ -50,7 +50,7 @@ void Resident::used(std::uint32_t slot, std::uint64_t stamp) noexcept {
 }
 
 Resident::Closing Resident::close() noexcept {
-  // Most programs in use are seen to be without the cost of a fence.
+  // Detects most programs in use without the cost of a fence.
   if (references() != 0) return Closing::in_use;
   closing_.store(true, std::memory_order_seq_cst);
   const bool fenced = base::AsymmetricFence::heavy();
@@ -72,12 +72,12 @@ void Resident::abandon() noexcept {
 }
 
 void Resident::settle() noexcept {
-  // Whoever gave back a reference and saw that the program was abandoned comes here, and so does the table, after
-  // its fence: the last of them sees all the others' counts.
+  // Each thread that returns a reference to an abandoned program calls this, and so does the table after its fence.
+  // The last caller sees the counts of all others.
   std::unique_ptr<Module> destroyed;
   ResidentPool& pool = ResidentPool::of_process();
   const base::MutexLock lock(pool.mutex_);
-  // Acquire: all that was ever taken came before the table was destroyed, and so is counted in what follows.
+  // Acquire: all takes happened before the table's destruction, so the count below includes them.
   if (!abandoned_.load(std::memory_order_acquire) || references() != 0) return;
   const bool is_parents = inherited();
   destroyed = move_out();
@@ -105,7 +105,7 @@ std::uint64_t Resident::hits_ever() const noexcept {
 }
 
 ResidentPool& ResidentPool::of_process() {
-  // Never destroyed: handles in static objects are released after everything else.
+  // Never destroyed: static objects release their handles during exit.
   static ResidentPool& pool = *std::make_unique<ResidentPool>().release();
   return pool;
 }
@@ -113,7 +113,7 @@ ResidentPool& ResidentPool::of_process() {
 Resident& ResidentPool::take() {
   const base::MutexLock lock(mutex_);
   if (vacant_.empty()) {
-    // Room for all of them, so that none needs memory to come back.
+    // Reserve space for all residents, so that settle() never allocates.
     vacant_.reserve(residents_.size() + 1);
     return residents_.emplace_back();
   }

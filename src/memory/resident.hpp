@@ -18,7 +18,7 @@
 
 namespace kiln::memory {
 
-/// What is known of a program when it comes into memory.
+/// A program to insert into memory.
 struct Arrival {
   Key key;
   std::unique_ptr<Module> module;
@@ -29,21 +29,21 @@ struct Arrival {
   bool stored = false;
 };
 
-/// One program in memory, and the count of its references.
+/// One program in memory, and its reference count.
 ///
-/// The count is spread over stripes, one for each thread slot, so that threads on one hot program write
-/// different cache lines, and the owner of a slot counts by plain stores. A handle remembers its stripe.
+/// The count is split into stripes, one per thread slot. Threads that use the same program write to different cache
+/// lines, and the owner of a slot counts with plain stores. A handle remembers its stripe.
 ///
-/// Closing, which comes before a program is destroyed, and taking are two sides of one asymmetric fence: either
-/// the one who closes sees what was taken, or the one who takes sees `closing_` and takes it back. Once closed,
-/// a stripe that has been seen without references never has one again, since copies stay in their original's
-/// stripe. docs/memory.md has the argument in full.
+/// close(), which precedes destruction, and take() are the two sides of an asymmetric fence: either close() sees
+/// the new reference, or take() sees `closing_` and gives the reference back. Copies count in the stripe of their
+/// original, so once a program is closed, a stripe without references never gets one. docs/memory.md has the full
+/// argument.
 ///
-/// The memory of a Resident is reused for other programs, but stays a Resident for ever: everything else in it
-/// is read only by those who have taken a reference and seen it open.
+/// The memory of a Resident is reused for other programs but always remains a Resident. Other members are read only
+/// by threads that hold a reference to an open program.
 class alignas(64) Resident {
  public:
-  /// Takes a reference for the thread that owns `slot` if this is the open home of `digest`.
+  /// Takes a reference for the thread that owns `slot`, if this holds the program `digest` and is open.
   bool take_exclusively(const Digest& digest, std::uint32_t slot) noexcept {
     Stripe& stripe = stripes_[slot];
     stripe.taken.store(stripe.taken.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -57,14 +57,15 @@ class alignas(64) Resident {
   /// The same for a thread in any slot.
   bool take(const Digest& digest, std::uint32_t slot) noexcept;
 
-  /// Notes a use by the thread that owns `slot`.
+  /// Records a use by the thread that owns `slot`.
   void used_exclusively(std::uint32_t slot, std::uint64_t stamp) noexcept {
     stripes_[slot].last_use.store(stamp, std::memory_order_relaxed);
   }
-  /// The same for a thread in any slot: of the stamps of those who share one, the latest counts.
+  /// The same for a thread in any slot. If threads share the slot, the latest stamp counts.
   void used(std::uint32_t slot, std::uint64_t stamp) noexcept;
 
-  /// Gives back a reference of `stripe_number`'s, on any thread. The last one of an abandoned program destroys it.
+  /// Returns a reference of a stripe; safe on any thread. Returning the last reference to an abandoned program
+  /// destroys it.
   void give_back(std::uint32_t stripe_number) noexcept {
     Stripe& stripe = stripes_[stripe_number];
     if (stripe_number == base::thread_slot.own) [[likely]] {
@@ -73,50 +74,51 @@ class alignas(64) Resident {
     } else {
       stripe.returned_elsewhere.fetch_add(1, std::memory_order_seq_cst);
     }
-    // From here on this may be another program's home, and abandoned or not: settle() looks at it anew.
+    // From here on this may hold another program, abandoned or not; settle() checks again under the pool's mutex.
     if (abandoned_.load(std::memory_order_seq_cst)) [[unlikely]]
       settle();
   }
 
-  /// Another reference beside one that exists, in the same stripe.
+  /// Adds a reference to the stripe of an existing reference.
   void copy(std::uint32_t stripe_number) noexcept {
     stripes_[stripe_number].returned_elsewhere.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  /// A handle on a reference that was taken.
+  /// Wraps a reference that was taken.
   Program handle(std::uint32_t stripe_number) noexcept { return Program(this, stripe_number); }
 
-  // Below: for the table alone, under its mutex.
+  // Below: only for the table, under its mutex.
 
-  /// Moves a program in and opens the door; the result is the first handle on it.
+  /// Stores a program, opens it for take(), and returns its first handle.
   Program move_in(Arrival arrival, std::uint64_t stamp);
-  /// Shuts the door if nobody is in; otherwise leaves it open. Refused: membarrier failed, so liveness is unknown.
+  /// Closes the program if it has no references; otherwise it stays open. Refused: membarrier failed, so liveness
+  /// is unknown.
   enum class Closing { closed, in_use, refused };
   Closing close() noexcept;
-  /// Moves the program out of a closed home.
+  /// Removes a closed program and returns its module.
   std::unique_ptr<Module> move_out() noexcept;
-  /// Shuts the door for good, the table being gone; the last handle destroys the program. All programs of a
-  /// table first, then one fence, then settle().
+  /// Closes the program permanently when its table is destroyed; returning the last handle then destroys it. The
+  /// table abandons all its programs, fences once, and then calls settle() on each.
   void abandon() noexcept;
-  /// Destroys an abandoned program that nobody holds, and gives the Resident back to the pool; on any thread.
+  /// Destroys an abandoned program without references and returns the Resident to the pool; safe on any thread.
   [[gnu::cold]] void settle() noexcept;
 
   std::uint64_t references() const noexcept;
   std::uint64_t last_use() const noexcept;
-  /// How often any program was found here, and how often the present one.
+  /// Hits of all programs that this Resident ever held, and of the current one.
   std::uint64_t hits_ever() const noexcept;
   std::uint64_t hits() const noexcept {
-    // A reader that looked at the wrong program had its step counted in, and taken back since.
+    // A failed take() increments the count briefly, so hits_before_ can be too large.
     const std::uint64_t ever = hits_ever();
     return ever > hits_before_ ? ever - hits_before_ : 0;
   }
   std::size_t bytes() const noexcept { return bytes_; }
-  /// Whether the program came into memory before a fork: its driver's objects are the parent's to destroy.
+  /// Whether the program was loaded before a fork: only the parent may destroy its driver objects.
   bool inherited() const noexcept { return arrival_.module != nullptr && generation_ != base::fork_generation(); }
-  /// Where the table has it in its order of eviction.
+  /// Position in the table's eviction order.
   std::uint64_t place = 0;
 
-  // For those who hold a reference, and the table.
+  // For holders of a reference, and for the table.
   const Key& key() const noexcept { return arrival_.key; }
   Module& module() const noexcept { return *arrival_.module; }
   Origin origin() const noexcept { return arrival_.origin; }
@@ -133,13 +135,13 @@ class alignas(64) Resident {
     gbps_.store(gbps, std::memory_order_relaxed);
     noted_.store(true, std::memory_order_release);
   }
-  /// The noted performance, if any was noted since this was last called.
+  /// Whether performance was noted since the last call.
   bool take_note() noexcept { return noted_.exchange(false, std::memory_order_acquire); }
 
  private:
   friend class ResidentPool;
 
-  /// One thread slot's part in the count: references = taken − returned − returned_elsewhere.
+  /// The counts of one thread slot: references = taken − returned − returned_elsewhere.
   struct alignas(64) Stripe {
     std::atomic<std::uint64_t> taken{0};
     std::atomic<std::uint64_t> returned{0};
@@ -149,7 +151,7 @@ class alignas(64) Resident {
 
   static std::uint64_t references_in(const Stripe& stripe) noexcept;
 
-  // The line every hit reads.
+  // The cache line that every hit reads.
   Digest digest_{};
   std::atomic<bool> closing_{true};
   std::atomic<bool> abandoned_{false};
@@ -166,13 +168,13 @@ class alignas(64) Resident {
   Stripe stripes_[base::ThreadSlot::count];
 };
 
-/// The memory of all Residents of the process. None is ever freed, so that a release may look at one after its
-/// program, and even its table, have gone; all are used again.
+/// The Residents of the process. They are reused but never freed, because a release may access one after its
+/// program and even its table are gone.
 class ResidentPool {
  public:
   static ResidentPool& of_process();
 
-  /// A closed Resident without references, for a table to keep until it abandons it.
+  /// A closed Resident without references; the table keeps it until it abandons it.
   Resident& take() KILN_EXCLUDES(mutex_);
 
  private:

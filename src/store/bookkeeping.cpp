@@ -23,10 +23,10 @@ std::uint64_t plus(std::uint64_t value, std::int64_t change) {
 /// Holds the lock of usage.json while `work` runs.
 template <class Work>
 Result<void> under_lock(const base::Folder& folder, std::chrono::milliseconds timeout, Work work) {
-  // An opening of one's own: threads that share one do not exclude each other.
+  // A separate open: threads that share one open file do not exclude each other.
   auto lock_file = KILN_TRY(folder.open_lock_file(lock_name));
   const auto lock = base::FileLock::acquire(lock_file, lock_byte::usage, timeout);
-  // A file system without locks counts without them.
+  // If the file system has no locks, continue without one.
   if (!lock && base::FileLock::is_held(lock_file, lock_byte::usage))
     return Error(ErrorCode::timed_out,
                  fmt::format("{} is locked by another process", (folder.path() / usage_name).string()));
@@ -48,7 +48,7 @@ std::optional<Usage> read_usage(const base::Folder& folder) {
   if (!json || !json->contains("programs") || !json->contains("bytes")) return std::nullopt;
   const auto programs = whole_number<std::uint64_t>((*json)["programs"]);
   const auto bytes = whole_number<std::uint64_t>((*json)["bytes"]);
-  // Bounded, so that sums of a damaged file stay numbers.
+  // Bounded, so that sums over damaged files cannot overflow.
   constexpr std::uint64_t most = std::uint64_t{1} << 60;
   if (!programs || !bytes || *programs > most || *bytes > most) return std::nullopt;
   return Usage{*programs, *bytes};
@@ -93,7 +93,7 @@ Usage total_usage(const std::filesystem::path& root, const base::FileSystem& sys
       const auto counted = count_usage(*folder);
       if (!counted) continue;
       usage = *counted;
-      // Without it the folder is listed again next time.
+      // Otherwise the next call lists the folder again.
       static_cast<void>(write_usage(*folder, *usage));
     }
     total.programs += usage->programs;
@@ -107,7 +107,7 @@ namespace {
 std::uint64_t number(const nlohmann::ordered_json& json, const char* name) {
   const auto found = json.find(name);
   if (found == json.end() || !found->is_number_unsigned()) return 0;
-  // Bounded, so that sums of a damaged file stay numbers.
+  // Bounded, so that sums over damaged files cannot overflow.
   return std::min(found->get<std::uint64_t>(), std::uint64_t{1} << 61);
 }
 

@@ -13,57 +13,57 @@
 #include "base/file.hpp"
 #include "base/file_system.hpp"
 
-/// How much a device folder holds, kept in its usage.json so that nobody has to list the folder to know. Writers
-/// add their changes under a lock; whoever lists the folder anyway (prune) writes the counts again. A process that
-/// is killed may leave its last changes uncounted until then.
+/// usage.json caches the number and size of a device folder's programs, so that readers need not list the folder.
+/// Writers add their changes under a lock. prune, which lists the folder anyway, rewrites the counts. The last
+/// changes of a killed process stay uncounted until then.
 namespace kiln::store {
 
 inline constexpr const char* usage_name = "usage.json";
 
 struct Usage {
   std::uint64_t programs = 0;
-  /// Of entries and their .meta files.
+  /// Size of entries and their .meta files.
   std::uint64_t bytes = 0;
 };
 
-/// A change to the counts that is not in usage.json yet.
+/// A change that is not in usage.json yet.
 struct UsageChange {
   std::int64_t programs = 0;
   std::int64_t bytes = 0;
   bool empty() const noexcept { return programs == 0 && bytes == 0; }
 };
 
-/// The counts plus a change; never below 0.
+/// Adds a change; the result is never negative.
 Usage add(const Usage& usage, const UsageChange& change);
 
-/// What usage.json says; nothing if it is missing or damaged.
+/// Reads usage.json; nothing if it is missing or damaged.
 std::optional<Usage> read_usage(const base::Folder& folder);
-/// Lists the folder.
+/// Counts the programs by listing the folder.
 Result<Usage> count_usage(const base::Folder& folder);
-/// Writes the counts, under the lock against processes that add to them.
+/// Replaces the counts, under the lock of usage.json.
 Result<void> write_usage(const base::Folder& folder, const Usage& usage);
-/// Adds to usage.json under that lock; if there is none, lists the folder instead. ErrorCode::timed_out if the lock
-/// could not be had in time: nothing was added.
+/// Adds to usage.json under the lock; if the file is missing, lists the folder instead. Fails with
+/// ErrorCode::timed_out, and adds nothing, if another process holds the lock until the timeout.
 Result<void> add_to_usage(const base::Folder& folder, const UsageChange& change, std::chrono::milliseconds timeout);
-/// The counts of all device folders of a cache directory together. Lists only those without a usage.json.
+/// The sum over all device folders of a cache directory. Lists only folders without a usage.json.
 Usage total_usage(const std::filesystem::path& root, const base::FileSystem& system);
 
-/// What all processes together have done with a cache directory.
+/// Statistics of a cache directory over all processes.
 struct LifetimeStats {
-  /// Caches that were opened on it.
+  /// The number of caches that used the directory.
   std::uint64_t sessions = 0;
-  /// The counters, added up; programs and bytes in memory are not among them.
+  /// Sums of the counters; `programs` and `bytes` are not included.
   Stats totals;
 };
 
-/// What cache_stats.json holds, and what such an object tells of: what is missing or no number counts as 0.
+/// Convert to and from the contents of cache_stats.json. Missing or non-numeric members count as 0.
 nlohmann::ordered_json to_json(const LifetimeStats& stats);
 LifetimeStats lifetime_in(const nlohmann::ordered_json& json);
 
-/// Reads cache_stats.json; a missing or damaged one counts as nothing done.
+/// Reads cache_stats.json; all zeros if it is missing or damaged.
 LifetimeStats read_lifetime(const std::filesystem::path& root);
 
-/// Adds to cache_stats.json, under a lock against other processes that do the same.
+/// Adds to cache_stats.json. Waits up to bookkeeping_timeout for the lock, then continues without it.
 Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeStats& more,
                              const base::FileSystem& system = base::FileSystem::system());
 

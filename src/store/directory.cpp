@@ -57,7 +57,7 @@ Result<void> write_manifest(const base::Folder& folder, const Identity& identity
 }
 
 Result<void> ensure_manifest(const base::Folder& folder, const Identity& identity) {
-  // Much larger than an identity. A manifest of Kiln 0.1, which lists all programs, may be larger still.
+  // Much larger than an identity. A manifest of Kiln 0.1, which lists all programs, may be larger and is replaced.
   constexpr std::uint64_t largest = 64 << 10;
   const std::string expected = json_text(manifest_of(identity));
   const auto found = folder.read(manifest_name, largest);
@@ -74,7 +74,7 @@ std::optional<Identity> read_manifest_identity(const base::Folder& folder) {
 
 namespace {
 
-/// A time as 2026-01-31T12:34:56Z. Without gmtime(), whose lock a forked child may inherit.
+/// Formats a time as 2026-01-31T12:34:56Z. Avoids gmtime(), whose lock a forked child could inherit locked.
 std::string utc_text(std::chrono::system_clock::time_point time) {
   const auto day = std::chrono::floor<std::chrono::days>(time);
   const std::chrono::year_month_day date(day);
@@ -88,7 +88,7 @@ constexpr std::string_view entry_suffix = ".bin";
 constexpr std::string_view meta_suffix = ".meta";
 constexpr std::size_t digest_digits = 64;
 
-/// The error of the last system call, which looked at `path`.
+/// The error of the last system call, from errno, on `path`.
 Error cannot_examine(const std::filesystem::path& path) {
   return Error(ErrorCode::io, fmt::format("cannot examine {}: {}", path.string(), std::strerror(errno)));
 }
@@ -132,7 +132,7 @@ Result<std::vector<std::filesystem::path>> device_folder_paths(const std::filesy
                                                                const base::FileSystem& system) {
   std::vector<std::filesystem::path> paths;
   if (root.empty()) return paths;
-  // Only a missing directory is empty. One that cannot be reached is an error, such as one below a file.
+  // Only a missing directory counts as empty. An unreachable one, for example below a regular file, is an error.
   if (struct stat status{}; stat(root.c_str(), &status) != 0) {
     if (errno == ENOENT) return paths;
     return cannot_examine(root);
@@ -141,12 +141,12 @@ Result<std::vector<std::filesystem::path>> device_folder_paths(const std::filesy
   auto names = KILN_TRY(opened.names());
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
-    // A device folder ends in the first 16 digits of its identity's digest.
+    // A device folder's name ends in the first 16 digits of its identity's digest.
     const std::size_t dash = name.size() < 18 ? std::string::npos : name.size() - 17;
     if (dash == std::string::npos || name[dash] != '-') continue;
     if (name.find_first_not_of("0123456789abcdef", dash + 1) != std::string::npos) continue;
     const auto status = opened.status(name);
-    // Another process may have removed it since it was listed.
+    // Another process may have removed the folder since the listing.
     if (!status && errno != ENOENT) return cannot_examine(root / name);
     if (!status || !S_ISDIR(status->st_mode)) continue;
     paths.push_back(root / name);
@@ -211,15 +211,15 @@ Result<Removal> remove_damaged(const base::Folder& folder, const StoredFile& fil
                                std::chrono::milliseconds timeout) {
   auto lock_file = KILN_TRY(folder.open_lock_file(lock_name));
   const auto lock = base::FileLock::acquire(lock_file, file.key.digest.word(0), timeout);
-  // A file system without locks has no process that could be waited for.
+  // If the file system has no locks, continue without one.
   if (!lock && base::FileLock::is_held(lock_file, file.key.digest.word(0)))
     return Error(ErrorCode::timed_out,
                  fmt::format("{} is being replaced by another process", (folder.path() / file.name).string()));
-  // Another process may have replaced it before the lock was had.
+  // Another process may have replaced the entry before this one got the lock.
   const auto entry = read_entry(folder, file.name);
   if (entry) return Removal::sound_by_now;
   if (!folder.status(file.name)) return Removal::gone_by_now;
-  // What cannot be read may be sound.
+  // An entry that cannot be read is not necessarily damaged.
   if (entry.error().code() != ErrorCode::damaged) return entry.error();
   auto removed = KILN_TRY(folder.remove(file.name));
   if (!removed) return Removal::gone_by_now;

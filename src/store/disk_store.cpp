@@ -12,10 +12,10 @@
 namespace kiln::store {
 namespace {
 
-// An entry's time of last use is kept in the file's own time, and worth a write once an hour.
+// The last use is the file's modification time; updated at most once an hour.
 constexpr std::int64_t touch_after_seconds = 3600;
 
-// A killed process leaves at most so many of its saves uncounted until the next prune.
+// A killed process leaves at most this many of its saves uncounted until the next prune.
 constexpr std::size_t puts_before_counting = 32;
 
 std::optional<std::int64_t> bytes_of(const base::Folder& folder, const std::string& name) {
@@ -59,7 +59,7 @@ std::shared_ptr<const DiskStore::Opened> DiskStore::last_opened() const {
 std::shared_ptr<const DiskStore::Opened> DiskStore::opened() {
   const auto opened = last_opened();
   if (opened != nullptr && opened->folder.exists()) return opened;
-  // Another process may have made it since, or made it again after it was removed.
+  // Another process may have created it since, or created it again after a removal.
   auto found = reopen(false);
   return found ? *found : nullptr;
 }
@@ -74,7 +74,7 @@ Result<std::shared_ptr<const DiskStore::Opened>> DiskStore::reopen(bool create) 
   auto folder = KILN_TRY(base::Folder::open(path_, create, system_));
   const bool is_new = create && !folder.status(manifest_name);
   base::FileHandle lock_file;
-  // Without a lock file programs may be compiled twice; nothing worse.
+  // Without a lock file, processes may compile the same program twice; nothing else breaks.
   if (auto opened = folder.open_lock_file(lock_name)) lock_file = std::move(*opened);
   if (durability_ == Durability::fsync) folder.sync_name();
   if (is_new)
@@ -96,7 +96,7 @@ Result<std::optional<std::vector<std::byte>>> DiskStore::get(const EntryAddress&
   Result<std::optional<base::FileContents>> file = std::optional<base::FileContents>{};
   if (opened != nullptr) file = opened->folder.read(name, max_entry_bytes);
   if (file && !*file) {
-    // A folder that was removed has no files. Only then is it worth looking for another.
+    // The file may be missing because the folder was removed; look for a new folder only then.
     auto now = this->opened();
     if (now == opened || now == nullptr) return Found{};
     opened = std::move(now);
@@ -134,7 +134,7 @@ Result<void> DiskStore::write(const Key& key, std::span<const std::byte> sealed,
   KILN_TRY(folder.replace(name, sealed, durability_));
   UsageChange change{bytes_before ? 0 : 1, static_cast<std::int64_t>(sealed.size()) - bytes_before.value_or(0)};
   if (meta) {
-    // For people only: the entry counts without it.
+    // The .meta file is informational: the entry is valid without it.
     if (auto written = folder.replace(meta_name, std::as_bytes(std::span(meta->data(), meta->size()))); written)
       change.bytes += static_cast<std::int64_t>(meta->size()) - meta_before.value_or(0);
     else
@@ -194,13 +194,13 @@ Usage DiskStore::usage() {
   if (const auto usage = read_usage(opened->folder)) return add(*usage, uncounted());
   const base::MutexLock saving(save_mutex_);
   if (!counted_) {
-    // What was put before this is in the listing; what is put during it is counted roughly.
+    // The listing includes earlier puts; concurrent puts make the count approximate.
     const UsageChange listed = uncounted();
     const auto counted = count_usage(opened->folder);
     if (!counted) return {};
     auto written = write_usage(opened->folder, *counted);
     if (!written) log_.debug(written.error().message());
-    // A folder that cannot be written to is not listed again.
+    // Keep the counts of a folder that is not writable, so that it is listed only once.
     if (!written) counted_ = *counted;
     now_counted(listed);
     if (written) return add(*counted, uncounted());
@@ -253,12 +253,12 @@ void DiskStore::note_performance(const Digest& key, const Performance& performan
     noted_.insert_or_assign(key, performance);
     if (noted_.size() < PerformanceFile::max_programs) return;
   }
-  // As many as the file holds.
+  // The file cannot hold more notes than this.
   if (const auto opened = last_opened()) {
     const base::MutexLock saving(save_mutex_);
     if (auto saved = save_performance(opened->folder); !saved) log_.debug(saved.error().message());
   }
-  // What cannot be written is not kept either: nothing here grows without bound.
+  // Drop notes that cannot be written, so that memory stays bounded.
   const base::MutexLock lock(notes_mutex_);
   if (noted_.size() >= PerformanceFile::max_programs) noted_.clear();
 }
@@ -273,7 +273,7 @@ Result<void> DiskStore::save_performance(const base::Folder& folder) {
   auto written = KILN_TRY(PerformanceFile::add(folder, notes));
   const base::MutexLock lock(notes_mutex_);
   measured_ = std::move(written);
-  // What was noted again meanwhile stays to be written.
+  // Notes that changed during the write stay pending.
   std::erase_if(noted_, [&notes](const auto& noted) {
     const auto found = notes.find(noted.first);
     return found != notes.end() && found->second == noted.second;

@@ -23,79 +23,80 @@
 
 namespace kiln::store {
 
-/// One line of the disk store's listing.
+/// An entry of a DiskStore.
 struct StoredItem {
-  /// Its name is that of the file, which holds as much of the program's name as a file name can.
+  /// Its name comes from the file name, which may hold only part of the program's name.
   Key key = {};
   std::uint64_t stored_bytes = 0;
   std::chrono::system_clock::time_point last_use = {};
 };
 
-/// The programs of one identity in one folder: `<name>-<digest>.bin` decides, the other files are for people,
-/// counts and measurements. Any number of stores, in this process and others, may share a folder. The folder is
-/// made at the first put() or lock(), and made again if it was removed.
+/// The programs of one identity, in one folder. Only the `<name>-<digest>.bin` files matter for lookups; the others
+/// hold descriptions, counts and measurements. Any number of stores, in this process and others, may share a
+/// folder. The first put() or lock() creates the folder, also again after a removal. Safe from any thread.
 class DiskStore final : public Store {
   struct Private {};
 
  public:
-  /// For open() alone.
+  /// Only for open().
   DiskStore(Private, const std::filesystem::path& root, const Identity& identity, Log log, Durability durability,
             const base::FileSystem& system);
-  /// Fails if `root` cannot be a cache directory: a file, another user's, unreadable.
+  /// Fails if `root` cannot be a cache directory: a regular file, owned by another user, unreadable.
   static Result<std::unique_ptr<DiskStore>> open(const std::filesystem::path& root, const Identity& identity,
                                                  Log log, Durability durability = Durability::none,
                                                  const base::FileSystem& system = base::FileSystem::system());
 
-  /// Nothing for addresses of another identity.
+  /// Nothing if the address has another identity.
   Result<std::optional<std::vector<std::byte>>> get(const EntryAddress& address) override;
   Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed) override;
-  /// put(), with the text of the .meta file beside it.
+  /// put(), and writes `meta` to the .meta file.
   Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed, std::string_view meta);
   /// Removes the entry. Removing an absent entry is no error.
   Result<void> remove(const Key& key);
-  /// Notes that the entry was used now, at most once an hour.
+  /// Records that the entry is used now; writes at most once an hour.
   Result<void> touch(const Key& key);
-  /// All entries. Takes time in proportion to their number.
+  /// Lists all entries. Takes time in proportion to their number.
   Result<std::vector<StoredItem>> list();
 
-  /// The right to be the one process that compiles `key`, and the one that may remove its entry because it is
-  /// damaged or refused. Nothing if it could not be had in time or at all.
+  /// A lock between processes: its holder compiles `key`, and may remove its entry if that is damaged or refused by
+  /// the driver. Nothing if the lock is not free by the timeout, or if locks are not available.
   class KeyLock;
   std::optional<KeyLock> lock(const Key& key, std::chrono::milliseconds timeout);
 
-  /// How many programs the folder holds. Lists the folder only if it has no counts yet.
+  /// The number and size of the folder's programs. Lists the folder only if it has no usage.json.
   Usage usage();
-  /// The performance last noted for a program, by this process or another; zeros if none was.
+  /// The performance last noted for a program, by any process; zeros if there is none.
   Performance performance(const Digest& key);
-  /// Notes a measured performance. save_notes() writes it; so does this, if there are as many as the file holds.
+  /// Notes a measured performance. save_notes() writes it; this function writes only when the number of notes
+  /// reaches the capacity of the file.
   void note_performance(const Digest& key, const Performance& performance);
-  /// Writes what is kept beside the entries: noted performance, changed counts, a missing manifest. Its cost does
-  /// not grow with the number of entries.
+  /// Writes pending performance notes and usage changes, and the manifest if it is missing or outdated. The cost
+  /// does not depend on the number of entries.
   Result<void> save_notes();
 
-  /// In the child of a fork: closes the lock file, so that the parent's locks end with the parent. Nothing may be
-  /// called afterwards.
+  /// In a forked child: closes the lock file, so that the parent's locks end with the parent. Do not use the store
+  /// afterwards.
   void leave_to_parent() noexcept;
 
   const std::filesystem::path& path() const noexcept { return path_; }
   const base::FileSystem& system() const noexcept { return system_; }
 
  private:
-  /// The folder as it was last opened, with its lock file.
+  /// An open folder and its lock file.
   struct Opened;
 
-  /// Null where it never was; it may have been removed since.
+  /// Null if the folder was never opened. The folder may have been removed since.
   std::shared_ptr<const Opened> last_opened() const KILN_EXCLUDES(opened_mutex_);
-  /// Null where the folder is not there.
+  /// Null if the folder does not exist.
   std::shared_ptr<const Opened> opened();
   Result<std::shared_ptr<const Opened>> opened_or_made();
   Result<std::shared_ptr<const Opened>> reopen(bool create);
 
   Result<void> write(const Key& key, std::span<const std::byte> sealed, std::optional<std::string_view> meta);
-  /// Adds a change to those that usage.json does not have yet, and writes them if there are many.
+  /// Adds a change that is not in usage.json yet. Writes pending changes after every puts_before_counting calls.
   void count(const base::Folder& folder, const UsageChange& change) KILN_EXCLUDES(notes_mutex_, save_mutex_);
   UsageChange uncounted() const KILN_EXCLUDES(notes_mutex_);
-  /// Takes a change that usage.json has now from those it does not have.
+  /// Subtracts a change that usage.json now includes from the pending changes.
   void now_counted(const UsageChange& change) KILN_EXCLUDES(notes_mutex_);
   Result<void> save_performance(const base::Folder& folder) KILN_REQUIRES(save_mutex_) KILN_EXCLUDES(notes_mutex_);
   Result<void> save_counts(const base::Folder& folder, std::chrono::milliseconds timeout) KILN_REQUIRES(save_mutex_)
@@ -109,20 +110,20 @@ class DiskStore final : public Store {
   const base::FileSystem& system_;
   mutable base::Mutex opened_mutex_;
   std::shared_ptr<const Opened> opened_ KILN_GUARDED_BY(opened_mutex_);
-  // The lock file of opened_, or of the one about to replace it. Atomic: a forked child may inherit the mutex
+  // The lock file of opened_, or of its imminent replacement. Atomic, because a forked child may inherit the mutex
   // locked.
   std::atomic<int> lock_descriptor_{-1};
 
-  // Held while counts or performance are written, which may wait for other processes. Taken before notes_mutex_.
+  // Held while writing counts or performance, which may wait for other processes. Locked before notes_mutex_.
   base::Mutex save_mutex_;
-  // The counts of a folder without usage.json that cannot be written to.
+  // The counts of a folder that has no usage.json and is not writable.
   std::optional<Usage> counted_ KILN_GUARDED_BY(save_mutex_);
 
-  // Every load from disk takes it, so nobody waits for another process under it.
+  // Every load from disk takes it, so its holder never waits for another process.
   mutable base::Mutex notes_mutex_;
-  // performance.txt as it was last read; read when it is first asked for.
+  // performance.txt as last read; read on first use.
   std::optional<PerformanceFile> measured_ KILN_GUARDED_BY(notes_mutex_);
-  // Noted since, and not written yet.
+  // Notes that are not in performance.txt yet.
   std::map<Digest, Performance> noted_ KILN_GUARDED_BY(notes_mutex_);
   UsageChange uncounted_ KILN_GUARDED_BY(notes_mutex_);
   std::size_t uncounted_puts_ KILN_GUARDED_BY(notes_mutex_) = 0;

@@ -9,9 +9,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t max_json_bytes = std::uint64_t{64} << 20;
 
-/// Reads a text before it becomes values, for two bounds: destroying deeply nested values would overflow the stack,
-/// and an ordered object looks through all its members for each that is added. A callback of the parser's could
-/// stop it as well, but then looks through whole arrays at the end of each element.
+/// Checks two bounds before values are built: destroying deeply nested values would overflow the stack, and
+/// inserting into an ordered object takes linear time per member. A parser callback could also stop early, but
+/// makes the parser scan whole arrays after each element.
 class Bounds : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return true; }
@@ -41,7 +41,7 @@ class Bounds : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  /// How many members were read of each object that is open; 0 for arrays.
+  /// The number of members read so far of each open object; 0 for arrays.
   std::vector<std::size_t> members_;
 };
 

@@ -14,21 +14,21 @@
 
 namespace kiln::store {
 
-/// The text of a JSON file.
+/// Formats a JSON file.
 std::string json_text(const nlohmann::ordered_json& json);
 
-/// Replaces a JSON file whole.
+/// Atomically replaces a JSON file.
 Result<void> write_json(const base::Folder& folder, const std::string& name, const nlohmann::ordered_json& json);
 
-/// The object a text holds; nothing where it is no JSON object, or one nested deeper than any of Kiln's or with
-/// more members. Takes time in proportion to the text.
+/// Parses a JSON object. Nothing if the text is not one, or if it exceeds Kiln's bounds on nesting and members.
+/// Takes linear time.
 std::optional<nlohmann::ordered_json> parse_json(std::string_view text);
 
-/// The object in a JSON file; nothing where the file is missing, too large, or no JSON object.
+/// Reads the object in a JSON file; nothing if the file is missing, too large or not a JSON object.
 std::optional<nlohmann::ordered_json> read_json(const base::Folder& folder, const std::string& name);
 
-/// The whole number a value is; nothing where it is none, or one that T does not hold. The library's own conversion
-/// takes fractions, and is undefined for those that are too large.
+/// The value as an integer; nothing if it is not an integer in the range of T. The library's conversion accepts
+/// fractions, and is undefined for values out of range.
 template <class T>
 std::optional<T> whole_number(const nlohmann::ordered_json& value) {
   const auto fitting = [](auto number) {

@@ -21,13 +21,13 @@ namespace kiln::store {
 namespace {
 
 constexpr std::string_view first_line = "kiln performance 1: key, GFLOP/s, GB/s, noted in seconds since 1970\n";
-// Key, two numbers such as 1.23456789e+02, and a time, with a space or a line end behind each.
+// Key, two numbers such as 1.23456789e+02, and a time, each followed by a space or newline.
 constexpr std::size_t key_width = 64;
 constexpr std::size_t number_width = 15;
 constexpr std::size_t time_width = 12;
 constexpr std::size_t line_width = key_width + 1 + 2 * (number_width + 1) + time_width + 1;
 
-/// A field of a line as a number; 0 if it is none.
+/// Parses a field; 0 if it is not a number.
 template <class T>
 T number_in(std::string_view field) {
   field.remove_prefix(std::min(field.find_first_not_of(' '), field.size()));
@@ -36,7 +36,7 @@ T number_in(std::string_view field) {
   return error == std::errc() && end == field.data() + field.size() ? value : T{};
 }
 
-/// What can be written in a field: finite, not negative.
+/// Replaces values that the file cannot hold (negative, infinite, NaN) by 0.
 double writable(double value) { return std::isfinite(value) && value > 0 ? value : 0; }
 
 double performance_in(std::string_view field) { return writable(number_in<double>(field)); }
@@ -102,7 +102,7 @@ Result<PerformanceFile> PerformanceFile::add(const base::Folder& folder,
   const PerformanceFile before = read(folder);
   for (std::size_t i = 0; i < before.size(); ++i) {
     const std::string_view line = before.line(i);
-    // A damaged line is dropped.
+    // Drop damaged lines.
     if (base::digest_from_hex(line.substr(0, key_width)))
       all.insert_or_assign(std::string(line.substr(0, key_width)), Noted{noted_of(line), performance_of(line)});
   }
@@ -110,7 +110,7 @@ Result<PerformanceFile> PerformanceFile::add(const base::Folder& folder,
   for (const auto& [key, performance] : notes) all.insert_or_assign(key.hex(), Noted{now, performance, true});
 
   if (all.size() > max_programs) {
-    // Times are in seconds: what is added now is newer than what was there, whatever they say.
+    // Times have a resolution of seconds, and clocks can be wrong; `is_new` ranks new notes above old ones.
     std::vector<std::tuple<bool, std::int64_t, std::string>> oldest;
     for (const auto& [key, noted] : all) oldest.emplace_back(noted.is_new, noted.when, key);
     const auto drop = static_cast<std::ptrdiff_t>(all.size() - max_programs);

@@ -28,8 +28,8 @@ std::uint64_t size_of(const base::Folder& folder, const std::string& name) {
   return status ? static_cast<std::uint64_t>(status->st_size) : 0;
 }
 
-/// Whether it is a .meta whose entry is gone: its remover died between the two. One that is young may be that of an
-/// entry which is removed and put again at this moment.
+/// Whether `name` is a .meta file whose entry is missing because its remover died in between. A recent one is kept:
+/// its entry may be about to be written again.
 bool is_old_orphan(const base::Folder& folder, const std::string& name) {
   const auto entry = store::entry_of_meta(name);
   if (!entry || folder.status(*entry)) return false;
@@ -51,11 +51,11 @@ std::size_t remove_leftovers(const base::Folder& folder, bool dry_run) {
   return removed;
 }
 
-/// Removes an entry; whether it was still there.
+/// Removes an entry; returns whether it still existed.
 Result<bool> remove(const Candidate& candidate) {
   auto removed = candidate.device->folder.remove(candidate.file.name);
   if (!removed) return removed;
-  // Without its entry it is left over, and goes with the next prune if not with this one.
+  // If this fails, the next prune removes the .meta file as a leftover.
   static_cast<void>(candidate.device->folder.remove(store::meta_file_name(candidate.file.name)));
   return removed;
 }
@@ -86,7 +86,7 @@ Result<PruneReport> store::prune_on(const base::FileSystem& system, const std::f
   }
   if (auto root = base::Folder::open(directory, false, system)) {
     report.leftovers += remove_leftovers(*root, options.dry_run);
-    // If this fails, the next process prunes once more than it would have to.
+    // If this fails, another process prunes earlier than necessary.
     if (!options.dry_run) static_cast<void>(root->replace(store::last_prune_name, {}));
   }
 
@@ -119,7 +119,7 @@ Result<PruneReport> store::prune_on(const base::FileSystem& system, const std::f
       if (!first_error) first_error = std::move(removed).error();
       continue;
     }
-    // Where another process was first, it is gone all the same, but not by us.
+    // If another process removed the entry first, it does not count as removed here.
     report.removed += *removed ? 1 : 0;
     report.removed_bytes += *removed ? candidate.bytes : 0;
     report.kept -= 1;
@@ -129,7 +129,7 @@ Result<PruneReport> store::prune_on(const base::FileSystem& system, const std::f
   }
   if (!options.dry_run)
     for (const Device& device : devices) {
-      // If this fails, the counts stay as they were.
+      // If this fails, usage.json keeps the old counts.
       static_cast<void>(store::write_usage(device.folder, device.kept));
     }
   if (first_error && report.removed == 0) return *first_error;

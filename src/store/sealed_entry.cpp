@@ -13,7 +13,7 @@
 #include "base/bytes.hpp"
 #include "base/sha256.hpp"
 
-// docs/format.md describes the layout. A change of it is a change of `version`.
+// docs/format.md describes the layout. Every change of the layout increments `version`.
 namespace kiln::store {
 namespace {
 
@@ -21,7 +21,7 @@ constexpr std::array<char, 8> magic = {'K', 'I', 'L', 'N', 'B', 'I', 'N', '\n'};
 constexpr std::uint32_t version = 3;
 constexpr std::size_t digest_at = 16;
 constexpr std::size_t preamble_bytes = 64;
-/// The body before the facts.
+/// The size of the body's fixed-size part, which precedes the facts.
 constexpr std::size_t body_header_bytes = 3 * 32 + 8 + 8 + 8 + 4 + 4;
 constexpr std::size_t part_header_bytes = 4 + 4 + 4 + 4 + 8 + 8;
 constexpr std::uint32_t max_parts = 64;
@@ -32,16 +32,16 @@ constexpr std::size_t signature_size = 64;
 
 constexpr std::uint32_t codec_plain = 0;
 constexpr std::uint32_t codec_zstd = 1;
-// Binaries are written once and read many times. At the first of its fast levels zstd omits entropy coding of
-// literals: cubins unpack in 0.6 of the time of level 3, and are a sixth larger.
+// Entries are written once and read many times. zstd's first fast level skips entropy coding of literals: compared
+// to level 3, cubins decompress in 0.6 of the time and are a sixth larger.
 constexpr int compression_level = -1;
-// zstd unpacks in blocks of at most block_bytes, none of which is packed into less than four bytes.
+// zstd decompresses blocks of at most block_bytes, and a compressed block has at least four bytes.
 constexpr std::uint64_t block_bytes = std::uint64_t{128} << 10;
 constexpr std::uint64_t least_block_bytes = 4;
 
 Error damaged(std::string why) { return Error(ErrorCode::damaged, std::move(why)); }
 
-/// A decompression context costs more to make than a small entry to unpack, so a thread keeps its own.
+/// A per-thread decompression context, because creating one costs more than decompressing a small entry.
 struct OwnContext {
   ZSTD_DCtx* const context = ZSTD_createDCtx();
   OwnContext() = default;
@@ -49,7 +49,8 @@ struct OwnContext {
   OwnContext(const OwnContext&) = delete;
   OwnContext& operator=(const OwnContext&) = delete;
 };
-/// What a thread destroys after it, such as a cache in a static variable, unpacks without.
+/// Set when this thread's context is destroyed. Later destructors, for example of a cache in a static variable,
+/// decompress without it.
 thread_local constinit bool own_context_ended = false;
 
 OwnContext::~OwnContext() {
@@ -73,27 +74,27 @@ Digest digest_of(std::span<const std::byte> bytes) {
   return digest;
 }
 
-/// Clocks can be absurd. No compiler takes longer than a day, and sums of such times stay numbers.
+/// Replaces implausible times (negative, or more than a day) by 0, so that sums cannot overflow.
 std::chrono::nanoseconds compile_time_of(std::int64_t nanoseconds) {
   constexpr std::chrono::nanoseconds longest = std::chrono::hours(24);
   const std::chrono::nanoseconds took(nanoseconds);
   return took < took.zero() || took > longest ? took.zero() : took;
 }
 
-/// A time that the system cannot hold is 1970.
+/// Replaces times that the system clock cannot represent by 1970.
 std::chrono::system_clock::time_point created_of(std::int64_t seconds) {
   constexpr std::int64_t latest = std::int64_t{1} << 33;
   return std::chrono::system_clock::time_point(
       std::chrono::seconds(seconds < -latest || seconds > latest ? 0 : seconds));
 }
 
-/// Reads from bytes that may end early.
+/// Reads from bytes that may be truncated.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
   std::size_t left() const noexcept { return bytes_.size(); }
   bool has(std::uint64_t size) const noexcept { return size <= bytes_.size(); }
-  /// Only if has(size).
+  /// Requires has(size).
   std::span<const std::byte> take(std::uint64_t size) {
     const auto taken = bytes_.first(static_cast<std::size_t>(size));
     bytes_ = bytes_.subspan(static_cast<std::size_t>(size));
@@ -108,7 +109,7 @@ void write_part(base::ByteWriter& writer, const std::string& name, const Binary&
   const std::vector<std::byte>& raw = part.bytes;
   std::vector<std::byte> packed(ZSTD_compressBound(raw.size()));
   const std::size_t size = ZSTD_compress(packed.data(), packed.size(), raw.data(), raw.size(), compression_level);
-  // What hardly shrinks is not worth unpacking.
+  // Compression that saves little is not worth the decompression time.
   const bool smaller = ZSTD_isError(size) == 0 && size < raw.size() - raw.size() / 8;
   const auto stored = smaller ? std::span<const std::byte>(packed).first(size) : std::span<const std::byte>(raw);
   writer.number(static_cast<std::uint32_t>(name.size()));
@@ -121,7 +122,7 @@ void write_part(base::ByteWriter& writer, const std::string& name, const Binary&
   writer.raw(stored);
 }
 
-/// Unpacks a payload into `raw`; why that is impossible, if it is.
+/// Decompresses a payload into `raw`; returns an error if it is damaged.
 std::optional<Error> unpack_payload(std::uint32_t codec, std::span<const std::byte> payload,
                                     std::uint64_t raw_bytes, std::vector<std::byte>& raw) {
   if (raw_bytes > max_entry_bytes) return damaged(fmt::format("it claims to unpack to {} bytes", raw_bytes));
@@ -132,8 +133,8 @@ std::optional<Error> unpack_payload(std::uint32_t codec, std::span<const std::by
     return std::nullopt;
   }
   if (codec != codec_zstd) return damaged(fmt::format("it has an unknown codec ({})", codec));
-  // Nothing is allocated for a claim that cannot be true: the frame's own size must agree, and so few bytes must be
-  // able to hold so many.
+  // Check the claimed size before allocating it: the frame header must agree, and the payload must be large enough
+  // to hold that much.
   if (ZSTD_getFrameContentSize(payload.data(), payload.size()) != raw_bytes ||
       raw_bytes / block_bytes > payload.size() / least_block_bytes)
     return damaged("it does not unpack to what it claims");
@@ -143,7 +144,7 @@ std::optional<Error> unpack_payload(std::uint32_t codec, std::span<const std::by
   return std::nullopt;
 }
 
-/// Reads one part into the entry; what is wrong with it, if anything is.
+/// Reads one part into the entry; returns an error if it is damaged.
 std::optional<Error> read_part(Reader& reader, Entry& entry, std::uint64_t& unpacked) {
   if (!reader.has(part_header_bytes)) return damaged("it ends within its list of parts");
   base::ByteReader header(reader.take(part_header_bytes));
@@ -157,7 +158,7 @@ std::optional<Error> read_part(Reader& reader, Entry& entry, std::uint64_t& unpa
     return damaged("it has a part without a valid name");
   const auto name_span = reader.take(name_bytes);
   std::string name(reinterpret_cast<const char*>(name_span.data()), name_span.size());
-  // Ascending, so that equal entries are equal bytes, and no name is there twice.
+  // Sorted, so that equal entries have equal bytes and names are unique.
   if (!entry.parts.empty() && name <= entry.parts.rbegin()->first) return damaged("its parts are not in order");
   if (!reader.has(stored_bytes))
     return damaged(fmt::format("it claims {} bytes for a part and has {}", stored_bytes, reader.left()));
@@ -168,8 +169,7 @@ std::optional<Error> read_part(Reader& reader, Entry& entry, std::uint64_t& unpa
   return unpack_payload(codec, reader.take(stored_bytes), raw_bytes, part.bytes);
 }
 
-/// Signatures are not verified yet. Entries that have some are read by this version as long as they are
-/// well-formed.
+/// This version does not verify signatures; it accepts entries with well-formed ones.
 bool signatures_are_well_formed(std::span<const std::byte> block) {
   Reader reader(block);
   while (reader.left() > 0) {
@@ -198,7 +198,7 @@ Result<OpenedEntry> open_version_3(std::span<const std::byte> file) {
   if (signature_bytes > max_signature_bytes || !signatures_are_well_formed(file.last(signature_bytes)))
     return damaged("its signatures are malformed");
 
-  // The body is what was written. The checks that follow guard against mistakes of the writer.
+  // The checksum matches, so the checks below only guard against a faulty writer.
   OpenedEntry opened;
   Reader reader(body);
   base::ByteReader header(reader.take(body_header_bytes));
@@ -221,7 +221,7 @@ Result<OpenedEntry> open_version_3(std::span<const std::byte> file) {
   return opened;
 }
 
-/// What Kiln 0.1 wrote. It held one binary, and two performance figures that are ignored.
+/// Reads the format of Kiln 0.1: one binary, and two performance figures, which are ignored.
 Result<OpenedEntry> open_version_2(std::span<const std::byte> file) {
   constexpr std::uint32_t header_bytes = 176;
   constexpr std::size_t covered_at = 48;
@@ -267,7 +267,7 @@ std::vector<std::byte> seal_entry(const EntryLabel& label, const Entry& entry) {
   writer.raw(std::as_bytes(std::span(magic)));
   writer.number(version);
   writer.number(static_cast<std::uint32_t>(preamble_bytes));
-  // Digest, sizes: filled in below.
+  // Placeholder for the digest and sizes, filled in below.
   writer.raw(std::array<std::byte, preamble_bytes - digest_at>{});
 
   writer.raw(label.key.bytes);

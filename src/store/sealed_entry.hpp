@@ -15,52 +15,53 @@
 
 namespace kiln::store {
 
-/// The upper limit for a sealed entry, and for everything unpacked from one.
+/// The maximum size of a sealed entry, and of its decompressed contents.
 inline constexpr std::uint64_t max_entry_bytes = std::uint64_t{1} << 30;
 
-/// The part that holds a program's binary.
+/// The name of the part that holds a program's binary.
 inline constexpr std::string_view binary_part = "binary";
 
-/// A compiled program and what is known of it.
+/// A compiled program and its metadata.
 struct Entry {
-  /// By name. Programs of Kiln's own backends have one, `binary_part`.
+  /// By name. Kiln's backends use one part, `binary_part`.
   std::map<std::string, Binary, std::less<>> parts = {};
-  /// How long the compiler took: what a hit saves.
+  /// How long the compiler took; a hit saves this time.
   std::chrono::nanoseconds compile_time = {};
-  /// Kept in whole seconds.
+  /// Stored in whole seconds.
   std::chrono::system_clock::time_point created = {};
-  /// Request::describe(), for people and tools.
+  /// Request::describe(), for users and tools.
   std::string facts = {};
 
-  /// The binary; null if the entry has no such part.
+  /// The part `binary_part`; null if there is none.
   const Binary* binary() const;
 };
 
-/// What an entry is for. The digests are sealed together with the entry.
+/// The key and device of an entry; covered by the entry's checksum.
 struct EntryLabel {
   Digest key = {};
-  /// Identity::digest() and Identity::target_digest() of the device and compiler that made it.
+  /// Identity::digest() and Identity::target_digest() of the device and compiler that produced it.
   Digest identity = {};
   Digest target = {};
 };
 
-/// The entry as stores move it: one array of bytes, described in docs/format.md.
+/// Serialises an entry to the format of docs/format.md, which all stores use.
 std::vector<std::byte> seal_entry(const EntryLabel& label, const Entry& entry);
 
-/// A sealed entry that was checked whole.
+/// A sealed entry that passed all checks.
 struct OpenedEntry {
   EntryLabel label;
   Entry entry;
 };
 
-/// Checks every byte and unpacks. Anything that is not exactly what seal_entry() makes, or what format 2 was, is
-/// ErrorCode::damaged with a sentence that says what is wrong. Format 2 had no target: it is all zeros.
+/// Checks every byte and decompresses. Accepts the current format, with or without signatures, and format 2;
+/// anything else is ErrorCode::damaged with the reason. Format 2 has no target digest: `label.target` is then all
+/// zeros.
 Result<OpenedEntry> open_entry(std::span<const std::byte> sealed);
 
-/// An entry on its way to disk.
+/// An entry that is not on disk yet.
 struct UnsavedEntry {
   Entry entry;
-  /// The sealed bytes, if the entry came with them; they are then saved as they are.
+  /// The sealed bytes, if the entry came from a store; they are then saved unchanged.
   std::vector<std::byte> sealed = {};
 };
 

@@ -6,8 +6,8 @@
 
 namespace kiln::fakes {
 
-/// JSON that is valid or nearly so, of about that many bytes, with what is the matter with it: each is more than a
-/// reader should take apart.
+/// Descriptions and texts of about `bytes` bytes each: valid or nearly valid JSON that is too large or too deeply
+/// nested for a reader to accept.
 inline std::vector<std::pair<std::string, std::string>> bad_json(std::size_t bytes) {
   const auto repeated = [bytes](const std::string& text) {
     std::string all;
@@ -35,7 +35,7 @@ inline std::vector<std::pair<std::string, std::string>> bad_json(std::size_t byt
       {"zeros", std::string(bytes, '\0')}};
 }
 
-/// Texts that are JSON of another kind than that of Kiln's files, or none.
+/// Texts that are not JSON, or JSON with the wrong structure for Kiln's files.
 inline std::vector<std::string> other_json() {
   return {"",
           "{",

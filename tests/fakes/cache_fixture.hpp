@@ -14,7 +14,7 @@
 
 namespace kiln::fakes {
 
-/// Keeps what was logged.
+/// Records log messages.
 class LogBook {
  public:
   Log log(LogLevel level = LogLevel::warning) {
@@ -36,7 +36,7 @@ class LogBook {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-/// A folder, a backend that counts, and caches on both.
+/// Provides a temporary folder, a fake backend, and cache options that log to book_.
 class CacheTest : public testing::Test {
  protected:
   CacheOptions options() {
@@ -46,7 +46,7 @@ class CacheTest : public testing::Test {
     return options;
   }
   static const std::string& text(const Program& program) { return program.as<FakeModule>().text(); }
-  /// The entry files under the cache directory.
+  /// The entry files in the temporary folder.
   std::vector<std::filesystem::path> entries() const {
     std::vector<std::filesystem::path> found;
     std::error_code error;
@@ -60,7 +60,7 @@ class CacheTest : public testing::Test {
   std::shared_ptr<FakeBackend> backend_ = std::make_shared<FakeBackend>();
 };
 
-/// Every request is counted exactly once.
+/// Expects that every request is counted exactly once.
 inline void expect_counts_add_up(const Stats& stats) {
   EXPECT_EQ(stats.requests, stats.memory_hits + stats.disk_hits + stats.shared_hits + stats.joined +
                                 stats.compiles + stats.failures + stats.absent);

@@ -9,7 +9,7 @@
 
 namespace kiln::fakes {
 
-/// A cache whose disk level is on a file system of the test's own, which must outlive it.
+/// A cache that uses the given file system for its disk level. The file system must outlive the cache.
 inline std::unique_ptr<Cache> cache_on(const base::FileSystem& system, std::shared_ptr<Backend> backend,
                                        CacheOptions options) {
   const base::ScopedFileSystem in_use(system);

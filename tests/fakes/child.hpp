@@ -15,17 +15,17 @@
 
 namespace kiln::fakes {
 
-/// A user that is neither root nor whoever runs the tests.
+/// A user id that is neither root nor the user who runs the tests.
 inline constexpr unsigned other_user = 12345;
 
 inline bool is_root() { return geteuid() == 0; }
 
-/// Another process, forked from this one, that can report one text; it dies with this process.
+/// A forked process that can send lines of text to this one; killed when this process ends.
 class Child {
  public:
   using Report = std::function<void(const std::string&)>;
 
-  /// Runs `body` in the new process, which ends with it.
+  /// Runs `body` in the child, which exits afterwards.
   explicit Child(const std::function<void(const Report&)>& body) {
     int ends[2];
     if (pipe(ends) != 0) std::abort();
@@ -55,7 +55,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// Waits for the next report; tells how the process ended where there is none.
+  /// Waits for the next report. If the child ends without one, returns its exit status as text.
   std::string report() {
     std::string text;
     for (char c = 0;;) {
@@ -67,13 +67,13 @@ class Child {
     }
   }
 
-  /// Kills the process, and waits until it is gone.
+  /// Kills the child and waits for its end.
   void kill() {
     if (process_ > 0) ::kill(process_, SIGKILL);
     wait();
   }
 
-  /// Waits for its end: the exit status, or 128 and the signal.
+  /// Waits for the child's end; returns its exit status, or 128 plus the signal.
   int wait() {
     if (process_ > 0) {
       int status = 0;
@@ -91,14 +91,14 @@ class Child {
   int result_ = 0;
 };
 
-/// What `body` returns when run in another process, or how that process ended.
+/// Runs `body` in a child and returns its result, or a text with the child's exit status.
 inline std::string in_child(const std::function<std::string()>& body) {
   Child child([&body](const Child::Report& report) { report(body()); });
   return child.report();
 }
 
-/// The same as a user whom permissions bind, to whom `folder` and all in it is given. Root becomes another user
-/// for this; everyone else is such a user already.
+/// The same as a user who is subject to file permissions and owns `folder` with its contents. If this process is
+/// root, the child becomes `other_user`.
 inline std::string in_ordinary_child(const std::filesystem::path& folder,
                                      const std::function<std::string()>& body) {
   if (is_root()) {

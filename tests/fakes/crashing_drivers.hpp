@@ -8,7 +8,7 @@
 
 namespace kiln::fakes {
 
-/// The variables that make `library` the driver of OpenCL and Vulkan, by files in a folder.
+/// Environment variables that make `library` the OpenCL and Vulkan driver; writes the driver manifests to `folder`.
 inline std::map<std::string, std::string> crashing_drivers(const std::filesystem::path& folder,
                                                            const std::string& library) {
   write_file(folder / "crash.icd", library + "\n");

@@ -13,27 +13,27 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-/// Ways in which a disk damages a file, each tried at every place.
+/// Kinds of file damage, each applied at every position.
 namespace kiln::fakes {
 
-/// Told of every damaged content; `what` says what was done to it.
+/// Called with every damaged content; `what` describes the damage.
 using Damaged = std::function<void(const std::string& bytes, const std::string& what)>;
 
-/// Whether sweeps that take hours were asked for.
+/// Whether the environment asks for complete sweeps, which take hours.
 inline bool damage_all() { return std::getenv("KILN_DAMAGE_ALL") != nullptr; }
 
-/// One case of every `step`.
+/// Selects one of every `step` cases.
 struct Sweep {
   std::size_t step = 1;
   std::size_t cases = 0;
   std::size_t seen = 0;
 
   bool next() { return seen++ % step == 0 && ++cases > 0; }
-  /// One of some that are also looked at more closely.
+  /// Whether this case gets the slower, closer check; true for one of 16.
   bool closely() const { return cases % 16 == 1 || damage_all(); }
 };
 
-/// Changes a file in place. File systems write a file at once that was emptied first, which takes milliseconds.
+/// Changes a file in place. Truncating it first would be slow, because some file systems then flush it at once.
 inline void overwrite(const std::filesystem::path& path, std::string_view bytes) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   const auto size = static_cast<off_t>(bytes.size());
@@ -51,7 +51,7 @@ inline void flip_every_bit(std::string bytes, Sweep& sweep, const Damaged& damag
   }
 }
 
-/// Each of the first bytes with each value but its own.
+/// Sets each of the first bytes to every other value.
 inline void set_every_value(std::string bytes, std::size_t first, Sweep& sweep, const Damaged& damaged) {
   for (std::size_t at = 0; at < std::min(first, bytes.size()); ++at) {
     const char whole = bytes[at];
@@ -69,7 +69,7 @@ inline void cut_at_every_length(const std::string& bytes, Sweep& sweep, const Da
     if (sweep.next()) damaged(bytes.substr(0, length), "cut to " + std::to_string(length) + " bytes");
 }
 
-/// Every block of that size with zeros in it, as a disk leaves what it never wrote.
+/// Zeroes each block of the given size, like a disk that never wrote it.
 inline void zero_every_block(const std::string& bytes, std::size_t block, Sweep& sweep, const Damaged& damaged) {
   for (std::size_t at = 0; at < bytes.size(); at += block) {
     std::string zeroed = bytes;
@@ -80,7 +80,7 @@ inline void zero_every_block(const std::string& bytes, std::size_t block, Sweep&
   }
 }
 
-/// Prints how many cases of a fault were tried, for docs/reliability.md; no test leaves it out without a failure.
+/// Prints the number of cases for docs/reliability.md; fails if there were none.
 inline void report_cases(std::string_view fault, std::size_t cases) {
   EXPECT_GT(cases, 0U) << fault;
   std::printf("%.*s: %zu cases\n", static_cast<int>(fault.size()), fault.data(), cases);

@@ -14,13 +14,13 @@
 
 namespace kiln::fakes {
 
-/// Counts of modules, kept apart from the backend so that modules may outlive it.
+/// Module counts, separate from the backend because modules may outlive it.
 struct ModuleCounts {
   std::atomic<int> alive{0};
   std::atomic<int> destroyed{0};
 };
 
-/// A program that knows which source it was made from, and notices its own destruction.
+/// A program that holds its source and counts its destruction.
 class FakeModule final : public Module {
  public:
   FakeModule(std::string text, std::size_t bytes, std::shared_ptr<ModuleCounts> counts)
@@ -42,7 +42,7 @@ class FakeModule final : public Module {
   std::shared_ptr<ModuleCounts> counts_;
 };
 
-/// A GPU that is not there: its "binary" is the source itself behind a mark, so that a wrong program is noticed.
+/// A backend without a GPU. Its "binary" is the source with a prefix, so that tests notice a wrong program.
 class FakeBackend final : public Backend {
  public:
   explicit FakeBackend(Identity identity = {"fake", "Kiln", "nothing", "1.0", "1.0", {7}})
@@ -76,7 +76,7 @@ class FakeBackend final : public Backend {
     return std::unique_ptr<Module>(std::make_unique<FakeModule>(text.substr(7), module_bytes, counts));
   }
 
-  /// The next that many calls fail with out_of_memory.
+  /// This many of the next calls fail with out_of_memory.
   std::atomic<int> compile_errors{0};
   std::atomic<int> load_errors{0};
   std::atomic<bool> refuse_loads{false};
@@ -99,7 +99,7 @@ class FakeBackend final : public Backend {
   Identity identity_;
 };
 
-/// A request with a source of its own for each number.
+/// A request with a different source for each number.
 inline Request request(int number) {
   return Request(
       {.name = "program_" + std::to_string(number), .source = "source of program " + std::to_string(number)});

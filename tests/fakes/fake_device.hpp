@@ -17,27 +17,28 @@
 
 namespace kiln::fakes {
 
-/// What can go wrong with a FakeDevice; kept apart from it, so that slots may outlive it.
+/// The faults that a FakeDevice injects; separate from it because slots may outlive the device.
 struct Trouble {
-  /// The next that many allocations, or launches, find no memory.
+  /// This many of the next allocations, or launches, fail with out_of_memory.
   std::atomic<int> allocation_errors{0};
   std::atomic<int> launch_errors{0};
-  /// Launches that succeed before.
+  /// This many launches succeed before launch_errors applies.
   std::atomic<int> good_launches{0};
   std::atomic<int> open_errors{0};
-  /// The next that many slots are opened when the gate is.
+  /// This many of the next open_slot() calls block until the gate opens.
   std::atomic<int> blocked_opens{0};
-  /// The next that many submissions fail on the device.
+  /// This many of the next submissions fail on the device.
   std::atomic<int> device_errors{0};
   std::atomic<int> allocations{0};
-  /// What all buffers together may take, and do.
+  /// The capacity for all buffers together, and the bytes in use.
   std::atomic<std::size_t> memory{std::size_t{1} << 40U};
   std::atomic<std::size_t> used{0};
   std::atomic<int> open_slots{0};
-  /// Slots whose work nobody waits for any more.
+  /// Slots that were given up and have not finished.
   std::atomic<int> given_up{0};
 
-  /// Programs called "gate" end when the gate is opened; those called "stuck" never come back from launch().
+  /// A program with the source "gate" runs until the gate opens. A launch() with the source "stuck" blocks until
+  /// then.
   void open_gate() {
     const std::lock_guard lock(mutex_);
     open_ = true;
@@ -79,7 +80,7 @@ class FakeBuffer final : public Buffer {
   const std::shared_ptr<Trouble> trouble_;
 };
 
-/// A slot whose device is a thread for each submission.
+/// A slot that runs each submission on a new thread.
 class FakeSlot final : public Slot {
  public:
   explicit FakeSlot(std::shared_ptr<Trouble> trouble) : trouble_(std::move(trouble)) { ++trouble_->open_slots; }
@@ -113,7 +114,7 @@ class FakeSlot final : public Slot {
     });
     return {};
   }
-  /// "add N": the last buffer is the first plus N, byte by byte.
+  /// "add N" writes the first buffer plus N, byte by byte, to the last buffer.
   Result<void> launch(Module& module, const Launch& launch) override {
     if (!Trouble::next(trouble_->good_launches) && Trouble::next(trouble_->launch_errors))
       return Error(ErrorCode::out_of_memory, "no memory to launch");
@@ -133,7 +134,7 @@ class FakeSlot final : public Slot {
   Result<void> submit() override {
     fails_ = Trouble::next(trouble_->device_errors);
     running_ = std::make_shared<Running>();
-    // A device is not the host's to end: a slot that was abandoned leaves its thread behind.
+    // Detached, because the host cannot stop a device: the thread of an abandoned slot keeps running.
     std::thread([running = running_, pieces = std::exchange(pieces_, {})] {
       for (const auto& piece : pieces) {
         const auto begin = std::chrono::steady_clock::now();
@@ -175,7 +176,7 @@ class FakeSlot final : public Slot {
   bool given_up_ = false;
 };
 
-/// A device that is not there, for what real ones cannot be made to do: run out of memory, fail or hang on demand.
+/// A device that runs out of memory, fails or hangs on demand, which real ones cannot.
 class FakeDevice final : public Device {
  public:
   const Identity& identity() const noexcept override { return backend.identity(); }

@@ -15,29 +15,29 @@
 
 namespace kiln::fakes {
 
-/// The system's files, where one call goes wrong, or all from one call on. Calls are numbered from 0 in the order
-/// in which they come; those to close are not among them, since a descriptor must not be lost.
+/// The real file system with an injected fault in one call, or in all calls from one on. Calls are numbered from 0.
+/// close() is neither counted nor faulty, so that no descriptor leaks.
 class FaultyFileSystem final : public base::FileSystem {
  public:
   enum class Fault {
-    fails,        ///< with `error`
-    is_short,     ///< half of what was to be read or written is; nothing happens to other calls
-    kills,        ///< the process ends before the call
-    kills_after,  ///< the process ends after the call
+    fails,        ///< the call fails with `error`
+    is_short,     ///< a read or write transfers half of its bytes; other calls work normally
+    kills,        ///< the process is killed before the call
+    kills_after,  ///< the process is killed after the call
   };
   struct Plan {
     std::uint64_t at = std::numeric_limits<std::uint64_t>::max();
     Fault fault = Fault::fails;
     int error = EIO;
-    /// Whether all that follow go wrong as well.
+    /// Whether all later calls fail, too.
     bool from_then_on = false;
   };
 
   explicit FaultyFileSystem(Plan plan) : plan_(plan) {}
 
-  /// How many calls there were.
+  /// The number of calls so far.
   std::uint64_t calls() const noexcept { return calls_; }
-  /// Whether one of them went wrong.
+  /// Whether a fault was injected.
   bool went_wrong() const noexcept { return went_wrong_; }
 
   int make_folder(const char* path, mode_t mode) const override {

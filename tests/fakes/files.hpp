@@ -26,10 +26,10 @@ inline std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// "word_7".
+/// For example "word_7".
 inline std::string numbered(const std::string& word, int number) { return word + "_" + std::to_string(number); }
 
-/// Writes a file in place, making its folders.
+/// Writes a file in place; creates its folders.
 inline void write_file(const std::filesystem::path& path, std::string_view text) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream stream(path, std::ios::binary | std::ios::trunc);
@@ -45,10 +45,10 @@ inline std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-/// How many descriptors the process has open, the one it is counted by among them.
+/// The number of open descriptors of this process, including the one used for counting.
 inline long open_descriptors() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
 
-/// The names in a folder, in order.
+/// The names in a folder, sorted.
 inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   for (const auto& item : std::filesystem::directory_iterator(folder)) names.push_back(item.path().filename());
@@ -56,7 +56,7 @@ inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
-/// How long ago a file was last changed, to the second.
+/// The time since a file's modification, in seconds.
 inline std::chrono::seconds age_of(const std::filesystem::path& path) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0) std::abort();
@@ -64,7 +64,7 @@ inline std::chrono::seconds age_of(const std::filesystem::path& path) {
   return std::chrono::seconds(now - status.st_mtime);
 }
 
-/// Makes a file look as if it had been last changed that long ago.
+/// Sets a file's modification time to `age` ago.
 inline void set_age(const std::filesystem::path& path, std::chrono::seconds age) {
   const auto then = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now() - age);
   const timespec times[2] = {{then, 0}, {then, 0}};

@@ -10,8 +10,8 @@
 
 namespace kiln::fakes {
 
-/// From now on the kernel refuses membarrier to this thread, and to all threads and processes it starts, the way
-/// a container's filter does; false where it refuses the filter.
+/// Makes the kernel refuse membarrier to this thread and to all threads and processes that it starts, as a
+/// container's seccomp filter does. False if the filter cannot be installed.
 inline bool forbid_membarrier() {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

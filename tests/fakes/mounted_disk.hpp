@@ -7,10 +7,10 @@
 
 namespace kiln::fakes {
 
-/// A small file system of its own at a folder, taken away on destruction. Needs root.
+/// A small tmpfs mounted at a folder; unmounted on destruction. Needs root.
 class MountedDisk {
  public:
-  /// The size as mount takes it, as in "64k", and further settings, as in "64k,nr_inodes=20".
+  /// `size` is a mount option, for example "64k", optionally followed by others, for example "64k,nr_inodes=20".
   MountedDisk(std::filesystem::path folder, const std::string& size, bool read_only) : folder_(std::move(folder)) {
     std::filesystem::create_directories(folder_);
     const std::string settings = "mode=0700,size=" + size;
@@ -29,7 +29,7 @@ class MountedDisk {
   bool mounted_ = false;
 };
 
-/// A folder mounted over itself so that nothing in it can be changed, until destruction. Needs root.
+/// A read-only bind mount of a folder onto itself; unmounted on destruction. Needs root.
 class ReadOnlyMount {
  public:
   explicit ReadOnlyMount(std::filesystem::path folder) : folder_(std::move(folder)) {

@@ -13,12 +13,11 @@
 
 namespace kiln::fakes {
 
-/// The system's files, and what of them would be left after a loss of power: of a file what was synced, of a folder
-/// the names that were in it when it was last synced. What came after that may be there as well, but of names only
-/// as far as those before it.
+/// The real file system, which also tracks the state that a power loss would leave: for a file, the synced bytes;
+/// for a folder, the name changes before its last sync. A prefix of the later name changes may survive, too.
 class PowerLoss final : public base::FileSystem {
  public:
-  /// What becomes of bytes that were not synced.
+  /// The fate of bytes that were not synced.
   enum class Unsynced { gone, half, zeros };
 
   explicit PowerLoss(std::filesystem::path root) : root_(std::move(root)) {}
@@ -73,13 +72,13 @@ class PowerLoss final : public base::FileSystem {
     return result;
   }
 
-  /// How many changes of names might be lost.
+  /// The number of name changes that may be lost.
   std::size_t unsynced_changes() const {
     return static_cast<std::size_t>(
         std::count_if(changes_.begin(), changes_.end(), [](const Change& change) { return !change.synced; }));
   }
 
-  /// Makes at `where` what is left of the root, with the first `kept` changes of names that were not synced.
+  /// Creates at `where` the state after a power loss, with the first `kept` unsynced name changes.
   void lose_power(const std::filesystem::path& where, std::size_t kept, Unsynced unsynced) const {
     std::map<std::filesystem::path, ino_t> names;
     std::vector<std::filesystem::path> folders;

@@ -15,7 +15,7 @@
 
 namespace kiln::fakes {
 
-/// A store in memory that does what it should.
+/// A correct store in memory.
 class MemoryStore final : public Store {
  public:
   Result<std::optional<std::vector<std::byte>>> get(const EntryAddress& address) override {
@@ -39,7 +39,6 @@ class MemoryStore final : public Store {
   std::map<std::pair<Digest, Digest>, std::vector<std::byte>> entries_;
 };
 
-/// A store made of two functions.
 class FunctionStore final : public Store {
  public:
   using Get = std::function<Result<std::optional<std::vector<std::byte>>>(const EntryAddress&)>;
@@ -57,8 +56,7 @@ class FunctionStore final : public Store {
   Put put_;
 };
 
-/// A folder shared by processes, whose files are named by the key alone: it hands out what another identity put
-/// there.
+/// A store in a folder shared by processes. It ignores the identity, so it returns entries of other identities.
 class CarelessFolderStore final : public Store {
  public:
   explicit CarelessFolderStore(std::filesystem::path folder) : folder_(std::move(folder)) {}

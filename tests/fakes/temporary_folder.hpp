@@ -8,7 +8,7 @@
 
 namespace kiln::fakes {
 
-/// A folder of the test's own, removed with all it holds.
+/// A temporary folder, removed with its contents on destruction.
 class TemporaryFolder {
  public:
   TemporaryFolder() : TemporaryFolder(std::filesystem::temp_directory_path()) {}
@@ -30,7 +30,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Where files are in memory, for tests that write very many; else where temporary files are.
+/// A folder in memory (/dev/shm), for tests that write very many files; the temporary directory if there is none.
 inline std::filesystem::path memory_place() {
   const std::filesystem::path memory = "/dev/shm";
   std::error_code ignored;

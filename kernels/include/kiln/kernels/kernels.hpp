@@ -35,8 +35,8 @@ class Runner {
   }
   /// The tuner; null if every call runs its initial variant.
   Tuner* tuner() const noexcept { return tuner_; }
-  /// The same, with programs for the sizes of each call only, in which they are constants: worth their compile time
-  /// for calls that are repeated often.
+  /// The same, with separate programs for the sizes of each call, in which they are constants. Worth the compile
+  /// time for calls that are repeated often.
   Runner with_constants() const {
     Runner constant = *this;
     constant.constants_ = true;
@@ -89,8 +89,8 @@ struct Conv2dOptions {
   std::array<int, 2> padding = {0, 0};
   std::array<int, 2> dilation = {1, 1};
   int groups = 1;
-  /// May compute 3x3 filters of stride 1 by sums that mix neighbouring pixels (Winograd's algorithm): a NaN or an
-  /// infinity may then make results up to 4 pixels away NaN, and errors are larger, yet within 1e-3.
+  /// Whether 3x3 filters of stride 1 may be computed by Winograd's algorithm, whose sums mix neighbouring pixels: a
+  /// NaN or an infinity may then make results up to 4 pixels away NaN, and errors are larger, yet within 1e-3.
   bool allow_winograd = false;
   Precision precision = Precision::f32;
   Type output = Type::f32;
@@ -116,8 +116,8 @@ Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptio
 
 /// Options of softmax().
 struct SoftmaxOptions {
-  /// Added to x first. It has x's shape, or x's last dimensions and is then the same for all others. -inf masks an
-  /// element.
+  /// Added to x first. It has x's shape, or the shape of x's last dimensions and is then repeated for the others.
+  /// -inf masks an element.
   std::optional<Tensor> mask = {};
   Type output = Type::f32;
 };
@@ -128,7 +128,7 @@ Result<Tensor> softmax(Runner on, const Tensor& x, const SoftmaxOptions& options
 struct WeightedMatmulOptions {
   Type output = Type::f32;
 };
-/// The sum of values [B, H, K, D] by weights [B, H, Q, K]: [B, H, Q, D].
+/// The product of weights [B, H, Q, K] and values [B, H, K, D] for each B and H: [B, H, Q, D].
 Result<Tensor> weighted_matmul(Runner on, const Tensor& weights, const Tensor& values,
                                const WeightedMatmulOptions& options = {});
 
@@ -145,7 +145,7 @@ struct FlashAttentionOptions {
 Result<Tensor> flash_attention(Runner on, const Tensor& q, const Tensor& k, const Tensor& v,
                                const FlashAttentionOptions& options = {});
 
-/// A copy of x, as `output`. How values that f16 cannot hold are converted depends on the device.
+/// A copy of x, converted to `output`. The conversion of values that f16 cannot hold depends on the device.
 Result<Tensor> copy(Runner on, const Tensor& x, Type output);
 /// A copy of x in its own type.
 inline Result<Tensor> copy(Runner on, const Tensor& x) { return copy(on, x, x.type()); }

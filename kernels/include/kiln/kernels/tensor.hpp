@@ -27,8 +27,8 @@ std::string to_string(const Shape& shape);
 /// change. All functions may be called from any thread.
 class Tensor {
  public:
-  /// The most elements that a tensor can have: less than an int holds, because kernels count past the last element,
-  /// by a tile or by the rows of all groups.
+  /// The most elements that a tensor can have: less than an int holds, because indexes in kernels may exceed the
+  /// last element by a tile, or by the rows of all groups.
   static constexpr std::int64_t max_count = 0x80000000 - 0x100000;
 
   /// A tensor that holds a copy of `values`, one for each element of the shape. Fails with invalid_request if their
@@ -40,7 +40,7 @@ class Tensor {
   /// from() does.
   static Result<Tensor> empty(std::shared_ptr<Device> device, Shape shape, Type type = Type::f32);
 
-  /// Valid as long as this tensor, as all references below.
+  /// This and all references below are valid as long as the tensor.
   const Shape& shape() const noexcept { return shape_; }
   /// f32 or f16.
   Type type() const noexcept { return type_; }

@@ -126,7 +126,8 @@ struct TuneRecord {
   std::vector<TuneTrial> trials = {};
   /// Whether a search has tried everything that it planned to.
   bool complete = false;
-  /// Whether it was measured with another driver or compiler: a starting point that is measured again.
+  /// Whether its times are only a starting point and are measured again: they come from another driver or compiler,
+  /// or calls turned out to be much slower.
   bool hint = false;
   /// How often the call was made.
   std::uint64_t calls = 0;
