@@ -96,7 +96,7 @@ bool AutoTuner::is_to_be_searched(const Use& use, const Tunable& tunable) const 
   return use.looked < looks_of(use) && !is_known(use, tunable);
 }
 
-Variant AutoTuner::choose_anew(Use& use, const Tunable& tunable) {
+Variant AutoTuner::choose_again(Use& use, const Tunable& tunable) {
   use.best = best_known(tunable, records_, relatives_).value_or(tunable.initial);
   use.took.clear();
   use.rivals.clear();
@@ -151,7 +151,7 @@ Variant AutoTuner::choose(std::string_view kernel, std::string_view types, std::
   const base::MutexLock lock(mutex_);
   Use& use = uses_[call];
   use.like = record_for(tunable);
-  return choose_anew(use, tunable);
+  return choose_again(use, tunable);
 }
 
 void AutoTuner::forget_uses() {

@@ -70,7 +70,7 @@ class AutoTuner : public std::enable_shared_from_this<AutoTuner> {
   };
 
   /// Chooses from the records, and queues a background search if one is needed.
-  Variant choose_anew(Use& use, const Tunable& tunable) KILN_REQUIRES(mutex_);
+  Variant choose_again(Use& use, const Tunable& tunable) KILN_REQUIRES(mutex_);
   /// Whether a search would find nothing new.
   bool is_known(const Use& use, const Tunable& tunable) const KILN_REQUIRES(mutex_);
   std::uint64_t calls_of(const Use& use) const KILN_REQUIRES(mutex_);

@@ -27,9 +27,9 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
   std::shared_future<Outcome> theirs;
   {
     const base::MutexLock lock(mutex_);
-    const auto found = in_the_air_.find(key);
-    if (found != in_the_air_.end()) {
-      if (found->second.pilot == std::this_thread::get_id())
+    const auto found = in_flight_.find(key);
+    if (found != in_flight_.end()) {
+      if (found->second.thread == std::this_thread::get_id())
         return {
             Error(ErrorCode::invalid_request, "a backend or a store requested the program that it is providing"),
             false};
@@ -37,7 +37,7 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
     } else if (Program program = landed_before()) {
       return {std::optional(std::move(program)), false};
     } else {
-      in_the_air_.emplace(key, Flight{promise.get_future().share(), std::this_thread::get_id()});
+      in_flight_.emplace(key, Flight{promise.get_future().share(), std::this_thread::get_id()});
     }
   }
   if (theirs.valid()) {
@@ -51,7 +51,7 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
     const Digest& key;
     std::vector<Continuation> land() const {
       const base::MutexLock lock(flights.mutex_);
-      auto flight = flights.in_the_air_.extract(key);
+      auto flight = flights.in_flight_.extract(key);
       return flight ? std::move(flight.mapped().then) : std::vector<Continuation>();
     }
     ~Landing() { static_cast<void>(land()); }
@@ -65,8 +65,8 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
 
 bool Flights::when_landed(const Digest& key, Continuation then) {
   const base::MutexLock lock(mutex_);
-  const auto found = in_the_air_.find(key);
-  if (found == in_the_air_.end() || found->second.pilot == std::this_thread::get_id()) return false;
+  const auto found = in_flight_.find(key);
+  if (found == in_flight_.end() || found->second.thread == std::this_thread::get_id()) return false;
   found->second.then.push_back(std::move(then));
   return true;
 }

@@ -46,13 +46,13 @@ class Flights {
  private:
   struct Flight {
     std::shared_future<Outcome> outcome;
-    std::thread::id pilot;
+    std::thread::id thread;
     std::vector<Continuation> then = {};
   };
 
   WorkerPool& workers_;
   base::Mutex mutex_;
-  std::map<Digest, Flight> in_the_air_ KILN_GUARDED_BY(mutex_);
+  std::map<Digest, Flight> in_flight_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::cache

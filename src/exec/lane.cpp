@@ -32,7 +32,7 @@ void Lane::run(const std::function<bool(Result<void>)>& opened) {
     const Scheduler::Turn turn = scheduler_->next(state_, idle_slot() != nullptr, until);
     if (turn.reclaim) {
       reclaim();
-      scheduler_->heeded(*state_, *turn.reclaim);
+      scheduler_->reclaimed_memory(*state_, *turn.reclaim);
     }
     if (turn.job != nullptr) start(turn.job);
     ends = turn.end;

@@ -68,14 +68,14 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   struct Turn {
     /// A job, which has begun.
     std::shared_ptr<JobState> job = {};
-    /// Free idle device memory, then call heeded(): a lane has run out of memory.
+    /// Free idle device memory, then call reclaimed_memory(): a lane has run out of memory.
     std::optional<std::uint64_t> reclaim = {};
     /// Take no more jobs: the executor stops, or another lane has replaced this one.
     bool end = false;
   };
   /// Waits for something to do, until `until` at most; a lane without room for a job does not wait.
   Turn next(const std::shared_ptr<LaneState>& lane, bool has_room, Clock::time_point until) KILN_EXCLUDES(mutex_);
-  void heeded(LaneState& lane, std::uint64_t reclaim) KILN_EXCLUDES(mutex_);
+  void reclaimed_memory(LaneState& lane, std::uint64_t reclaim) KILN_EXCLUDES(mutex_);
   /// The lane is done with a job whose end was claimed. `result` is the job's result if the lane claimed the end,
   /// and empty if the watch thread did.
   void finish(LaneState& lane, JobState& job, std::optional<Result<JobReport>> result) KILN_EXCLUDES(mutex_);

@@ -114,7 +114,7 @@ void Scheduler::replace(const std::shared_ptr<LaneState>& lane, bool by_another)
   }
 }
 
-void Scheduler::heeded(LaneState& lane, std::uint64_t reclaim) {
+void Scheduler::reclaimed_memory(LaneState& lane, std::uint64_t reclaim) {
   const base::MutexLock lock(mutex_);
   lane.reclaims = reclaim;
   reclaimed_.notify_all();

@@ -14,7 +14,8 @@ using std::chrono::system_clock;
 
 struct Device {
   base::Folder folder;
-  store::Usage kept = {};
+  /// Empty if the folder cannot be listed.
+  std::optional<store::Usage> kept = {};
 };
 
 struct Candidate {
@@ -95,11 +96,12 @@ Result<PruneReport> store::prune_on(const base::FileSystem& system, const std::f
     report.leftovers += remove_leftovers(device.folder, options.dry_run);
     auto files = store::stored_files(device.folder);
     if (!files) continue;
+    device.kept.emplace();
     for (store::StoredFile& file : *files) {
       const std::uint64_t bytes = file.bytes + size_of(device.folder, store::meta_file_name(file.name));
       report.kept_bytes += bytes;
-      device.kept.programs += 1;
-      device.kept.bytes += bytes;
+      device.kept->programs += 1;
+      device.kept->bytes += bytes;
       candidates.push_back({&device, std::move(file), bytes});
     }
   }
@@ -124,13 +126,13 @@ Result<PruneReport> store::prune_on(const base::FileSystem& system, const std::f
     report.removed_bytes += *removed ? candidate.bytes : 0;
     report.kept -= 1;
     report.kept_bytes -= candidate.bytes;
-    candidate.device->kept.programs -= 1;
-    candidate.device->kept.bytes -= candidate.bytes;
+    candidate.device->kept->programs -= 1;
+    candidate.device->kept->bytes -= candidate.bytes;
   }
   if (!options.dry_run)
     for (const Device& device : devices) {
       // If this fails, usage.json keeps the old counts.
-      static_cast<void>(store::write_usage(device.folder, device.kept));
+      if (device.kept) static_cast<void>(store::write_usage(device.folder, *device.kept));
     }
   if (first_error && report.removed == 0) return *first_error;
   return report;

@@ -84,6 +84,27 @@ TEST_F(Prune, WritesTheCountsOfWhatIsLeft) {
   EXPECT_EQ(usage.bytes, size_of(*one_, "fresh"));
 }
 
+TEST_F(Prune, KeepsTheCountsOfAFolderThatItCannotList) {
+  class Unlistable final : public base::FileSystem {
+   public:
+    explicit Unlistable(const std::filesystem::path& folder) : folder_(folder) {}
+    int list(int folder, std::vector<std::string>* names) const override {
+      if (std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(folder)) == folder_)
+        return errno = EIO, -1;
+      return FileSystem::list(folder, names);
+    }
+
+   private:
+    std::filesystem::path folder_;
+  };
+  put(*one_, "a", 0s);
+  put(*two_, "b", 48h);
+  ASSERT_TRUE(one_->save_notes());
+  ASSERT_TRUE(two_->save_notes());
+  ASSERT_TRUE(prune_on(Unlistable(std::filesystem::canonical(one_->path())), root(), {.max_age = 24h}));
+  EXPECT_EQ(total_usage(root(), base::FileSystem::system()).programs, 1U) << "one was kept, two was emptied";
+}
+
 TEST_F(Prune, RemovesWhatWasNotUsedForLonger) {
   put(*one_, "fresh", 0s);
   put(*one_, "hour", 1h);

@@ -10,6 +10,7 @@
 #include "backend/source_text.hpp"
 
 namespace kiln::cuda {
+
 /// Owns a program of the compiler, for one compilation.
 class Rtc::Compilation {
  public:
