@@ -74,11 +74,11 @@ TEST_P(Tensors, AnEmptyResultOfWhatFailedIsItsErrorToo) {
   const auto product = gemm(*executor, x, tensor(noise({3, 2})));
   promise.set(Error(ErrorCode::cancelled, "it was not to be"));
   EXPECT_EQ(later.value().read().error().message(),
-            "copy was not run, because of what it depends on: it was not to be");
+            "copy was not run because a dependency failed: it was not to be");
   EXPECT_EQ(half.value().read().error().message(),
-            "copy was not run, because of what it depends on: it was not to be");
+            "copy was not run because a dependency failed: it was not to be");
   EXPECT_EQ(product.value().read().error().message(),
-            "gemm was not run, because of what it depends on: it was not to be");
+            "gemm was not run because a dependency failed: it was not to be");
   EXPECT_EQ(message(copy(*cache_, x)), "it was not to be");
   const Promise<void> kept;
   const auto waits = copy(*executor, tensor({{0, 3}, {}}).with(kept.future()));
