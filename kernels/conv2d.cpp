@@ -150,14 +150,14 @@ Result<Tensor> conv2d(Runner on, const Tensor& x, const Tensor& w, const Conv2dO
   auto plan = KILN_TRY(Plan::of("conv2d", on, tensors));
   const auto size = KILN_TRY(conv2d_size(x.shape(), w.shape(), options));
   if (size.pixels() > Tensor::max_count)
-    return Error(ErrorCode::unsupported,
-                 fmt::format("conv2d: the output has {} pixels, more than {}", size.pixels(), Tensor::max_count));
+    return Error(ErrorCode::unsupported, fmt::format("conv2d: the output has {} pixels, more than the limit of {}",
+                                                     size.pixels(), Tensor::max_count));
   const Conv2dVariant variant = given != nullptr ? *given : choose(plan, x, w, size, options);
   if (variant.winograd && !takes_winograd(size, options))
     return Error(
         ErrorCode::unsupported,
-        "conv2d: Winograd's algorithm is for filters of 3 x 3 with stride 1, dilation 1 and one group, where "
-        "the options allow it");
+        "conv2d: Winograd's algorithm needs filters of 3 x 3, stride 1, dilation 1, one group and options that "
+        "allow it");
   const auto x_place = plan.read(x);
   const auto w_place = plan.read(w);
   const auto bias = options.bias ? plan.read(*options.bias) : w_place;

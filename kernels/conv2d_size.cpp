@@ -12,7 +12,7 @@ Result<std::int64_t> out_extent(const char* what, std::size_t dimension, std::in
   const std::int64_t span = options.dilation[i] * (filter - 1) + 1;
   if (filter == 0) return unfit("conv2d: w has filters of 0 {} (dimension {})", what, dimension);
   if (span > padded)
-    return unfit("conv2d: w spans {} {} (dimension {}); x has {}, its padding included", span, what, dimension,
+    return unfit("conv2d: w spans {} {} (dimension {}), but x has only {} with its padding", span, what, dimension,
                  padded);
   return (padded - span) / options.stride[i] + 1;
 }
@@ -34,9 +34,9 @@ Result<Conv2dSize> conv2d_size(const Shape& x, const Shape& w, const Conv2dOptio
   if (options.groups < 1) return unfit("conv2d: groups is {}; it must be 1 or more", options.groups);
   const std::int64_t groups = options.groups;
   if (x[1] % groups != 0)
-    return unfit("conv2d: x has {} channels (dimension 1); groups is {}, so it must be a multiple", x[1], groups);
+    return unfit("conv2d: x has {} channels (dimension 1), which is not a multiple of groups, {}", x[1], groups);
   if (w[0] % groups != 0)
-    return unfit("conv2d: w has {} filters (dimension 0); groups is {}, so it must be a multiple", w[0], groups);
+    return unfit("conv2d: w has {} filters (dimension 0), which is not a multiple of groups, {}", w[0], groups);
   if (w[1] != x[1] / groups)
     return unfit("conv2d: w has {} input channels (dimension 1); x has {} and groups is {}, so it must have {}",
                  w[1], x[1], groups, x[1] / groups);

@@ -20,16 +20,16 @@ Result<void> check(const Tensor& q, const Tensor& k, const Tensor& v) {
   };
   for (const std::size_t i : {0U, 1U, 3U})
     if (k.shape()[i] != q.shape()[i])
-      return unfit("flash_attention: k has {} (dimension {}); q has {}, so it must have the same", has(k, i), i,
+      return unfit("flash_attention: k has {} (dimension {}), but q has {}; they must be equal", has(k, i), i,
                    q.shape()[i]);
   for (std::size_t i = 0; i < 4; ++i)
     if (v.shape()[i] != k.shape()[i])
-      return unfit("flash_attention: v has {} (dimension {}); k has {}, so it must have the same", has(v, i), i,
+      return unfit("flash_attention: v has {} (dimension {}), but k has {}; they must be equal", has(v, i), i,
                    k.shape()[i]);
   if (q.shape()[3] > 256)
     return Error(
         ErrorCode::unsupported,
-        fmt::format("flash_attention: q has a head dimension of {} (dimension 3); 256 is the most", q.shape()[3]));
+        fmt::format("flash_attention: q has a head dimension of {} (dimension 3); the limit is 256", q.shape()[3]));
   return {};
 }
 

@@ -158,7 +158,7 @@ Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptio
   if (options.c) {
     tensors.emplace_back("c", &*options.c);
   } else if (options.beta != 0) {
-    return unfit("gemm: beta is {} and there is no c", options.beta);
+    return unfit("gemm: beta is {}, but there is no c", options.beta);
   }
   auto plan = KILN_TRY(Plan::of("gemm", on, tensors));
   auto size = KILN_TRY(gemm_size(a, b, options));

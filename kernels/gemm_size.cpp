@@ -29,9 +29,9 @@ Result<GemmSize> gemm_size(const Tensor& left, const Tensor& right, const GemmOp
   if (c) all.push_back(&*c);
   for (const Matrix* matrix : all)
     if (const auto dimensions = matrix->tensor.shape().size(); dimensions != 2 && dimensions != 3)
-      return unfit("gemm: {} has {} dimensions; a matrix has 2, a batch of them 3", matrix->name, dimensions);
+      return unfit("gemm: {} has {} dimensions; it must have 2, or 3 with a batch", matrix->name, dimensions);
   if (b.rows() != a.columns())
-    return unfit("gemm: b has {} rows (dimension {}{}); a has {} columns (dimension {}{}), so it must have as many",
+    return unfit("gemm: b has {} rows (dimension {}{}), but a has {} columns (dimension {}{}); they must be equal",
                  b.rows(), b.dimension(false), b.transposed ? ", transposed" : "", a.columns(), a.dimension(true),
                  a.transposed ? ", transposed" : "");
   GemmSize size{.m = a.rows(),
@@ -46,15 +46,16 @@ Result<GemmSize> gemm_size(const Tensor& left, const Tensor& right, const GemmOp
   for (const Matrix* matrix : all) {
     if (matrix->batch() == 1) continue;
     if (size.batch != 1 && matrix->batch() != size.batch)
-      return unfit("gemm: {} has a batch of {} (dimension 0); {} has one of {}, so it must have 1 or as many",
+      return unfit("gemm: {} has a batch of {} (dimension 0), but {} has a batch of {}; it must be 1 or the same",
                    matrix->name, matrix->batch(), whose, size.batch);
     whose = matrix->name;
     size.batch = matrix->batch();
   }
   if (c && c->rows() != size.m)
-    return unfit("gemm: c has {} rows (dimension {}); the product has {}", c->rows(), c->dimension(false), size.m);
+    return unfit("gemm: c has {} rows (dimension {}), but the product has {}", c->rows(), c->dimension(false),
+                 size.m);
   if (c && c->columns() != size.n)
-    return unfit("gemm: c has {} columns (dimension {}); the product has {}", c->columns(), c->dimension(true),
+    return unfit("gemm: c has {} columns (dimension {}), but the product has {}", c->columns(), c->dimension(true),
                  size.n);
   return size;
 }

@@ -22,11 +22,10 @@ std::uint32_t groups_for(std::int64_t pieces) {
 
 Result<Plan> Plan::of(std::string call, Runner on,
                       const std::vector<std::pair<const char*, const Tensor*>>& tensors) {
-  if (on.device() == nullptr) return unfit("{}: the cache is for a backend that is no device", call);
+  if (on.device() == nullptr) return unfit("{}: the backend of the cache is not a device", call);
   for (const auto& [name, tensor] : tensors)
     if (tensor->device().get() != on.device())
-      return unfit("{}: {} is on another device than the one the call is for, {}", call, name,
-                   on.device()->info().name);
+      return unfit("{}: {} is on another device; the call runs on {}", call, name, on.device()->info().name);
   Plan plan(std::move(call), on);
   plan.device_ = tensors.front().second->device();
   return plan;
@@ -51,9 +50,8 @@ Plan::Place Plan::read(const Tensor& tensor) {
 
 Plan::Place Plan::scratch(std::int64_t floats) {
   if (!error_ && floats > Tensor::max_count)
-    error_.emplace(ErrorCode::unsupported,
-                   fmt::format("{}: {} numbers would be kept between its steps, more than {}", job_.name, floats,
-                               Tensor::max_count));
+    error_.emplace(ErrorCode::unsupported, fmt::format("{}: its {} intermediate values exceed the limit of {}",
+                                                       job_.name, floats, Tensor::max_count));
   job_.memory.push_back(
       {.bytes = static_cast<std::size_t>(std::max<std::int64_t>(quotient_up(floats, 4), 1)) * 16});
   return job_.memory.size() - 1;
@@ -90,9 +88,8 @@ void Plan::step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> m
   if (runs && !goes_through(device(), work.loop_steps)) {
     error_.emplace(
         ErrorCode::unsupported,
-        fmt::format(
-            "{}: the loops of a work item would take about {} steps, and the driver of {} ends them after {}",
-            job_.name, work.loop_steps, device().name, most_loop_steps));
+        fmt::format("{}: the loops of a work item need about {} steps, but the driver of {} stops them after {}",
+                    job_.name, work.loop_steps, device().name, most_loop_steps));
     return;
   }
   const auto special = on_.constants() ? kernel.specialised(scalars) : Result<Kernel>(kernel);

@@ -112,14 +112,14 @@ Result<std::int64_t> mask_rows(const Shape& x, const Shape& mask) {
   if (mask.empty()) return unfit("softmax: mask has no dimensions; it must have 1 or more");
   std::size_t skipped = 0;
   while (mask.size() - skipped > 1 && (mask[skipped] == 1 || mask.size() - skipped > x.size())) {
-    if (mask[skipped] != 1) return unfit("softmax: mask has {} dimensions; x has {}", mask.size(), x.size());
+    if (mask[skipped] != 1) return unfit("softmax: mask has {} dimensions, but x has {}", mask.size(), x.size());
     ++skipped;
   }
   for (std::size_t i = 0; i < mask.size() - skipped; ++i) {
     const std::size_t of_mask = mask.size() - 1 - i;
     const std::size_t of_x = x.size() - 1 - i;
     if (mask[of_mask] != x[of_x])
-      return unfit("softmax: mask has {} in dimension {}; x has {} in dimension {}, so it must be the same",
+      return unfit("softmax: mask has {} in dimension {}, but x has {} in dimension {}; they must be equal",
                    mask[of_mask], of_mask, x[of_x], of_x);
   }
   return rows_of(mask).count;

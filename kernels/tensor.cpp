@@ -17,7 +17,7 @@ std::size_t padded(std::size_t bytes) { return std::max<std::size_t>((bytes + 15
 
 Result<void> check(const Shape& shape, Type type) {
   if (type != Type::f32 && type != Type::f16)
-    return Error(ErrorCode::invalid_request, "a tensor is of f32 or of f16");
+    return Error(ErrorCode::invalid_request, "the type of a tensor must be f32 or f16");
   bool empty = false;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] < 0)
@@ -62,7 +62,7 @@ Result<Tensor> Tensor::empty(std::shared_ptr<Device> device, Shape shape, Type t
 Result<Tensor> Tensor::from(std::shared_ptr<Device> device, Shape shape, std::span<const float> values, Type type) {
   KILN_TRY(check(shape, type));
   if (std::cmp_not_equal(values.size(), count_of(shape)))
-    return Error(ErrorCode::invalid_request, fmt::format("a tensor of shape {} has {} elements; {} were given",
+    return Error(ErrorCode::invalid_request, fmt::format("a tensor of shape {} has {} elements, but {} were given",
                                                          to_string(shape), count_of(shape), values.size()));
   auto tensor = empty(std::move(device), std::move(shape), type);
   if (!tensor || values.empty()) return tensor;
@@ -85,8 +85,8 @@ Result<Tensor> Tensor::reshaped(Shape shape) const {
   KILN_TRY(check(shape, type_));
   if (count_of(shape) != count_)
     return Error(ErrorCode::invalid_request,
-                 fmt::format("a tensor of shape {} has {} elements; {} would have {}", to_string(shape_), count_,
-                             to_string(shape), count_of(shape)));
+                 fmt::format("a tensor of shape {} has {} elements, but shape {} needs {}", to_string(shape_),
+                             count_, to_string(shape), count_of(shape)));
   Tensor same = *this;
   same.shape_ = std::move(shape);
   return same;

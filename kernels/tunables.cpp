@@ -14,7 +14,7 @@ using kernels::unfit;
 
 /// The error for a wrong number of extents.
 Error needs(std::string_view kernel, std::string_view extents, const Shape& given) {
-  return unfit("{} takes {}, and was given {}", kernel, extents, to_string(given));
+  return unfit("{} takes {}, but was given {}", kernel, extents, to_string(given));
 }
 
 /// The precision in a kernel's name, which is its suffix.
@@ -59,7 +59,7 @@ Result<Tunable> conv2d_of(const DeviceInfo& device, const TuneRecord& record, co
                   .precision = precision_of(record.kernel)};
   if (std::sscanf(record.kernel.c_str(), "conv2d_%dx%d_s%dx%d_p%dx%d_d%dx%d", &r, &q, &o.stride[0], &o.stride[1],
                   &o.padding[0], &o.padding[1], &o.dilation[0], &o.dilation[1]) != 8)
-    return unfit("{} is no convolution", record.kernel);
+    return unfit("{} is not a convolution", record.kernel);
   return kernels::conv2d_tunable(device, {s[0], s[1] * s[5], s[2], s[3]}, {s[4], s[1], r, q}, o);
 }
 
@@ -68,7 +68,7 @@ Result<Tunable> conv2d_of(const DeviceInfo& device, const TuneRecord& record, co
 Result<Tunable> tunable(const Device& device, std::string_view kernel, const Shape& e) {
   const DeviceInfo& info = device.info();
   if (std::any_of(e.begin(), e.end(), [](std::int64_t extent) { return extent < 1; }))
-    return unfit("{}: {} has an extent of less than 1", kernel, to_string(e));
+    return unfit("{}: {} has an extent less than 1", kernel, to_string(e));
   const std::string_view plain = kernel.substr(0, kernel.size() - kernels::suffix_of(precision_of(kernel)).size());
   if (plain == "gemm" || plain == "gemm_nn" || plain == "gemm_nt" || plain == "gemm_tn" || plain == "gemm_tt")
     return gemm_tunable(info, kernel, e);
@@ -91,12 +91,12 @@ Result<Tunable> tunable(const Device& device, std::string_view kernel, const Sha
   if (kernel == "flash_attention" || kernel == "flash_attention_causal") {
     if (e.size() != 4 && e.size() != 5) return needs(kernel, "B H Q D, or B H Q K D", e);
     const std::int64_t keys = e.size() == 5 ? e[3] : e[2];
-    if (e.back() > 256) return unfit("{}: a head dimension of {}; 256 is the most", kernel, e.back());
+    if (e.back() > 256) return unfit("{}: the head dimension is {}; the limit is 256", kernel, e.back());
     return kernels::flash_attention_tunable(info, {e[0], e[1], e[2], e.back()}, {e[0], e[1], keys, e.back()},
                                             {.causal = kernel == "flash_attention_causal"});
   }
   return unfit(
-      "there is no kernel {} to tune; there are gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, "
+      "there is no kernel {} to tune; the kernels are gemm, gemm_nt, gemm_tn, gemm_tt, weighted_matmul, conv2d, "
       "conv2d_winograd, softmax, flash_attention and flash_attention_causal",
       kernel);
 }
@@ -116,7 +116,7 @@ Result<Tunable> tunable(const Device& device, const TuneRecord& record) {
   if (kernel == "flash_attention" || kernel == "flash_attention_causal")
     if (const auto s = sizes_of(record, {"heads", "queries", "keys", "d"}))
       return tunable(device, kernel, {1, (*s)[0], (*s)[1], (*s)[2], (*s)[3]});
-  return unfit("{} is no kernel of the library's, or of another version of it", kernel);
+  return unfit("{} is not a kernel of this version of the library", kernel);
 }
 
 }  // namespace kiln

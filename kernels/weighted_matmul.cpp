@@ -13,11 +13,11 @@ Result<Tensor> weighted_matmul(Runner on, const Tensor& weights, const Tensor& v
   const Shape& w = weights.shape();
   const Shape& v = values.shape();
   for (const auto& [what, of_values, of_weights] :
-       {std::tuple("a batch", 0U, 0U), std::tuple("heads", 1U, 1U), std::tuple("keys", 2U, 3U)})
+       {std::tuple("batches", 0U, 0U), std::tuple("heads", 1U, 1U), std::tuple("keys", 2U, 3U)})
     if (v[of_values] != w[of_weights])
       return unfit(
-          "weighted_matmul: values has {} {} (dimension {}); weights has {} (dimension {}), so it must have as "
-          "many",
+          "weighted_matmul: values has {} {} (dimension {}), but weights has {} (dimension {}); they must be "
+          "equal",
           v[of_values], what, of_values, w[of_weights], of_weights);
   const kernels::GemmSize size{
       .batch = w[0] * w[1], .m = w[2], .n = v[3], .k = w[3], .a_batch = w[2] * w[3], .b_batch = v[2] * v[3]};

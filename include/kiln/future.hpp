@@ -153,7 +153,7 @@ Result<T> call(F&& f) {
   } catch (const std::exception& e) {
     return Error(ErrorCode::callback_failed, std::string("a continuation threw: ") + e.what());
   } catch (...) {
-    return Error(ErrorCode::callback_failed, "a continuation threw what is no std::exception");
+    return Error(ErrorCode::callback_failed, "a continuation threw an exception of an unknown type");
   }
 }
 
@@ -277,7 +277,7 @@ class Promise {
   struct End {
     explicit End(std::shared_ptr<detail::FutureValue<T>> of) noexcept : state(std::move(of)) {}
     ~End() {
-      if (!state->ready()) state->set(Error(ErrorCode::cancelled, "nobody is left who could give a result"));
+      if (!state->ready()) state->set(Error(ErrorCode::cancelled, "the promise was destroyed without a result"));
     }
     End(const End&) = delete;
     End& operator=(const End&) = delete;

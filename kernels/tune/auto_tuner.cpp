@@ -46,7 +46,7 @@ Result<void> AutoTuner::start() {
       if (const auto found = read_records(*folder, device_->identity()))
         records_.add(*found);
       else
-        options_.log.warning(fmt::format("what was tuned before is not used: {}", found.error().message()));
+        options_.log.warning(fmt::format("earlier tuning records are not used: {}", found.error().message()));
     }
   }
   if (options_.policy == TunePolicy::background) background_ = std::thread([this] { work_in_background(); });
@@ -207,8 +207,9 @@ std::string AutoTuner::learn(const Call& call, const Variant& variant, std::chro
     use.looked = Use::Looked::never;
     use.best = std::nullopt;
     records_.doubt(use.like);
-    return fmt::format("{} takes {:.0f} ns and not {:.0f} ns as measured: it is looked at again", call.kernel,
-                       in_calls, of_best);
+    return fmt::format(
+        "{} takes {:.0f} ns instead of the measured {:.0f} ns: the choice of its variant is reconsidered",
+        call.kernel, in_calls, of_best);
   }
   const auto best = use.took.find(*use.best);
   if (best == use.took.end() || !best->second.tells()) return {};
@@ -242,13 +243,13 @@ void AutoTuner::write(const std::vector<TuneRecord>& records) {
   if (cache_.folder().empty()) return;
   const auto written = write_records(cache_.folder(), device_->identity(), records);
   if (written) return;
-  options_.log.warning(fmt::format("what was tuned is not kept: {}", written.error().message()));
+  options_.log.warning(fmt::format("the tuning records were not saved: {}", written.error().message()));
   const base::MutexLock lock(mutex_);
   if (!unsaved_) unsaved_ = written.error();
 }
 
 Result<void> AutoTuner::saved() const {
-  if (cache_.folder().empty()) return Error(ErrorCode::io, "the cache keeps nothing on disk");
+  if (cache_.folder().empty()) return Error(ErrorCode::io, "the cache does not store anything on disk");
   const base::MutexLock lock(mutex_);
   if (unsaved_) return *unsaved_;
   return {};
@@ -270,13 +271,13 @@ Result<std::size_t> AutoTuner::import_from(const std::filesystem::path& file) {
   auto parsed = parse(text);
   if (!parsed) return Error(parsed.error().code(), fmt::format("{}: {}", file.string(), parsed.error().message()));
   if (!*parsed)
-    return Error(ErrorCode::damaged, fmt::format("{} is no file that `kiln tune export` wrote", file.string()));
+    return Error(ErrorCode::damaged, fmt::format("{} was not written by `kiln tune export`", file.string()));
   const Identity& from = (*parsed)->identity;
   const Identity own = device_->identity();
   if (!same_device(from, own))
     return Error(ErrorCode::invalid_request,
-                 fmt::format("{} is of {} by {}, and the device here is {} by {}", file.string(), from.device,
-                             from.api, own.device, own.api));
+                 fmt::format("{} is for {} ({}), but this device is {} ({})", file.string(), from.device, from.api,
+                             own.device, own.api));
   for (TuneRecord& record : (*parsed)->records) {
     record.hint = record.hint || from != own;
     keep(record);

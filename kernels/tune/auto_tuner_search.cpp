@@ -54,8 +54,9 @@ Result<TuneRecord> AutoTuner::search(const Tunable& tunable, std::chrono::nanose
   if (!stuck_.empty())
     return Error(
         ErrorCode::device_failed,
-        fmt::format("a variant of {} did not end, and nothing is measured beside it; the next process goes on",
-                    stuck_));
+        fmt::format(
+            "a variant of {} did not end, so this process cannot measure any other; continue in a new process",
+            stuck_));
   if (executor_ == nullptr) {
     auto executor = KILN_TRY(Executor::create(device_, cache_, {.lanes = 1, .log = options_.log}));
     executor_ = std::move(executor);
@@ -204,7 +205,8 @@ void AutoTuner::work_in_background() {
     } catch (const std::exception& exception) {
       options_.log.warning(fmt::format("{} was not tuned: {}", tunable.kernel, exception.what()));
     } catch (...) {
-      options_.log.warning(fmt::format("{} was not tuned: its functions threw something", tunable.kernel));
+      options_.log.warning(
+          fmt::format("{} was not tuned: it threw an exception of an unknown type", tunable.kernel));
     }
     const base::MutexLock lock(mutex_);
     // A caller of tune() interrupted this search; continue it afterwards.

@@ -167,7 +167,8 @@ Result<std::optional<Parsed>> parse(std::string_view text) {
   try {
     const auto found = store::whole_number<std::uint64_t>(json->at("version"));
     if (found && *found > version)
-      return Error(ErrorCode::unsupported, fmt::format("it is of version {}; this Kiln knows {}", *found, version));
+      return Error(ErrorCode::unsupported,
+                   fmt::format("it has version {}; this version of Kiln reads up to {}", *found, version));
     auto identity = store::identity_in(*json);
     if (!found || !identity) return std::optional<Parsed>();
     Parsed parsed{std::move(*identity), {}};

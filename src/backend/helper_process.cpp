@@ -155,10 +155,12 @@ Result<HelperAnswer> HelperProcess::answer(Deadline deadline) {
   const auto end = this->end();
   if (reading.greeted()) return HelperAnswer{.line = reading.line(), .timed_out = reading.timed_out, .end = end};
   if (reading.text.empty())
-    return Error(ErrorCode::io,
-                 fmt::format("{} {}", helper_, reading.timed_out ? "does not answer" : "ended without an answer"));
-  return Error(ErrorCode::io, fmt::format("{} is no helper of this version of Kiln: it says \"{}\", not \"{}\"",
-                                          helper_, first_line(reading.text), first_line(helper_greeting())));
+    return Error(
+        ErrorCode::io,
+        fmt::format("{} {}", helper_, reading.timed_out ? "did not answer in time" : "exited without an answer"));
+  return Error(ErrorCode::io,
+               fmt::format("{} is not the helper of this version of Kiln: it says \"{}\", not \"{}\"", helper_,
+                           first_line(reading.text), first_line(helper_greeting())));
 }
 
 /// Reads until the answer is complete, the process has ended, or the deadline has passed.

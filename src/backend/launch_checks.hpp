@@ -22,8 +22,8 @@ Result<const T*> own_buffer(const Buffer& buffer, const Owner& owner, std::strin
     return Error(ErrorCode::invalid_request,
                  fmt::format("the buffer belongs to another device; allocate it on {}", device));
   if (offset > buffer.size() || bytes > buffer.size() - offset)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} bytes at {} do not fit in a buffer of {}", bytes, offset, buffer.size()));
+    return Error(ErrorCode::invalid_request, fmt::format("{} bytes at offset {} do not fit in a buffer of {} bytes",
+                                                         bytes, offset, buffer.size()));
   return own;
 }
 
@@ -34,7 +34,8 @@ Result<std::vector<const T*>> own_buffers(const Launch& launch, const Owner& own
   std::vector<const T*> buffers;
   for (const Buffer* buffer : launch.buffers) {
     if (buffer == nullptr)
-      return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is missing", program, buffers.size()));
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("{}: argument {} is a null buffer", program, buffers.size()));
     const auto* own = dynamic_cast<const T*>(buffer);
     if (own == nullptr || own->owner() != &owner)
       return Error(ErrorCode::invalid_request,
@@ -50,8 +51,8 @@ inline Result<void> check_groups(const Launch& launch, const DeviceLimits& limit
   for (std::size_t i = 0; i < 3; ++i)
     if (launch.groups[i] > limits.max_groups[i])
       return Error(ErrorCode::invalid_request,
-                   fmt::format("{} work groups in dimension {} for {}; the device has at most {}", launch.groups[i],
-                               i, program, limits.max_groups[i]));
+                   fmt::format("{} work groups in dimension {} for {}; the device allows at most {}",
+                               launch.groups[i], i, program, limits.max_groups[i]));
   return {};
 }
 

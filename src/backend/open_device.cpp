@@ -142,12 +142,12 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Log& lo
   const Api* api = find_api(api_name);
   if (api == nullptr)
     return Error(ErrorCode::no_device,
-                 fmt::format("\"{}\" names no device; the APIs known are: {}", name, known_apis()));
+                 fmt::format("\"{}\" is not a device name; the known APIs are: {}", name, known_apis()));
   if (api_name.size() == name.size()) return open_first(*api, log);
   const auto number = number_of(*api, name);
   if (!number)
     return Error(ErrorCode::no_device,
-                 fmt::format("\"{}\" names no device; write it as {} or {}:0", name, api_name, api_name));
+                 fmt::format("\"{}\" is not a device name; write {} or {}:0", name, api_name, api_name));
   return open(*api, *number, log);
 }
 

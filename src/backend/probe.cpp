@@ -93,15 +93,14 @@ std::string problem_of(const HelperAnswer& answer, std::chrono::milliseconds pat
         "its driver did not list its devices within {} s: it hangs, or the machine is overloaded; try again, or "
         "remove or repair it",
         std::chrono::duration<double>(patience).count());
-  if (!answer.end)
-    return "its driver crashed, or ended the process that asked for its devices; remove or repair it";
+  if (!answer.end) return "its driver crashed or ended the process that listed its devices; remove or repair it";
   if (is_crash(answer.end->signal))
     return fmt::format("its driver crashed when it was loaded ({}); remove or repair it",
                        sigdescr_np(answer.end->signal));
   if (answer.end->signal != 0)
-    return fmt::format("the process that asked for its devices was ended by signal {}; try again",
+    return fmt::format("the process that listed its devices was killed by signal {}; try again",
                        answer.end->signal);
-  return "its driver ended the process that asked for its devices; remove or repair it";
+  return "its driver ended the process that listed its devices; remove or repair it";
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ class SlotBase : public Slot {
   Result<std::span<std::byte>> staging(std::size_t bytes) final {
     if (bytes <= staging_.size()) return staging_;
     if (in_use())
-      return Error(ErrorCode::invalid_request, "staging memory cannot grow while work is queued or under way");
+      return Error(ErrorCode::invalid_request, "staging memory cannot grow while work is queued or in flight");
     staging_ = {};
     staging_ = KILN_TRY(allocate_staging(bytes));
     return staging_;
@@ -70,8 +70,9 @@ class SlotBase : public Slot {
   Result<void> copy(Direction direction, const Buffer& buffer, std::size_t offset, std::size_t staged,
                     std::size_t bytes) {
     if (staged > staging_.size() || bytes > staging_.size() - staged)
-      return Error(ErrorCode::invalid_request, fmt::format("{} bytes at {} do not fit in staging memory of {}",
-                                                           bytes, staged, staging_.size()));
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("{} bytes at offset {} do not fit in staging memory of {} bytes", bytes, staged,
+                               staging_.size()));
     const auto* own = KILN_TRY(own_buffer<DeviceBuffer>(buffer, owner_, device_.name, bytes, offset));
     if (bytes == 0) return queue_nothing();
     return queue_copy({direction, *own, offset, staged, bytes});

@@ -111,11 +111,12 @@ std::string message_at(const Request& request, const Place& place, std::string_v
     return fmt::format("{} does not compile, {} line {}: {}", request.name(), request.files()[place.file],
                        place.line, words);
   if (const auto generated = generated_line(request.source(), place.line); !generated.empty())
-    return fmt::format("{} does not compile, in what Kiln declares for it, \"{}\": {}", request.name(), generated,
-                       words);
+    return fmt::format("{} does not compile, in the line that Kiln generated, \"{}\": {}", request.name(),
+                       generated, words);
   // Mesa sometimes reports file 0 for an error in an included file.
-  const char* unsure =
-      request.language() == Language::glsl && request.files().size() > 1 ? " (of it or of a file it includes)" : "";
+  const char* unsure = request.language() == Language::glsl && request.files().size() > 1
+                           ? " (of the source or of an included file)"
+                           : "";
   return fmt::format("{} does not compile, line {}{}: {}", request.name(), place.line, unsure, words);
 }
 
@@ -169,16 +170,16 @@ Error compile_error(const Request& request, std::string log) {
 Result<void> check_language(const Request& request, Language taken) {
   if (request.language() != taken)
     return Error(ErrorCode::invalid_request,
-                 fmt::format("{} is written in {}; this device takes {}", request.name(),
+                 fmt::format("{} is written in {}, but this device compiles {}", request.name(),
                              to_string(request.language()), to_string(taken)));
   if (is_glsl(request.language()) && request.entry() != "main")
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} asks for the entry point {}; GLSL programs begin at main", request.name(),
-                             request.entry()));
-  if (!is_glsl(request.language()) && request.entry() == "main")
     return Error(
         ErrorCode::invalid_request,
-        fmt::format("{} does not say which kernel of its source it is; name it as the entry", request.name()));
+        fmt::format("{} has the entry point {}, but GLSL programs start at main", request.name(), request.entry()));
+  if (!is_glsl(request.language()) && request.entry() == "main")
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} does not name its kernel; set the entry to the name of a kernel in its source",
+                             request.name()));
   return {};
 }
 
@@ -197,7 +198,7 @@ Error refusal(const Request& request, std::string log) {
       too_much_memory, [&](std::string_view words) { return log.find(words) != std::string::npos; });
   if (!lacks_memory) return compile_error(request, std::move(log));
   return Error(ErrorCode::unsupported,
-               fmt::format("{} needs more shared memory, or larger arrays, than the device has", request.name()),
+               fmt::format("{} needs more shared memory or larger arrays than the device supports", request.name()),
                std::move(log));
 }
 

@@ -111,7 +111,7 @@ Result<Folder> Folder::open(const std::filesystem::path& path, bool create, cons
       // mkdir may fail for an existing parent with other errors than EEXIST (read-only, no permission).
       if (struct stat status{}; stat(so_far.c_str(), &status) == 0) continue;
       errno = reason;
-      return system_error("make the folder", so_far);
+      return system_error("create the folder", so_far);
     }
   }
   FileHandle handle(system.open(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), system);
@@ -123,7 +123,7 @@ Result<Folder> Folder::open(const std::filesystem::path& path, bool create, cons
                                             "own",
                                             path.string(), status.st_uid));
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return Error(ErrorCode::io, fmt::format("the folder {} can be written by other users; make it safe with "
+    return Error(ErrorCode::io, fmt::format("other users can write to the folder {}; fix its permissions with "
                                             "'chmod go-w'",
                                             path.string()));
   return Folder(path, std::move(made_in), std::move(handle));
@@ -147,12 +147,12 @@ Result<std::optional<FileContents>> Folder::read(const std::string& name, std::u
   struct stat status {};
   if (system().status(file.get(), &status) != 0) return system_error("examine", path_ / name);
   if (!S_ISREG(status.st_mode))
-    return Error(ErrorCode::damaged, fmt::format("{} is no regular file", (path_ / name).string()));
+    return Error(ErrorCode::damaged, fmt::format("{} is not a regular file", (path_ / name).string()));
   if (!trusted_owner(status))
     return Error(ErrorCode::damaged, fmt::format("{} belongs to another user", (path_ / name).string()));
   if (static_cast<std::uint64_t>(status.st_size) > max_bytes)
-    return Error(ErrorCode::damaged,
-                 fmt::format("{} has {} bytes, more than any entry", (path_ / name).string(), status.st_size));
+    return Error(ErrorCode::damaged, fmt::format("{} has {} bytes, more than this file may have",
+                                                 (path_ / name).string(), status.st_size));
   std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
   std::size_t have = 0;
   while (have < bytes.size()) {

@@ -24,9 +24,10 @@ void Batch::load_some() {
     try {
       error = item_.load(i);
     } catch (const std::exception& exception) {
-      error = Error(ErrorCode::device_failed, item_.name(i) + " is not loaded: " + exception.what());
+      error = Error(ErrorCode::device_failed, item_.name(i) + " was not loaded: " + exception.what());
     } catch (...) {
-      error = Error(ErrorCode::device_failed, item_.name(i) + " is not loaded: an exception was thrown");
+      error = Error(ErrorCode::device_failed,
+                    item_.name(i) + " was not loaded: an exception of an unknown type was thrown");
     }
     report({i, std::move(error)});
   }

@@ -25,13 +25,13 @@ auto guarded(const void* owner, const EntryAddress& address, Function function) 
     ~Leave() { innermost = outer; }
   } const leave{call.outer};
   const auto failed = [&address](std::string_view what) {
-    return Error(ErrorCode::io, fmt::format("the store of {} threw {}", address.key.name, what));
+    return Error(ErrorCode::io, fmt::format("the store's call for {} threw {}", address.key.name, what));
   };
   try {
     return function();
   } catch (const std::exception& exception) {
     const char* what = exception.what();
-    return failed(fmt::format("an exception: {}", what != nullptr ? what : "without a message"));
+    return failed(fmt::format("an exception: {}", what != nullptr ? what : "no message"));
   } catch (...) {
     return failed("an exception of an unknown type");
   }

@@ -207,7 +207,7 @@ Result<std::optional<Levels::Loaded>> Levels::load(const GuardedStore& store, co
 
 void Levels::reject(const Key& key, const Error& problem) {
   ++counters_.store_failures;
-  options_.log.warning(fmt::format("{} cannot be used as it is stored: {}", key.name, problem.message()));
+  options_.log.warning(fmt::format("the stored copy of {} cannot be used: {}", key.name, problem.message()));
 }
 
 void Levels::remove_unusable(const Error& problem, const KeyLock& lock) {
@@ -234,7 +234,8 @@ Program Levels::admit(const Key& key, std::unique_ptr<Module> module, Origin ori
 Result<Program> Levels::add(const Request& request, Compiled compiled, std::chrono::nanoseconds compile_time) {
   if (request.error()) return failure(*request.error());
   if (compiled.module == nullptr)
-    return Error(ErrorCode::invalid_request, fmt::format("{} is to be added without a module", request.name()));
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("cannot add {}: Compiled::module is null", request.name()));
   if (auto refusal = refusal_of_call()) return failure(std::move(*refusal));
   const Digest& digest = request.key().digest;
   const UnderWay::Call call(under_way_);
@@ -261,7 +262,7 @@ Result<Program> Levels::add(const Request& request, Compiled compiled, std::chro
 std::optional<Levels::KeyLock> Levels::lock_key(const Key& key) {
   if (!disk_ || !options_.save) return std::nullopt;
   auto lock = disk_->lock(key, options_.lock_timeout);
-  if (!lock) options_.log.debug(fmt::format("{} is compiled without a lock between processes", key.name));
+  if (!lock) options_.log.debug(fmt::format("compiling {} without the lock between processes", key.name));
   return lock;
 }
 

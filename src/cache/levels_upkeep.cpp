@@ -35,7 +35,7 @@ void Levels::flush() {
   saver_.flush();
   if (!saver_.wait_for_uploads(options_.upload_limit))
     options_.log.warning(
-        fmt::format("the shared store has not taken all programs within {} ms", options_.upload_limit.count()));
+        fmt::format("the shared store did not accept all programs within {} ms", options_.upload_limit.count()));
   if (!disk_) return;
   const base::MutexLock lock(flush_mutex_);
   const auto log_failure = [this](const Result<void>& result) {

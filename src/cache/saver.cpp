@@ -94,7 +94,7 @@ struct Uploader::State {
   void failed(const EntryAddress& address, std::string_view why) {
     ++failures;
     try {
-      log.warning(fmt::format("{} is not shared: {}", address.key.name, why));
+      log.warning(fmt::format("{} was not uploaded to the shared store: {}", address.key.name, why));
     } catch (...) {
       // A user's log may throw; there is no one to report that to.
     }
@@ -140,12 +140,12 @@ void Uploader::upload(EntryAddress address, std::shared_ptr<const std::vector<st
   {
     const base::MutexLock lock(state_->mutex);
     if (state_->queue.size() >= state_->bound) {
-      problem = fmt::format("{} programs wait for the shared store already", state_->queue.size());
+      problem = fmt::format("the upload queue is full, with {} programs", state_->queue.size());
     } else if (!thread_.joinable()) {
       try {
         thread_ = std::thread([state = state_] { run(state); });
       } catch (const std::system_error& error) {
-        problem = fmt::format("no thread can be started: {}", error.what());
+        problem = fmt::format("cannot start the upload thread: {}", error.what());
       }
     }
     if (problem.empty()) {
@@ -275,7 +275,7 @@ Result<void> Saver::save_now(const Key& key, const Entry& entry, std::span<const
   // A full or read-only disk fails for every program; warn once.
   const bool first = !warned_.exchange(true);
   options_.log.write(first ? LogLevel::warning : LogLevel::debug,
-                     fmt::format("{} works, but is not kept on disk: {}", key.name, put.error().message()));
+                     fmt::format("{} can be used but was not saved to disk: {}", key.name, put.error().message()));
   return put;
 }
 

@@ -181,9 +181,9 @@ Result<void> check(const Kernel& kernel) {
   const auto check_name = [&](std::string_view what, const std::string& name, NameUse use) -> Result<void> {
     std::string_view why;
     if (!is_name(name))
-      why = "is no name in C";
+      why = "is not a valid C name";
     else if (!names.insert(name).second)
-      why = "is the name of something else in it";
+      why = "is already in use in this kernel";
     else
       why = dialect::why_taken(name, use);
     if (why.empty()) return {};
@@ -194,15 +194,17 @@ Result<void> check(const Kernel& kernel) {
     KILN_TRY(check_name("a buffer", buffer.name, NameUse::variable));
   for (const KernelScalar& scalar : kernel.scalars) {
     KILN_TRY(check_name("a scalar", scalar.name, NameUse::variable));
-    if (!is_scalar(scalar.type)) return invalid(fmt::format("has a scalar {} of a type for buffers", scalar.name));
+    if (!is_scalar(scalar.type))
+      return invalid(fmt::format("has a scalar {} of a type that only buffers can have", scalar.name));
   }
   for (const SharedArray& array : kernel.shared) {
     KILN_TRY(check_name("a shared array", array.name, NameUse::variable));
     if (array.extents.empty()) return invalid(fmt::format("has a shared array {} without a size", array.name));
-    if (array.type == Type::f16) return invalid(fmt::format("has a shared array {} of f16", array.name));
+    if (array.type == Type::f16)
+      return invalid(fmt::format("has a shared array {} of f16, which only buffers can have", array.name));
   }
   for (const std::uint32_t size : kernel.group_size)
-    if (size == 0) return invalid("has a group of no size");
+    if (size == 0) return invalid("has a group size of 0");
   const std::size_t words = kernel_words(kernel.source).size();
   if (words != 1)
     return invalid(words == 0 ? "has no KERNEL { … } in its source" : "has the word KERNEL more than once");
@@ -241,9 +243,9 @@ std::string_view type_name(Type type) {
 template <class Declared>
 std::string wrong_count(std::string_view what, const std::vector<Declared>& declared, std::size_t given) {
   if (given == declared.size()) return {};
-  return fmt::format("it takes {} {}s and {} were given: {}", declared.size(), what, given,
+  return fmt::format("it takes {} {}s, but {} were given: {}", declared.size(), what, given,
                      given < declared.size() ? fmt::format("{} is missing", declared[given].name)
-                                             : fmt::format("number {} is too many", declared.size() + 1));
+                                             : fmt::format("number {} is not declared", declared.size() + 1));
 }
 
 /// Describes what is wrong with a launch's buffers; empty if they are valid.
@@ -253,13 +255,13 @@ std::string wrong_buffers(const std::vector<KernelBuffer>& declared, const std::
     const KernelBuffer& buffer = declared[i];
     if (given[i] == nullptr) return fmt::format("the buffer {} is missing", buffer.name);
     if (given[i]->size() % element_bytes(buffer.type) != 0)
-      return fmt::format("the buffer {} is of {}, of {} bytes each; one of {} bytes was given", buffer.name,
-                         type_name(buffer.type), element_bytes(buffer.type), given[i]->size());
+      return fmt::format("the buffer {} holds elements of {}, {} bytes each, but a buffer of {} bytes was given",
+                         buffer.name, type_name(buffer.type), element_bytes(buffer.type), given[i]->size());
     const auto [first, is_new] = seen.try_emplace(given[i], &buffer);
     if (is_new) continue;
     if (first->second->access != Access::read || buffer.access != Access::read)
-      return fmt::format("{} and {} are the same buffer, and not both are only read", first->second->name,
-                         buffer.name);
+      return fmt::format("{} and {} are the same buffer, which is allowed only if both are read-only",
+                         first->second->name, buffer.name);
   }
   return {};
 }
@@ -328,10 +330,10 @@ Result<void> Kernel::fits(const Device& device) const {
   for (std::size_t i = 0; i < 3; ++i)
     if (group_size[i] > limits.max_group_size[i])
       return Error(ErrorCode::unsupported,
-                   fmt::format("{} has groups of {} in dimension {}; {} takes at most {}", name, group_size[i], i,
+                   fmt::format("{} has groups of {} in dimension {}; {} allows at most {}", name, group_size[i], i,
                                device.info().identity.device, limits.max_group_size[i]));
   if (items > limits.max_group_items)
-    return Error(ErrorCode::unsupported, fmt::format("{} has groups of {} work items; {} takes at most {}", name,
+    return Error(ErrorCode::unsupported, fmt::format("{} has groups of {} work items; {} allows at most {}", name,
                                                      items, device.info().identity.device, limits.max_group_items));
   return {};
 }
@@ -345,7 +347,7 @@ Result<std::vector<std::byte>> Kernel::pack(const std::vector<Scalar>& scalars_g
   std::vector<std::byte> packed;
   for (std::size_t i = 0; i < scalars.size(); ++i) {
     if (!is_of(scalars_given[i], scalars[i].type))
-      return invalid(fmt::format("the scalar {} is of type {}; a value of type {} was given", scalars[i].name,
+      return invalid(fmt::format("the scalar {} has type {}, but a value of type {} was given", scalars[i].name,
                                  c_type(scalars[i].type, Language::cuda), type_name(scalars_given[i])));
     std::visit(
         [&packed](auto value) {

@@ -156,14 +156,15 @@ std::string_view why_taken(std::string_view name, NameUse use) {
   static const Words cpp = split(cpp_words);
   static const Words names = names_of_preludes();
   static const Words everything = words_in_preludes();
-  if (name.starts_with("kiln_") || name.starts_with("KILN_")) return "begins as Kiln's own names do";
-  if (name.starts_with("gl_")) return "begins as GLSL's own names do";
-  if (is_reserved_in_c(name)) return "has underscores as compilers' own names do";
-  if (glsl.contains(name) || is_glsl_type(name)) return "is a word of GLSL";
-  if (cpp.contains(name)) return "is a word of C++";
-  if (opencl.contains(name) || is_opencl_type(name)) return "is a word of OpenCL C";
-  if (names.contains(name)) return "is a word of kernels";
-  if (use == NameUse::macro && everything.contains(name)) return "stands in the text that comes before the source";
+  if (name.starts_with("kiln_") || name.starts_with("KILN_")) return "has a prefix that Kiln reserves";
+  if (name.starts_with("gl_")) return "has a prefix that GLSL reserves";
+  if (is_reserved_in_c(name)) return "has underscores that C reserves for compilers";
+  if (glsl.contains(name) || is_glsl_type(name)) return "is reserved in GLSL";
+  if (cpp.contains(name)) return "is reserved in C++";
+  if (opencl.contains(name) || is_opencl_type(name)) return "is reserved in OpenCL C";
+  if (names.contains(name)) return "is a name that Kiln declares in kernels";
+  if (use == NameUse::macro && everything.contains(name))
+    return "occurs in the text that Kiln puts before the source";
   return {};
 }
 

@@ -20,18 +20,18 @@ std::filesystem::path trace_file(const ExecutorOptions& options) {
 Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<Device> device, Cache& cache,
                                                    ExecutorOptions options) {
   if (!device->usable_from_any_thread())
-    return Error(
-        ErrorCode::unsupported,
-        device->info().name + " works on the caller's own threads alone; an executor has threads of its own");
+    return Error(ErrorCode::unsupported,
+                 device->info().name + " can be used only on the caller's threads, but an executor starts its own");
   if (&cache.backend() != device.get())
-    return Error(ErrorCode::invalid_request, "the cache is not one for " + device->info().name);
+    return Error(ErrorCode::invalid_request,
+                 "the cache belongs to another device; create one for " + device->info().name);
   std::unique_ptr<exec::Trace> trace;
   if (const auto file = trace_file(options); !file.empty()) {
     auto opened = exec::Trace::open(file);
     if (opened) {
       trace = std::move(*opened);
     } else {
-      options.log.warning("there is no trace: " + opened.error().message());
+      options.log.warning("tracing is off: " + opened.error().message());
     }
   }
   auto scheduler =

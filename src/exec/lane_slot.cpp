@@ -86,7 +86,7 @@ Result<void> guarded(const char* what, F f) {
     return Error(ErrorCode::callback_failed, fmt::format("the function that {} threw: {}", what, e.what()));
   } catch (...) {
     return Error(ErrorCode::callback_failed,
-                 fmt::format("the function that {} threw what is no std::exception", what));
+                 fmt::format("the function that {} threw an exception of an unknown type", what));
   }
 }
 
@@ -118,7 +118,7 @@ Result<void> LaneSlot::hand_over(JobState& job) {
     Result<void> filled = fill(job);
     return filled ? queue(job) : filled;
   } catch (const std::bad_alloc&) {
-    return Error(ErrorCode::out_of_memory, "the host has no memory left");
+    return Error(ErrorCode::out_of_memory, "the host ran out of memory");
   }
 }
 
@@ -149,7 +149,7 @@ Result<void> LaneSlot::lend(const Job& job) {
 
 Result<void> LaneSlot::fill(JobState& state) {
   if (!state.start_reading())
-    return Error(ErrorCode::timed_out, "its time was over before it was handed to the device");
+    return Error(ErrorCode::timed_out, "its time limit passed before it was submitted to the device");
   const std::unique_ptr<JobState, void (*)(JobState*)> reading(&state,
                                                                [](JobState* read) { read->stop_reading(); });
   const Job& job = state.job;
@@ -203,7 +203,7 @@ LaneSlot::Look LaneSlot::look() {
   }
   // A failure of this callback does not fail the job.
   if (result && *result && job->job.report)
-    static_cast<void>(guarded("is told what a job took", [&] { job->job.report(**result); }));
+    static_cast<void>(guarded("receives a job's report", [&] { job->job.report(**result); }));
   if (!finished) close();
   give_back();
   if (scheduler_.is_short_of_memory()) reclaim();

@@ -34,20 +34,20 @@ Result<void> check(const Job& job) {
   for (std::size_t i = 0; i < job.memory.size(); ++i) {
     const JobMemory& memory = job.memory[i];
     if (memory.fill && !memory.upload.empty())
-      return refuse(fmt::format("memory {} is both uploaded and filled", i));
+      return refuse(fmt::format("memory {} has both upload and fill; set only one", i));
     if (memory.drain && !memory.download.empty())
-      return refuse(fmt::format("memory {} is both downloaded and drained", i));
+      return refuse(fmt::format("memory {} has both download and drain; set only one", i));
     if (memory.buffer == nullptr) continue;
     for (const std::size_t bytes : {memory.bytes, memory.upload.size(), memory.download.size()})
       if (bytes > memory.buffer->size())
-        return refuse(
-            fmt::format("{} bytes of memory {} do not fit in its buffer of {}", bytes, i, memory.buffer->size()));
+        return refuse(fmt::format("{} bytes of memory {} do not fit in its buffer of {} bytes", bytes, i,
+                                  memory.buffer->size()));
   }
   for (const Step& step : job.steps)
     for (const std::size_t memory : step.memory)
       if (memory >= job.memory.size())
-        return refuse(
-            fmt::format("{} works on memory {}; the job has {}", step.request.name(), memory, job.memory.size()));
+        return refuse(fmt::format("{} uses memory {}, but Job::memory has size {}", step.request.name(), memory,
+                                  job.memory.size()));
   return {};
 }
 
@@ -88,15 +88,14 @@ Result<void> Scheduler::start() {
   } catch (const std::system_error& e) {
     const base::MutexLock lock(mutex_);
     hung_ = true;
-    return Error(ErrorCode::device_failed,
-                 fmt::format("an executor needs threads, and there are none: {}", e.what()));
+    return Error(ErrorCode::device_failed, fmt::format("cannot start the executor's threads: {}", e.what()));
   }
   const Future<void> all = when_all(opened);
   if (options_.open_limit.count() <= 0 || all.wait_for(options_.open_limit)) return all.get();
   const base::MutexLock lock(mutex_);
   hung_ = true;
   return Error(ErrorCode::device_failed,
-               fmt::format("{} does not answer: no slot could be opened within {:.3g} s", device_->info().name,
+               fmt::format("{} does not respond: it did not open a slot within {:.3g} s", device_->info().name,
                            std::chrono::duration<double>(options_.open_limit).count()));
 }
 
@@ -178,7 +177,7 @@ void Scheduler::end_dependent(const std::shared_ptr<JobState>& job, const Error&
       next = std::move(dependents_.front());
       dependents_.pop_front();
     }
-    constexpr std::string_view because = " was not run, because of what it depends on: ";
+    constexpr std::string_view because = " was not run because a dependency failed: ";
     std::string_view why = next->second.message();
     if (const std::size_t at = why.rfind(because); at != std::string_view::npos)
       why.remove_prefix(at + because.size());
@@ -207,7 +206,8 @@ void Scheduler::end_without_lanes() {
   }
   for (const auto& job : left)
     end_queued(*job,
-               Error(ErrorCode::device_failed, fmt::format("{}: no lane is left that answers", title(job->job))),
+               Error(ErrorCode::device_failed,
+                     fmt::format("{}: no lane of the executor responds any more", title(job->job))),
                counters.failed);
 }
 

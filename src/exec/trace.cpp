@@ -43,8 +43,9 @@ Result<std::unique_ptr<Trace>> Trace::open(const std::filesystem::path& file) {
     }
     path = beside(file, number);
   }
-  return Error(ErrorCode::io, fmt::format("cannot write the trace {}: a thousand executors write traces beside it",
-                                          file.string()));
+  return Error(
+      ErrorCode::io,
+      fmt::format("cannot write the trace {}: 1000 executors already write traces beside it", file.string()));
 }
 
 Trace::Trace(base::FileHandle file, std::filesystem::path path) noexcept

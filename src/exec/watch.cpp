@@ -77,8 +77,8 @@ void Scheduler::tell_timed_out(const JobState& job) {
   ++counters.timed_out;
   job.promise.set(Error(
       ErrorCode::timed_out,
-      fmt::format("{} did not end within its time limit; what it uses stays as it is until the device is done with "
-                  "it, for ever if need be",
+      fmt::format("{} did not end within its time limit; its memory stays in use until the device finishes it, "
+                  "possibly forever",
                   title(job.job))));
   const base::MutexLock lock(mutex_);
   one_less(unfinished_);

@@ -195,8 +195,9 @@ class Resolver {
       return Error(found.error().code(),
                    fmt::format("{}:{} includes \"{}\": {}", from.name, line, wanted.name, found.error().message()));
     if (chain_.size() > max_depth)
-      return Error(ErrorCode::invalid_request, fmt::format("{}:{} includes \"{}\" more than {} files deep",
-                                                           from.name, line, wanted.name, max_depth));
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("{}:{} includes \"{}\": includes are nested more than {} files deep", from.name,
+                               line, wanted.name, max_depth));
     if (!*found) {
       if (!places_.built_in.empty() && wanted.name.starts_with(places_.built_in)) {
         result_.text += fmt::format("#include <{}>", wanted.name);
@@ -266,7 +267,7 @@ class Resolver {
     const auto size = std::filesystem::file_size(path, error);
     if (!error && size > max_bytes_)
       return Error(ErrorCode::invalid_request,
-                   fmt::format("{} has {} bytes; a source may have {}", path.string(), size, max_bytes_));
+                   fmt::format("{} has {} bytes; the limit for a source is {}", path.string(), size, max_bytes_));
     std::ifstream stream(path, std::ios::binary);
     std::string text(error ? 0 : static_cast<std::size_t>(size), '\0');
     stream.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -290,14 +291,14 @@ class Resolver {
     std::string way;
     for (const Found* above : chain_) way += above->name + " → ";
     return Error(ErrorCode::include_cycle,
-                 fmt::format("{}:{} includes \"{}\", which is being included already: {}{}", from.name, line,
+                 fmt::format("{}:{} includes \"{}\", which is already being included: {}{}", from.name, line,
                              again.name, way, again.name));
   }
 
   std::optional<Error> check_size(const Found& file) const {
     if (result_.text.size() <= max_bytes_) return std::nullopt;
     return Error(ErrorCode::invalid_request,
-                 fmt::format("the source grows beyond {} bytes in {}", max_bytes_, file.name));
+                 fmt::format("the source with its includes exceeds {} bytes in {}", max_bytes_, file.name));
   }
 
   const IncludePlaces& places_;

@@ -34,22 +34,22 @@ std::optional<Error> check(const Request::Fields& fields) {
   };
   if (fields.name.size() > 4096) {
     return Error(ErrorCode::invalid_request,
-                 fmt::format("a request's name may have 4096 characters; this one has {}", fields.name.size()));
+                 fmt::format("the name of a request has {} characters; the limit is 4096", fields.name.size()));
   }
   if (fields.source.find_first_not_of(" \t\r\n") == std::string::npos) return invalid("has an empty source");
   if (fields.source.size() > Request::max_source_bytes) {
-    return invalid(fmt::format("has a source of {} bytes; at most {} are taken", fields.source.size(),
-                               Request::max_source_bytes));
+    return invalid(
+        fmt::format("has a source of {} bytes; the limit is {}", fields.source.size(), Request::max_source_bytes));
   }
-  if (fields.entry.empty()) return invalid("names no entry point");
+  if (fields.entry.empty()) return invalid("has an empty entry point");
   for (const auto& [name, value] : fields.defines) {
-    if (!key::is_name(name)) return invalid(fmt::format("defines \"{}\", which is no macro name", name));
+    if (!key::is_name(name)) return invalid(fmt::format("defines \"{}\", which is not a valid macro name", name));
     if (value.find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos || value.ends_with('\\'))
-      return invalid(fmt::format("gives the define {} a value of several lines", name));
+      return invalid(fmt::format("gives the define {} a value that spans several lines", name));
   }
   if (const auto option = is_glsl(fields.language) ? std::nullopt : option_that_reads(fields))
     return invalid(
-        fmt::format("has the option {}, by which the compiler reads a file that the key does not know; write "
+        fmt::format("has the option {}, which makes the compiler read a file that is not part of the key; write "
                     "#include in the source instead",
                     *option));
   return std::nullopt;

@@ -196,12 +196,12 @@ Result<OpenedEntry> read_entry(const std::filesystem::path& path, const std::str
 
 Result<OpenedEntry> read_entry(const base::Folder& folder, const std::string& file_name) {
   auto file = KILN_TRY(folder.read(file_name, max_entry_bytes));
-  if (!file) return Error(ErrorCode::io, "it is gone");
+  if (!file) return Error(ErrorCode::io, "it no longer exists");
   auto opened = open_entry(file->bytes);
   if (!opened) return opened;
   const auto key = key_of_file(file_name);
   if (!key || key->digest != opened->label.key)
-    return Error(ErrorCode::damaged, "it holds another program than its name says");
+    return Error(ErrorCode::damaged, "it holds a different program than its file name says");
   if (!folder.path().filename().string().ends_with("-" + opened->label.identity.hex(16)))
     return Error(ErrorCode::damaged, "it belongs to another device");
   return opened;

@@ -111,7 +111,7 @@ Result<std::optional<std::vector<std::byte>>> DiskStore::get(const EntryAddress&
 
 Result<void> DiskStore::put(const EntryAddress& address, std::span<const std::byte> sealed) {
   if (address.identity != identity_digest_)
-    return Error(ErrorCode::invalid_request, fmt::format("{} was made for another device or compiler than {}",
+    return Error(ErrorCode::invalid_request, fmt::format("{} was made for another device or compiler, not for {}",
                                                          address.key.name, path_.string()));
   return write(address.key, sealed, std::nullopt);
 }
@@ -124,7 +124,7 @@ Result<void> DiskStore::put(const EntryAddress& address, std::span<const std::by
 Result<void> DiskStore::write(const Key& key, std::span<const std::byte> sealed,
                               std::optional<std::string_view> meta) {
   if (sealed.size() > max_entry_bytes)
-    return Error(ErrorCode::unsupported, fmt::format("the binary of {} is too large to be kept", key.name));
+    return Error(ErrorCode::unsupported, fmt::format("the binary of {} is too large to be stored", key.name));
   auto opened = KILN_TRY(opened_or_made());
   const base::Folder& folder = opened->folder;
   const std::string name = entry_file_name(key);

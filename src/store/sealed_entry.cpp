@@ -125,10 +125,11 @@ void write_part(base::ByteWriter& writer, const std::string& name, const Binary&
 /// Decompresses a payload into `raw`; returns an error if it is damaged.
 std::optional<Error> unpack_payload(std::uint32_t codec, std::span<const std::byte> payload,
                                     std::uint64_t raw_bytes, std::vector<std::byte>& raw) {
-  if (raw_bytes > max_entry_bytes) return damaged(fmt::format("it claims to unpack to {} bytes", raw_bytes));
+  if (raw_bytes > max_entry_bytes)
+    return damaged(fmt::format("it claims to unpack to {} bytes, more than an entry may have", raw_bytes));
   if (codec == codec_plain) {
     if (payload.size() != raw_bytes)
-      return damaged(fmt::format("it has {} bytes where it claims {}", payload.size(), raw_bytes));
+      return damaged(fmt::format("it has {} bytes, but declares {}", payload.size(), raw_bytes));
     raw.assign(payload.begin(), payload.end());
     return std::nullopt;
   }
@@ -137,10 +138,11 @@ std::optional<Error> unpack_payload(std::uint32_t codec, std::span<const std::by
   // to hold that much.
   if (ZSTD_getFrameContentSize(payload.data(), payload.size()) != raw_bytes ||
       raw_bytes / block_bytes > payload.size() / least_block_bytes)
-    return damaged("it does not unpack to what it claims");
+    return damaged("it does not unpack to the size that it declares");
   raw.resize(raw_bytes);
   const std::size_t size = unpack(raw, payload);
-  if (ZSTD_isError(size) != 0 || size != raw_bytes) return damaged("it does not unpack to what it claims");
+  if (ZSTD_isError(size) != 0 || size != raw_bytes)
+    return damaged("it does not unpack to the size that it declares");
   return std::nullopt;
 }
 
@@ -161,9 +163,10 @@ std::optional<Error> read_part(Reader& reader, Entry& entry, std::uint64_t& unpa
   // Sorted, so that equal entries have equal bytes and names are unique.
   if (!entry.parts.empty() && name <= entry.parts.rbegin()->first) return damaged("its parts are not in order");
   if (!reader.has(stored_bytes))
-    return damaged(fmt::format("it claims {} bytes for a part and has {}", stored_bytes, reader.left()));
+    return damaged(fmt::format("it declares {} bytes for a part, but has {}", stored_bytes, reader.left()));
   unpacked += std::min(raw_bytes, max_entry_bytes + 1);
-  if (unpacked > max_entry_bytes) return damaged(fmt::format("it claims to unpack to {} bytes", raw_bytes));
+  if (unpacked > max_entry_bytes)
+    return damaged(fmt::format("it claims to unpack to {} bytes, more than an entry may have", raw_bytes));
   Binary& part = entry.parts.emplace_hint(entry.parts.end(), std::move(name), Binary{})->second;
   part.format = format;
   return unpack_payload(codec, reader.take(stored_bytes), raw_bytes, part.bytes);
@@ -184,7 +187,7 @@ bool signatures_are_well_formed(std::span<const std::byte> block) {
 Result<OpenedEntry> open_version_3(std::span<const std::byte> file) {
   base::ByteReader preamble(file.subspan(12, preamble_bytes - 12));
   if (const auto found = preamble.number<std::uint32_t>(); found != preamble_bytes)
-    return damaged(fmt::format("it claims a header of {} bytes", found));
+    return damaged(fmt::format("it declares a header of {} bytes, which does not match its version", found));
   const auto digest = preamble.raw(32);
   const auto body_bytes = preamble.number<std::uint64_t>();
   const auto signature_bytes = preamble.number<std::uint32_t>();
@@ -192,9 +195,9 @@ Result<OpenedEntry> open_version_3(std::span<const std::byte> file) {
   const std::uint64_t rest = file.size() - preamble_bytes;
   if (body_bytes > rest || signature_bytes != rest - body_bytes || reserved != 0 || body_bytes < body_header_bytes)
     return damaged(
-        fmt::format("it has {} bytes after its header and claims {} and {}", rest, body_bytes, signature_bytes));
+        fmt::format("it has {} bytes after its header, but declares {} and {}", rest, body_bytes, signature_bytes));
   const auto body = file.subspan(preamble_bytes, static_cast<std::size_t>(body_bytes));
-  if (base::sha256(body) != digest_of(digest)) return damaged("its checksum does not fit its contents");
+  if (base::sha256(body) != digest_of(digest)) return damaged("its checksum does not match its contents");
   if (signature_bytes > max_signature_bytes || !signatures_are_well_formed(file.last(signature_bytes)))
     return damaged("its signatures are malformed");
 
@@ -211,7 +214,8 @@ Result<OpenedEntry> open_version_3(std::span<const std::byte> file) {
   const auto parts = header.number<std::uint32_t>();
   const auto body_reserved = header.number<std::uint32_t>();
   if (!reader.has(facts_bytes) || parts > max_parts || body_reserved != 0)
-    return damaged(fmt::format("it claims {} bytes of facts and {} parts", facts_bytes, parts));
+    return damaged(
+        fmt::format("it declares {} bytes of facts and {} parts, more than it can have", facts_bytes, parts));
   const auto facts = reader.take(facts_bytes);
   opened.entry.facts.assign(reinterpret_cast<const char*>(facts.data()), facts.size());
   std::uint64_t unpacked = 0;
@@ -225,12 +229,12 @@ Result<OpenedEntry> open_version_3(std::span<const std::byte> file) {
 Result<OpenedEntry> open_version_2(std::span<const std::byte> file) {
   constexpr std::uint32_t header_bytes = 176;
   constexpr std::size_t covered_at = 48;
-  if (file.size() < header_bytes) return damaged(fmt::format("it has {} bytes, less than a header", file.size()));
+  if (file.size() < header_bytes) return damaged(fmt::format("it has {} bytes, fewer than a header", file.size()));
   base::ByteReader reader(file.subspan(12, header_bytes - 12));
   if (const auto found = reader.number<std::uint32_t>(); found != header_bytes)
-    return damaged(fmt::format("it claims a header of {} bytes", found));
+    return damaged(fmt::format("it declares a header of {} bytes, which does not match its version", found));
   if (base::sha256(file.subspan(covered_at)) != digest_of(reader.raw(32)))
-    return damaged("its checksum does not fit its contents");
+    return damaged("its checksum does not match its contents");
   OpenedEntry opened;
   opened.label.key = digest_of(reader.raw(32));
   opened.label.identity = digest_of(reader.raw(32));
@@ -245,7 +249,7 @@ Result<OpenedEntry> open_version_2(std::span<const std::byte> file) {
   const std::uint64_t rest = file.size() - header_bytes;
   if (facts_bytes > rest || payload_bytes != rest - facts_bytes)
     return damaged(
-        fmt::format("it has {} bytes after its header and claims {} and {}", rest, facts_bytes, payload_bytes));
+        fmt::format("it has {} bytes after its header, but declares {} and {}", rest, facts_bytes, payload_bytes));
   Reader contents(file.subspan(header_bytes));
   const auto facts = contents.take(facts_bytes);
   opened.entry.facts.assign(reinterpret_cast<const char*>(facts.data()), facts.size());
@@ -293,13 +297,13 @@ std::vector<std::byte> seal_entry(const EntryLabel& label, const Entry& entry) {
 
 Result<OpenedEntry> open_entry(std::span<const std::byte> sealed) {
   if (sealed.size() < preamble_bytes)
-    return damaged(fmt::format("it has {} bytes, less than a header", sealed.size()));
+    return damaged(fmt::format("it has {} bytes, fewer than a header", sealed.size()));
   if (std::memcmp(sealed.data(), magic.data(), magic.size()) != 0)
-    return damaged("it does not begin as an entry does");
+    return damaged("it does not start with Kiln's magic number");
   const auto found = base::ByteReader(sealed.subspan(magic.size(), 4)).number<std::uint32_t>();
   if (found == version) return open_version_3(sealed);
   if (found == 2) return open_version_2(sealed);
-  return damaged(fmt::format("it has format version {}; this Kiln reads 2 and {}", found, version));
+  return damaged(fmt::format("it has format version {}; this version of Kiln reads 2 and {}", found, version));
 }
 
 }  // namespace kiln::store

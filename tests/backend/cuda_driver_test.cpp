@@ -120,19 +120,19 @@ TEST(StandInDriver, RunsProgramsAndSaysWhatIsWrongWithLaunches) {
   EXPECT_EQ(report["scales"], "1");
   EXPECT_EQ(report["loaded scales"], "1");
   EXPECT_EQ(report["no size"],
-            "invalid_request: scale_2: CUDA programs do not say their group's size; set Launch::group_size");
+            "invalid_request: scale_2: CUDA programs do not declare a group size; set Launch::group_size");
   EXPECT_EQ(report["zero size"],
-            "invalid_request: scale_2: 0 work items in dimension 1 of a group; the device takes 1 to 1024");
+            "invalid_request: scale_2: 0 work items in dimension 1 of a group; the device allows 1 to 1024");
   EXPECT_EQ(report["big group"],
-            "invalid_request: scale_2: 1048576 work items in a group; the device takes at most 1024");
+            "invalid_request: scale_2: 1048576 work items in a group; the device allows at most 1024");
   EXPECT_EQ(report["too big for it"],
-            "invalid_request: scale_2: 1024 work items in a group; this kernel takes at most 512");
+            "invalid_request: scale_2: 1024 work items in a group; this kernel allows at most 512");
   EXPECT_EQ(report["many groups"],
-            "invalid_request: scale_2: 65536 work groups in dimension 1; the device has at most 65535");
+            "invalid_request: scale_2: 65536 work groups in dimension 1; the device allows at most 65535");
   EXPECT_EQ(report["no groups"], "ok");
   expect_wrong_arguments(report);
-  EXPECT_EQ(report["no buffer"], "invalid_request: scale_2: argument 0 is missing");
-  EXPECT_EQ(report["write"], "invalid_request: 100 bytes at 1000 do not fit in a buffer of 1024");
+  EXPECT_EQ(report["no buffer"], "invalid_request: scale_2: argument 0 is a null buffer");
+  EXPECT_EQ(report["write"], "invalid_request: 100 bytes at offset 1000 do not fit in a buffer of 1024 bytes");
   EXPECT_EQ(report["read"], "ok");
   EXPECT_TRUE(report["huge"].starts_with("out_of_memory: ")) << report["huge"];
   EXPECT_EQ(report["nothing"], "ok");
@@ -156,8 +156,9 @@ TEST(StandInDriver, ThatDoesNotTellWhatKernelsTakeIsNotHandedTooFewArguments) {
 
 /// What a program does to the device that it loses.
 void expect_loss(const Report& report) {
-  EXPECT_TRUE(report["crash"].starts_with("device_failed: the device was lost running crash_1: ")) << report.text();
-  EXPECT_TRUE(report["after"].starts_with("device_failed: the device was lost allocating 4 bytes"))
+  EXPECT_TRUE(report["crash"].starts_with("device_failed: the device was lost while running crash_1: "))
+      << report.text();
+  EXPECT_TRUE(report["after"].starts_with("device_failed: the device was lost while allocating 4 bytes"))
       << report.text();
   EXPECT_TRUE(report.text().ends_with("end\n")) << report.text();
 }
@@ -174,13 +175,14 @@ TEST(StandInDriver, IsGivenTheWorkOfASlotInOrderWithItsTimes) {
   EXPECT_EQ(report["work"], "event upload event event launch event event launch event event download event query ");
   EXPECT_EQ(report["result"], "16");
   EXPECT_EQ(report["times"], "0 1 0 1 1 1") << "of every piece, also where it was no work";
-  EXPECT_EQ(report["staged"], "invalid_request: 49 bytes at 2000 do not fit in staging memory of 2048");
+  EXPECT_EQ(report["staged"],
+            "invalid_request: 49 bytes at offset 2000 do not fit in staging memory of 2048 bytes");
 }
 
 TEST(StandInDriver, IsNotAskedToFreePinnedMemoryThatCopiesUse) {
   const Report report(lines("two", "grow"));
   if (report.skipped()) GTEST_SKIP() << report.text();
-  const std::string refused = "invalid_request: staging memory cannot grow while work is queued or under way";
+  const std::string refused = "invalid_request: staging memory cannot grow while work is queued or in flight";
   EXPECT_EQ(report["idle"], "ok");
   EXPECT_EQ(report["queued"], refused);
   EXPECT_EQ(report["under way"], refused);
@@ -192,15 +194,15 @@ TEST(StandInDriver, IsNotAskedToFreePinnedMemoryThatCopiesUse) {
 TEST(StandInDriver, ThatFailsInASlotIsQuotedAndKeepsNothing) {
   const Report report(lines("two", "slots"));
   if (report.skipped()) GTEST_SKIP() << report.text();
-  EXPECT_EQ(report["FAKE_PUSH=3"], "device_failed: CUDA_ERROR_OF_THE_STAND_IN opening a slot");
-  EXPECT_EQ(report["FAKE_EVENT=2"], "out_of_memory: the device ran out of memory making an event");
-  EXPECT_EQ(report["FAKE_RECORD=999"], "device_failed: CUDA_ERROR_OF_THE_STAND_IN opening a slot");
+  EXPECT_EQ(report["FAKE_PUSH=3"], "device_failed: CUDA_ERROR_OF_THE_STAND_IN while opening a slot");
+  EXPECT_EQ(report["FAKE_EVENT=2"], "out_of_memory: the device ran out of memory while creating an event");
+  EXPECT_EQ(report["FAKE_RECORD=999"], "device_failed: CUDA_ERROR_OF_THE_STAND_IN while opening a slot");
   EXPECT_EQ(report["FAKE_PINNED=2"],
-            "out_of_memory: the device ran out of memory allocating 4096 bytes of the host's memory");
-  EXPECT_EQ(report["FAKE_COPY=999"], "device_failed: CUDA_ERROR_OF_THE_STAND_IN uploading 4 bytes");
+            "out_of_memory: the device ran out of memory while allocating 4096 bytes of host memory");
+  EXPECT_EQ(report["FAKE_COPY=999"], "device_failed: CUDA_ERROR_OF_THE_STAND_IN while uploading 4 bytes");
   EXPECT_EQ(report["FAKE_QUERY=600"], "has not ended");
   EXPECT_EQ(report["FAKE_ELAPSED=1"], "0 times");
-  const std::string lost = "device_failed: the device was lost running what was submitted: ";
+  const std::string lost = "device_failed: the device was lost while running submitted work: ";
   EXPECT_TRUE(report["FAKE_QUERY=719"].starts_with(lost)) << report.text();
   EXPECT_TRUE(report["FAKE_WAIT=700"].starts_with(lost)) << report.text();
   EXPECT_TRUE(report["crash"].starts_with("device_failed: the device was lost ")) << report.text();
@@ -214,7 +216,8 @@ TEST(StandInDriver, KeepsWhatIsOnDiskWhereTheDeviceIsAtFault) {
   if (report.skipped()) GTEST_SKIP() << report.text();
   EXPECT_EQ(report["first"], "ok, compiled 1, replaced 0");
   for (const std::string call : {"FAKE_PUSH=3", "FAKE_LOAD=999"}) {
-    EXPECT_EQ(report[call], "device_failed: CUDA_ERROR_OF_THE_STAND_IN loading scale_2, compiled 0, replaced 0");
+    EXPECT_EQ(report[call],
+              "device_failed: CUDA_ERROR_OF_THE_STAND_IN while loading scale_2, compiled 0, replaced 0");
     EXPECT_EQ(report["after " + call], "ok, compiled 0, replaced 0");
   }
   EXPECT_TRUE(report["FAKE_LOAD=200"].starts_with("load_failed: the driver refuses the binary of scale_2"))

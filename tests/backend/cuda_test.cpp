@@ -72,7 +72,7 @@ TEST_F(Nvrtc, ErrorsInWhatIsDeclaredForAKernelNameTheDeclaration) {
   const auto result = compile(broken.request(Language::cuda).value());
   ASSERT_FALSE(result);
   EXPECT_TRUE(result.error().message().starts_with(
-      "scale_3 does not compile, in what Kiln declares for it, \"__shared__ float tile[TILES];\": error: "))
+      "scale_3 does not compile, in the line that Kiln generated, \"__shared__ float tile[TILES];\": error: "))
       << result.error().describe();
 }
 

@@ -70,7 +70,7 @@ TEST_F(HipCompiler, ErrorsInWhatIsDeclaredForAKernelNameTheDeclaration) {
   const auto result = hip::compile_for(broken.request(Language::hip).value(), "gfx906");
   ASSERT_FALSE(result);
   EXPECT_TRUE(result.error().message().starts_with(
-      "scale_3 does not compile, in what Kiln declares for it, \"__shared__ float tile[TILES];\": error: "))
+      "scale_3 does not compile, in the line that Kiln generated, \"__shared__ float tile[TILES];\": error: "))
       << result.error().describe();
 }
 

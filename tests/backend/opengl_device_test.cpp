@@ -91,7 +91,7 @@ TEST_F(OpenGlDevice, ErrorsInAnIncludedFileNameThatFile) {
 TEST_F(OpenGlDevice, ReadsTheLogsOfBothKindsOfDriver) {
   const Request request({.name = "conv", .source = "#include \"a.glsl\"\nx", .headers = {{"a.glsl", "y"}}});
   EXPECT_EQ(backend::compile_message(request, "0:12(5): error: `foo' undeclared\n"),
-            "conv does not compile, line 12 (of it or of a file it includes): error: `foo' undeclared");
+            "conv does not compile, line 12 (of the source or of an included file): error: `foo' undeclared");
   EXPECT_EQ(backend::compile_message(request, "1(7) : error C1503: undefined variable \"foo\"\n"),
             "conv does not compile, a.glsl line 7: error C1503: undefined variable \"foo\"");
   EXPECT_EQ(backend::compile_message(request, "warning: odd\nerror: no main\n"),
@@ -138,7 +138,7 @@ TEST_F(OpenGlDevice, LaunchErrorsNameTheProgramAndTheArgument) {
     EXPECT_EQ(message({.buffers = {buffer.get(), buffer.get()}, .parameters = offset}),
               "scale_7 declares 1 buffers; 2 were given");
     EXPECT_EQ(message({.buffers = {buffer.get(), nullptr}, .parameters = offset}),
-              "scale_7: argument 1 is missing");
+              "scale_7: argument 1 is a null buffer");
     EXPECT_TRUE(message({.buffers = {buffer.get(), foreign.get()}, .parameters = offset})
                     .starts_with("scale_7: argument 1 belongs to another device"));
     EXPECT_NE(message({.buffers = {buffer.get()}}).find("bytes of parameters; 0 were given"), std::string::npos);
@@ -193,7 +193,7 @@ TEST_F(OpenGlDevice, ContextsAreToldOfResetsWhereTheDriverTellsOfThem) {
 TEST(OpenGlErrors, ALostDeviceIsToBeOpenedAnew) {
   const Error error = opengl::gl_error(GL_CONTEXT_LOST, "running conv");
   EXPECT_EQ(error.code(), ErrorCode::device_failed);
-  EXPECT_EQ(error.message(), "the device was lost running conv; open it anew");
+  EXPECT_EQ(error.message(), "the device was lost while running conv; open it again");
 }
 
 TEST_F(OpenGlDevice, AnAllocationThatCannotBeIsOutOfMemory) {
@@ -207,7 +207,8 @@ TEST_F(OpenGlDevice, AnAllocationThatCannotBeIsOutOfMemory) {
   if (!device_->info().software) return;
   const auto large = device_->allocate(std::size_t{1} << 31);
   ASSERT_FALSE(large) << "programs find something else from there on";
-  EXPECT_EQ(large.error().message(), "allocating 2147483648 bytes: a buffer has at most 2147483644 on opengl:0");
+  EXPECT_EQ(large.error().message(),
+            "allocating 2147483648 bytes: a buffer can have at most 2147483644 on opengl:0");
   EXPECT_EQ(large.error().code(), ErrorCode::out_of_memory);
 }
 

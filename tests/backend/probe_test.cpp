@@ -121,7 +121,7 @@ TEST_F(Probe, ADriverThatCrashesOrEndsTheProcessIsAProblemOfItsOwn) {
   EXPECT_EQ(problem_with_driver(KILN_CRASHING_DRIVER, ""),
             "its driver crashed when it was loaded (Segmentation fault); remove or repair it");
   EXPECT_EQ(problem_with_driver(KILN_STAND_IN_LIBRARY, "end"),
-            "its driver ended the process that asked for its devices; remove or repair it");
+            "its driver ended the process that listed its devices; remove or repair it");
 }
 
 TEST_F(Probe, ADriverThatPrintsToStandardOutputDoesNotDamageTheAnswer) {
@@ -151,7 +151,7 @@ TEST_F(Probe, ADriverThatHangsIsAProblemOfItsOwn) {
 TEST_F(Probe, AKilledHelperIsNotBlamedOnTheDriver) {
   const auto devices = backend::Probe("fake", greeting_script("killed", "kill -TERM $$")).answer();
   ASSERT_TRUE(devices) << devices.error().message();
-  EXPECT_EQ(devices->at(0).problem, "the process that asked for its devices was ended by signal 15; try again");
+  EXPECT_EQ(devices->at(0).problem, "the process that listed its devices was killed by signal 15; try again");
 }
 
 TEST_F(Probe, ThatIsNotWaitedForEndsItsProcess) {
@@ -189,17 +189,18 @@ TEST_F(Probe, AHelperThatCannotBeUsedIsNamedWithTheReason) {
             "cannot start " + (folder_.path() / "text").string() + ": Permission denied");
   EXPECT_EQ(error(folder_.path()), "cannot start " + folder_.path().string() + ": Permission denied");
   const std::string crashes = script("crashes", "kill -SEGV $$");
-  EXPECT_EQ(error(crashes), crashes + " ended without an answer");
+  EXPECT_EQ(error(crashes), crashes + " exited without an answer");
   const std::string hangs = script("hangs", "exec sleep 1000");
-  EXPECT_EQ(error(hangs, milliseconds(1)), hangs + " does not answer");
+  EXPECT_EQ(error(hangs, milliseconds(1)), hangs + " did not answer in time");
   const std::string old = script("old", "echo 'kiln-helper 0.0.1, protocol 0'; exec sleep 1000");
-  EXPECT_TRUE(starts_with(error(old), old + " is no helper of this version of Kiln: it says \"kiln-helper 0.0.1, "
-                                            "protocol 0\", not \"kiln-helper "));
-  const std::string garbage = script("garbage", "printf '\\033[31mno JSON'");
   EXPECT_TRUE(
-      starts_with(error(garbage), garbage + " is no helper of this version of Kiln: it says \"?[31mno JSON\""));
+      starts_with(error(old), old + " is not the helper of this version of Kiln: it says \"kiln-helper 0.0.1, "
+                                    "protocol 0\", not \"kiln-helper "));
+  const std::string garbage = script("garbage", "printf '\\033[31mno JSON'");
+  EXPECT_TRUE(starts_with(error(garbage),
+                          garbage + " is not the helper of this version of Kiln: it says \"?[31mno JSON\""));
   const std::string endless = script("endless", "exec yes");
-  EXPECT_TRUE(starts_with(error(endless), endless + " is no helper of this version of Kiln: it says \"y\""));
+  EXPECT_TRUE(starts_with(error(endless), endless + " is not the helper of this version of Kiln: it says \"y\""));
   const std::string other = greeting_script("other", "echo '[{\"name\": 7}]'");
   EXPECT_TRUE(starts_with(error(other), "kiln-helper sent a list of devices that this build"));
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "there is a child left";
@@ -231,7 +232,7 @@ TEST_F(Probe, SignalsThatTheApplicationBlocksOrIgnoresReachTheHelper) {
   std::signal(SIGPIPE, pipe_before);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   EXPECT_EQ(problem, "its driver crashed when it was loaded (Segmentation fault); remove or repair it");
-  EXPECT_EQ(end.value().at(0).problem, "the process that asked for its devices was ended by signal 13; try again");
+  EXPECT_EQ(end.value().at(0).problem, "the process that listed its devices was killed by signal 13; try again");
 }
 
 /// Each device and its problem, if any.
@@ -415,7 +416,7 @@ TEST_F(Probe, ACrashIsToldAsSuchOrAsTheEndWhereTheEndsOfChildrenAreIgnored) {
   const auto before = std::signal(SIGCHLD, SIG_IGN);
   const std::string problem = problem_with_driver(KILN_CRASHING_DRIVER, "");
   std::signal(SIGCHLD, before);
-  EXPECT_EQ(problem, "its driver crashed, or ended the process that asked for its devices; remove or repair it");
+  EXPECT_EQ(problem, "its driver crashed or ended the process that listed its devices; remove or repair it");
 }
 
 /// What the machine lists where the drivers of OpenCL and Vulkan are ones that crash, in a process that uses a
@@ -522,7 +523,7 @@ TEST(Drivers, LibrariesThatLackAFunctionAreNamedWithIt) {
   const std::string folders = before != nullptr ? ":" + std::string(before) : "";
   setenv("LD_LIBRARY_PATH", (KILN_HOLLOW_LIBRARIES + folders).c_str(), 1);
   EXPECT_EXIT(
-      _exit(refuses("vulkan", "libvulkan.so.1 has no vkGetInstanceProcAddr: it is no Vulkan loader") ? 0 : 1),
+      _exit(refuses("vulkan", "libvulkan.so.1 has no vkGetInstanceProcAddr: it is not a Vulkan loader") ? 0 : 1),
       testing::ExitedWithCode(0), "");
   EXPECT_EXIT(_exit(refuses("opencl", "libOpenCL.so.1 has no clGetPlatformIDs; Kiln needs OpenCL 1.2") ? 0 : 1),
               testing::ExitedWithCode(0), "");

@@ -56,7 +56,8 @@ TEST(Compiler, ThatIsMissingIsNamedWithWhatMakesIt) {
   EXPECT_EQ(missing.error().code(), ErrorCode::no_device);
   const std::string& message = missing.error().message();
   EXPECT_NE(message.find("cannot load libkiln_nowhere.so: "), std::string::npos) << message;
-  EXPECT_NE(message.find("libshaderc-dev is, which makes libkiln_shaderc.so.0"), std::string::npos) << message;
+  EXPECT_NE(message.find("libshaderc-dev installed, which creates libkiln_shaderc.so.0"), std::string::npos)
+      << message;
   EXPECT_NE(missing.error().log().find("libc.so.6 has no shaderc_compiler_initialize"), std::string::npos);
 }
 

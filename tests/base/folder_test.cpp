@@ -70,7 +70,7 @@ TEST(Folder, UnderAFileIsRefused) {
   const fakes::TemporaryFolder place;
   fakes::write_file(place.path() / "file", "precious");
   const std::string why = refusal(place.path() / "file" / "sub", true);
-  EXPECT_NE(why.find("cannot make the folder"), std::string::npos) << why;
+  EXPECT_NE(why.find("cannot create the folder"), std::string::npos) << why;
   EXPECT_NE(why.find((place.path() / "file" / "sub").string()), std::string::npos) << why;
   EXPECT_EQ(fakes::read_file(place.path() / "file"), "precious");
 }

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <future>
 #include <set>
 
 #include "fakes/cache_fixture.hpp"

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <barrier>
+#include <future>
 #include <latch>
 #include <random>
 #include <string>

@@ -397,7 +397,7 @@ TEST_F(Cli, TakesADeviceOnlyWhereOneIsOpened) {
   // For a command that takes one, it may come first.
   const auto early = command_.run({"--device", "steam", "warm"});
   EXPECT_EQ(early.status, 1);
-  EXPECT_TRUE(contains(early.error, "\"steam\" names no device")) << early.error;
+  EXPECT_TRUE(contains(early.error, "\"steam\" is not a device name")) << early.error;
 }
 
 TEST_F(Cli, ClearOfAllDevicesTakesNone) {

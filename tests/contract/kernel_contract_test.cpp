@@ -37,7 +37,7 @@ TEST_P(KernelContract, AnErrorInWhatIsDeclaredForAKernelNamesTheDeclaration) {
   const auto result = device_->compile(request(broken));
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code(), ErrorCode::compile_failed);
-  EXPECT_TRUE(result.error().message().starts_with("broken does not compile, in what Kiln declares for it, \""))
+  EXPECT_TRUE(result.error().message().starts_with("broken does not compile, in the line that Kiln generated, \""))
       << result.error().describe();
   EXPECT_NE(result.error().message().find("float tile[TILES];\": "), std::string::npos)
       << result.error().describe();

@@ -252,7 +252,7 @@ TEST_P(SlotContract, StagingMemoryDoesNotGrowUntilTheEndOfTheWorkWasSeen) {
     const auto grown = slot->staging(more);
     return grown ? "it grew" : grown.error().message();
   };
-  const std::string refused = "staging memory cannot grow while work is queued or under way";
+  const std::string refused = "staging memory cannot grow while work is queued or in flight";
   for (const auto value : {std::byte{7}, std::byte{8}}) {
     std::ranges::fill(input, value);
     std::ranges::fill(output, std::byte{0});

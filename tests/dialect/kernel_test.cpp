@@ -102,18 +102,18 @@ TEST(Kernel, SaysWhatIsWrongWithItself) {
   EXPECT_TRUE(has(problem(kernel), "more than once"));
   kernel = scale(2);
   kernel.buffers[1].name = "x";
-  EXPECT_TRUE(has(problem(kernel), "a buffer called \"x\", which is the name of something else"));
+  EXPECT_TRUE(has(problem(kernel), "a buffer called \"x\", which is already in use in this kernel"));
   kernel.buffers[1].name = "1x";
-  EXPECT_TRUE(has(problem(kernel), "no name in C"));
+  EXPECT_TRUE(has(problem(kernel), "not a valid C name"));
   kernel = scale(2);
   kernel.scalars[0].type = Type::f32x4;
-  EXPECT_TRUE(has(problem(kernel), "scalar count of a type for buffers"));
+  EXPECT_TRUE(has(problem(kernel), "scalar count of a type that only buffers can have"));
   kernel = scale(2);
   kernel.shared = {{"tile", Type::f32, {}}};
   EXPECT_TRUE(has(problem(kernel), "tile without a size"));
   kernel = scale(2);
   kernel.group_size = {0, 1, 1};
-  EXPECT_TRUE(has(problem(kernel), "a group of no size"));
+  EXPECT_TRUE(has(problem(kernel), "a group size of 0"));
   kernel = scale(2);
   kernel.name = "";
   EXPECT_TRUE(has(problem(kernel), "has no name"));
@@ -157,7 +157,7 @@ TEST(Kernel, NamesThatBreakSomeLanguagesTextAreRefused) {
     EXPECT_TRUE(kernel.emit(Language::cuda)) << name;
   }
   EXPECT_TRUE(
-      has(problem({.name = "scale_2", .buffers = {{"input"}}, .source = "KERNEL {}"}), "is a word of GLSL"));
+      has(problem({.name = "scale_2", .buffers = {{"input"}}, .source = "KERNEL {}"}), "is reserved in GLSL"));
 }
 
 TEST(Kernel, PlainNamesAreFree) {
@@ -187,17 +187,18 @@ TEST(Kernel, ArgumentsOfTheWrongNumberOrTypeAreNamed) {
     const auto launch = kernel.launch({1, 1, 1}, std::move(buffers), scalars);
     return launch ? "" : launch.error().message();
   };
-  EXPECT_EQ(message({&x}, {1, 1.0F}), "scale_2: it takes 2 buffers and 1 were given: y is missing");
-  EXPECT_EQ(message({}, {1, 1.0F}), "scale_2: it takes 2 buffers and 0 were given: x is missing");
-  EXPECT_EQ(message({&x, &y, &x}, {1, 1.0F}), "scale_2: it takes 2 buffers and 3 were given: number 3 is too many");
+  EXPECT_EQ(message({&x}, {1, 1.0F}), "scale_2: it takes 2 buffers, but 1 were given: y is missing");
+  EXPECT_EQ(message({}, {1, 1.0F}), "scale_2: it takes 2 buffers, but 0 were given: x is missing");
+  EXPECT_EQ(message({&x, &y, &x}, {1, 1.0F}),
+            "scale_2: it takes 2 buffers, but 3 were given: number 3 is not declared");
   EXPECT_EQ(message({&x, nullptr}, {1, 1.0F}), "scale_2: the buffer y is missing");
-  EXPECT_EQ(message({&x, &y}, {1}), "scale_2: it takes 2 scalars and 1 were given: offset is missing");
+  EXPECT_EQ(message({&x, &y}, {1}), "scale_2: it takes 2 scalars, but 1 were given: offset is missing");
   EXPECT_EQ(message({&x, &y}, {1, 1.0F, 2, 3}),
-            "scale_2: it takes 2 scalars and 4 were given: number 3 is too many");
+            "scale_2: it takes 2 scalars, but 4 were given: number 3 is not declared");
   EXPECT_EQ(message({&x, &y}, {1, 2}),
-            "scale_2: the scalar offset is of type float; a value of type int was given");
+            "scale_2: the scalar offset has type float, but a value of type int was given");
   EXPECT_EQ(message({&x, &y}, {1U, 2.0F}),
-            "scale_2: the scalar count is of type int; a value of type uint was given");
+            "scale_2: the scalar count has type int, but a value of type uint was given");
   const Launch launch = kernel.launch({5, 1, 1}, {&x, &y}, {7, 2.0F}).value();
   EXPECT_EQ(launch.groups[0], 5U);
   EXPECT_EQ(launch.group_size[0], 64U);
@@ -210,10 +211,10 @@ TEST(Kernel, BuffersThatAreNotWholeElementsAreNamed) {
     std::size_t bytes;
     const char* told;
   } cases[] = {
-      {Type::f16, 2, "f16, of 2 bytes"},       {Type::f32, 4, "f32, of 4 bytes"},
-      {Type::i32, 4, "i32, of 4 bytes"},       {Type::u32, 4, "u32, of 4 bytes"},
-      {Type::f32x2, 8, "f32x2, of 8 bytes"},   {Type::f32x4, 16, "f32x4, of 16 bytes"},
-      {Type::i32x4, 16, "i32x4, of 16 bytes"}, {Type::u32x4, 16, "u32x4, of 16 bytes"},
+      {Type::f16, 2, "f16, 2 bytes"},       {Type::f32, 4, "f32, 4 bytes"},
+      {Type::i32, 4, "i32, 4 bytes"},       {Type::u32, 4, "u32, 4 bytes"},
+      {Type::f32x2, 8, "f32x2, 8 bytes"},   {Type::f32x4, 16, "f32x4, 16 bytes"},
+      {Type::i32x4, 16, "i32x4, 16 bytes"}, {Type::u32x4, 16, "u32x4, 16 bytes"},
   };
   for (const auto& each : cases) {
     const Kernel kernel{.name = "copy", .buffers = {{"values", each.type}}, .source = "KERNEL {}"};
@@ -221,7 +222,7 @@ TEST(Kernel, BuffersThatAreNotWholeElementsAreNamed) {
     EXPECT_TRUE(kernel.launch({1, 1, 1}, {&whole}, {}));
     const Nowhere part(3 * each.bytes + each.bytes / 2);
     EXPECT_EQ(kernel.launch({1, 1, 1}, {&part}, {}).error().message(),
-              "copy: the buffer values is of " + std::string(each.told) + " each; one of " +
+              "copy: the buffer values holds elements of " + std::string(each.told) + " each, but a buffer of " +
                   std::to_string(part.size()) + " bytes was given");
   }
 }
@@ -233,9 +234,9 @@ TEST(Kernel, OneBufferMayBeGivenTwiceOnlyToBeRead) {
   const Nowhere other(4);
   EXPECT_TRUE(kernel.launch({1, 1, 1}, {&one, &one, &other}, {}));
   EXPECT_EQ(kernel.launch({1, 1, 1}, {&other, &one, &one}, {}).error().message(),
-            "add: right and sum are the same buffer, and not both are only read");
+            "add: right and sum are the same buffer, which is allowed only if both are read-only");
   EXPECT_EQ(kernel.launch({1, 1, 1}, {&one, &one, &one}, {}).error().message(),
-            "add: left and sum are the same buffer, and not both are only read");
+            "add: left and sum are the same buffer, which is allowed only if both are read-only");
 }
 
 TEST(Kernel, LanguagesHaveNames) {

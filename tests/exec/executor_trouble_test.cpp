@@ -21,7 +21,7 @@ TEST_F(ExecutorTest, WhatDependsOnAFailureIsNotRun) {
   EXPECT_EQ(broken.get().error().code(), ErrorCode::compile_failed);
   EXPECT_EQ(broken.get().error().log(), "log of p");
   EXPECT_EQ(dependent.get().error().code(), ErrorCode::compile_failed);
-  EXPECT_NE(dependent.get().error().message().find("add_1 was not run, because of what it depends on"),
+  EXPECT_NE(dependent.get().error().message().find("add_1 was not run because a dependency failed"),
             std::string::npos);
   EXPECT_EQ(executor->stats().failed, 2U);
 }
@@ -34,7 +34,7 @@ TEST_F(ExecutorTest, ALongChainEndsWithTheErrorOfItsFirst) {
   while (futures.size() < length) futures.push_back(executor->submit({.name = "later", .after = {futures.back()}}));
   promise.set(Error(ErrorCode::io, "no disk"));
   EXPECT_EQ(futures.back().get().error().code(), ErrorCode::io);
-  EXPECT_EQ(futures.back().get().error().message(), "later was not run, because of what it depends on: no disk");
+  EXPECT_EQ(futures.back().get().error().message(), "later was not run because a dependency failed: no disk");
   executor->drain();
   EXPECT_EQ(executor->stats().failed, length);
 }
@@ -177,7 +177,7 @@ TEST_F(ExecutorTest, ALaneThatCannotBeOpenedInTimeIsAnErrorOfTheJobs) {
   for (int i = 0; i < 2; ++i) {
     const auto failed = executor->submit(add(1, x_, y)).get();
     ASSERT_FALSE(failed);
-    EXPECT_EQ(failed.error().message(), "add_1: no lane is left that answers");
+    EXPECT_EQ(failed.error().message(), "add_1: no lane of the executor responds any more");
   }
   executor.reset();
   device_->trouble->open_gate();
@@ -188,7 +188,7 @@ TEST_F(ExecutorTest, ADeviceThatDoesNotAnswerGetsNone) {
   const auto failed = Executor::create(device_, cache_, {.lanes = 2, .open_limit = std::chrono::milliseconds(50)});
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().code(), ErrorCode::device_failed);
-  EXPECT_EQ(failed.error().message(), "fake:0 does not answer: no slot could be opened within 0.05 s");
+  EXPECT_EQ(failed.error().message(), "fake:0 does not respond: it did not open a slot within 0.05 s");
   device_->trouble->open_gate();
 }
 
@@ -276,13 +276,13 @@ TEST_F(ExecutorTest, WhatIsWrongWithAJobIsSaidAtOnce) {
   auto executor = make();
   const auto message = [&](Job job) { return executor->submit(std::move(job)).get().error().message(); };
   EXPECT_EQ(message({.name = "j", .steps = {{.request = program("add 1"), .memory = {0}}}}),
-            "j: p works on memory 0; the job has 0");
+            "j: p uses memory 0, but Job::memory has size 0");
   EXPECT_EQ(message({.name = "j",
                      .memory = {{.upload = std::as_bytes(std::span(x_)), .fill = [](std::span<std::byte>) {}}}}),
-            "j: memory 0 is both uploaded and filled");
+            "j: memory 0 has both upload and fill; set only one");
   EXPECT_EQ(
       message({.memory = {{.buffer = device_->allocate(10).value(), .upload = std::as_bytes(std::span(x_))}}}),
-      "a job: 1000 bytes of memory 0 do not fit in its buffer of 10");
+      "a job: 1000 bytes of memory 0 do not fit in its buffer of 10 bytes");
 }
 
 TEST_F(ExecutorTest, NeedsASlotAndACacheOfItsDevice) {

@@ -147,7 +147,7 @@ TEST(Future, OfAPromiseThatIsGoneHasAnError) {
   copy.reset();
   ASSERT_TRUE(future.ready());
   EXPECT_EQ(future.get().error().code(), ErrorCode::cancelled);
-  EXPECT_EQ(future.get().error().message(), "nobody is left who could give a result");
+  EXPECT_EQ(future.get().error().message(), "the promise was destroyed without a result");
 }
 
 TEST(Future, AThreadMayExitHoldingOne) {

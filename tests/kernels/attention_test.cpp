@@ -37,10 +37,10 @@ TEST_P(WeightedMatmul, ShapesThatDoNotFitAreNamed) {
   const auto of = [&](Shape shape) { return tensor(noise(std::move(shape))); };
   EXPECT_EQ(
       message(weighted_matmul(*cache_, of({1, 2, 3, 4}), of({1, 2, 5, 6}))),
-      "weighted_matmul: values has 5 keys (dimension 2); weights has 4 (dimension 3), so it must have as many");
+      "weighted_matmul: values has 5 keys (dimension 2), but weights has 4 (dimension 3); they must be equal");
   EXPECT_EQ(
       message(weighted_matmul(*cache_, of({1, 2, 3, 4}), of({1, 3, 4, 6}))),
-      "weighted_matmul: values has 3 heads (dimension 1); weights has 2 (dimension 1), so it must have as many");
+      "weighted_matmul: values has 3 heads (dimension 1), but weights has 2 (dimension 1); they must be equal");
   EXPECT_EQ(message(weighted_matmul(*cache_, of({1, 2, 3, 4}), of({2, 4, 6}))),
             "weighted_matmul: values has 3 dimensions; it must have 4");
 }
@@ -248,14 +248,14 @@ TEST_P(FlashAttention, ShapesThatDoNotFitAreNamed) {
     return message(flash_attention(*cache_, of(std::move(q)), of(std::move(k)), of(std::move(v))));
   };
   EXPECT_EQ(said({1, 2, 3, 4}, {1, 2, 3, 5}, {1, 2, 3, 5}),
-            "flash_attention: k has a head dimension of 5 (dimension 3); q has 4, so it must have the same");
+            "flash_attention: k has a head dimension of 5 (dimension 3), but q has 4; they must be equal");
   EXPECT_EQ(said({1, 2, 3, 4}, {1, 2, 6, 4}, {1, 2, 3, 4}),
-            "flash_attention: v has 3 keys (dimension 2); k has 6, so it must have the same");
+            "flash_attention: v has 3 keys (dimension 2), but k has 6; they must be equal");
   EXPECT_EQ(said({1, 2, 3, 4}, {3, 2, 3, 4}, {3, 2, 3, 4}),
-            "flash_attention: k has a batch of 3 (dimension 0); q has 1, so it must have the same");
+            "flash_attention: k has a batch of 3 (dimension 0), but q has 1; they must be equal");
   EXPECT_EQ(said({1, 2, 3, 4}, {2, 3, 4}, {1, 2, 3, 4}), "flash_attention: k has 3 dimensions; it must have 4");
   EXPECT_EQ(said({1, 1, 1, 300}, {1, 1, 1, 300}, {1, 1, 1, 300}),
-            "flash_attention: q has a head dimension of 300 (dimension 3); 256 is the most");
+            "flash_attention: q has a head dimension of 300 (dimension 3); the limit is 256");
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryApi, WeightedMatmul, contract::every_api(), contract::name_of);

@@ -260,8 +260,7 @@ TEST_P(Conv2d, LoopsThatTheDriverWouldEndAreRefused) {
   EXPECT_TRUE(convolves(noise({1, most_channels, 3, 6}), noise({1, most_channels, 3, 3}), {}, false));
   const auto of = [&](Shape shape) { return Tensor::empty(device_, std::move(shape)).value(); };
   const auto got = conv2d(*cache_, of({1, most_channels + 1, 3, 6}), of({1, most_channels + 1, 3, 3}));
-  EXPECT_TRUE(message(got).starts_with("conv2d: the loops of a work item would take about 65536 steps"))
-      << message(got);
+  EXPECT_TRUE(message(got).starts_with("conv2d: the loops of a work item need about 65536 steps")) << message(got);
   EXPECT_EQ(got.error().code(), ErrorCode::unsupported);
   EXPECT_TRUE(conv2d(*cache_, of({0, 60000, 3, 3}), of({1, 60000, 3, 3}))) << "nothing to compute";
 }
@@ -287,15 +286,15 @@ TEST_P(Conv2d, ShapesThatDoNotFitAreNamed) {
   EXPECT_EQ(said({8, 5, 5}, {4, 3, 3, 3}), "conv2d: x has 3 dimensions; it must have 4");
   EXPECT_EQ(said({1, 3, 5, 5}, {4, 3, 3}), "conv2d: w has 3 dimensions; it must have 4");
   EXPECT_EQ(said({1, 3, 5, 5}, {4, 3, 3, 3}, {.groups = 2}),
-            "conv2d: x has 3 channels (dimension 1); groups is 2, so it must be a multiple");
+            "conv2d: x has 3 channels (dimension 1), which is not a multiple of groups, 2");
   EXPECT_EQ(said({1, 4, 5, 5}, {3, 2, 3, 3}, {.groups = 2}),
-            "conv2d: w has 3 filters (dimension 0); groups is 2, so it must be a multiple");
+            "conv2d: w has 3 filters (dimension 0), which is not a multiple of groups, 2");
   EXPECT_EQ(said({1, 3, 5, 5}, {4, 3, 3, 3}, {.bias = of({3})}),
             "conv2d: bias has shape [3]; w has 4 filters (dimension 0), so it must be [4]");
   EXPECT_EQ(said({1, 3, 4, 9}, {4, 3, 3, 3}, {.dilation = {2, 1}}),
-            "conv2d: w spans 5 rows (dimension 2); x has 4, its padding included");
+            "conv2d: w spans 5 rows (dimension 2), but x has only 4 with its padding");
   EXPECT_EQ(said({1, 3, 4, 1}, {4, 3, 3, 3}),
-            "conv2d: w spans 3 columns (dimension 3); x has 1, its padding included");
+            "conv2d: w spans 3 columns (dimension 3), but x has only 1 with its padding");
   EXPECT_EQ(said({1, 3, 4, 4}, {4, 3, 0, 3}), "conv2d: w has filters of 0 rows (dimension 2)");
   EXPECT_EQ(said({1, 3, 4, 4}, {4, 3, 3, 3}, {.stride = {1, 0}}),
             "conv2d: a stride of 0 in width; it must be 1 or more");

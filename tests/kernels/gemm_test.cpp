@@ -185,8 +185,8 @@ TEST_P(Gemm, PartsThatTakeTooMuchMemoryAreRefused) {
   const std::int64_t batch = Tensor::max_count / 128 + 1;
   const auto of = [&](Shape shape) { return Tensor::empty(device_, std::move(shape)).value(); };
   const auto got = gemm(*cache_, of({1, depth}), of({depth, 1}), {.beta = 1, .c = of({batch, 1, 1})});
-  EXPECT_EQ(message(got), fmt::format("gemm: {} numbers would be kept between its steps, more than {}", batch * 128,
-                                      Tensor::max_count));
+  EXPECT_EQ(message(got),
+            fmt::format("gemm: its {} intermediate values exceed the limit of {}", batch * 128, Tensor::max_count));
   EXPECT_EQ(got.error().code(), ErrorCode::unsupported);
 }
 
@@ -200,9 +200,11 @@ TEST_P(Gemm, LoopsThatTheDriverWouldEndAreShorterOrRefused) {
   // Nine tiles for each of 65,535 groups.
   const auto of = [&](Shape shape) { return Tensor::empty(device_, std::move(shape)).value(); };
   const auto got = gemm(*cache_, of({1, 65536}), of({65536, 1}), {.beta = 1, .c = of({8 * 65535 + 1, 1, 1})});
-  EXPECT_EQ(message(got), fmt::format("gemm: the loops of a work item would take about 73746 steps, and the driver "
-                                      "of {} ends them after 65535",
-                                      device_->info().name));
+  EXPECT_EQ(
+      message(got),
+      fmt::format(
+          "gemm: the loops of a work item need about 73746 steps, but the driver of {} stops them after 65535",
+          device_->info().name));
   EXPECT_EQ(got.error().code(), ErrorCode::unsupported);
 }
 
@@ -304,18 +306,18 @@ TEST_P(Gemm, LessPrecisionIsWithinItsBounds) {
 TEST_P(Gemm, ShapesThatDoNotFitAreNamed) {
   const auto of = [&](Shape shape) { return tensor(noise(std::move(shape))); };
   EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({4, 5}))),
-            "gemm: b has 4 rows (dimension 0); a has 3 columns (dimension 1), so it must have as many");
+            "gemm: b has 4 rows (dimension 0), but a has 3 columns (dimension 1); they must be equal");
   EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({5, 4}), {.transpose_b = true})),
-            "gemm: b has 4 rows (dimension 1, transposed); a has 3 columns (dimension 1), so it must have as many");
+            "gemm: b has 4 rows (dimension 1, transposed), but a has 3 columns (dimension 1); they must be equal");
   EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({3}))),
-            "gemm: b has 1 dimensions; a matrix has 2, a batch of them 3");
+            "gemm: b has 1 dimensions; it must have 2, or 3 with a batch");
   EXPECT_EQ(message(gemm(*cache_, of({4, 2, 3}), of({3, 3, 5}))),
-            "gemm: b has a batch of 3 (dimension 0); a has one of 4, so it must have 1 or as many");
+            "gemm: b has a batch of 3 (dimension 0), but a has a batch of 4; it must be 1 or the same");
   EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({3, 4}), {.beta = 1, .c = of({3, 4})})),
-            "gemm: c has 3 rows (dimension 0); the product has 2");
+            "gemm: c has 3 rows (dimension 0), but the product has 2");
   EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({3, 4}), {.beta = 1, .c = of({2, 5})})),
-            "gemm: c has 5 columns (dimension 1); the product has 4");
-  EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({3, 4}), {.beta = 1})), "gemm: beta is 1 and there is no c");
+            "gemm: c has 5 columns (dimension 1), but the product has 4");
+  EXPECT_EQ(message(gemm(*cache_, of({2, 3}), of({3, 4}), {.beta = 1})), "gemm: beta is 1, but there is no c");
   EXPECT_EQ(gemm(*cache_, of({2, 3}), of({4, 5})).error().code(), ErrorCode::invalid_request);
 }
 

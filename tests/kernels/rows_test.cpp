@@ -92,7 +92,7 @@ TEST_P(Softmax, LoopsThatTheDriverWouldEndAreRefused) {
   const auto wrong = [](float value) { return std::abs(value - each) > 1e-3F * each; };
   EXPECT_EQ(std::count_if(got.begin(), got.end(), wrong), 0);
   const auto refused = softmax(*cache_, Tensor::empty(device_, {1, widest + 1}).value());
-  EXPECT_TRUE(message(refused).starts_with("softmax: the loops of a work item would take about 65537 steps"))
+  EXPECT_TRUE(message(refused).starts_with("softmax: the loops of a work item need about 65537 steps"))
       << message(refused);
 }
 
@@ -109,9 +109,9 @@ TEST_P(Softmax, NoTunedVariantIsRefusedWhereTheFirstIsNot) {
 TEST_P(Softmax, ShapesThatDoNotFitAreNamed) {
   const auto of = [&](Shape shape) { return tensor(noise(std::move(shape))); };
   EXPECT_EQ(message(softmax(*cache_, of({2, 3, 4}), {.mask = of({2, 4})})),
-            "softmax: mask has 2 in dimension 0; x has 3 in dimension 1, so it must be the same");
+            "softmax: mask has 2 in dimension 0, but x has 3 in dimension 1; they must be equal");
   EXPECT_EQ(message(softmax(*cache_, of({3, 4}), {.mask = of({2, 3, 4})})),
-            "softmax: mask has 3 dimensions; x has 2");
+            "softmax: mask has 3 dimensions, but x has 2");
   EXPECT_EQ(message(softmax(*cache_, of({}))), "softmax: x has no dimensions; it must have 1 or more");
   EXPECT_EQ(message(softmax(*cache_, of({3}), {.mask = of({})})),
             "softmax: mask has no dimensions; it must have 1 or more");

@@ -45,16 +45,16 @@ TEST_P(Tensors, ShapesThatCannotBeAreRefused) {
   EXPECT_EQ(message(empty({2146435073})), "a tensor of shape [2146435073] has more than 2146435072 elements");
   EXPECT_EQ(empty({65536, 32768}).error().code(), ErrorCode::unsupported);
   EXPECT_EQ(message(Tensor::from(device_, {2, 3}, std::vector<float>(5))),
-            "a tensor of shape [2, 3] has 6 elements; 5 were given");
+            "a tensor of shape [2, 3] has 6 elements, but 5 were given");
   EXPECT_EQ(message(empty({2, 3}).value().reshaped({7})),
-            "a tensor of shape [2, 3] has 6 elements; [7] would have 7");
+            "a tensor of shape [2, 3] has 6 elements, but shape [7] needs 7");
 }
 
 TEST_P(Tensors, ThoseOfAnotherDeviceAreRefused) {
   const auto other = open_device(GetParam()).value();
   if (other == device_) GTEST_SKIP() << "the driver has one device object";
   const Tensor x = Tensor::from(other, {1}, std::vector<float>{1}).value();
-  EXPECT_TRUE(message(copy(*cache_, x)).starts_with("copy: x is on another device than the one the call is for, "));
+  EXPECT_TRUE(message(copy(*cache_, x)).starts_with("copy: x is on another device; the call runs on "));
 }
 
 TEST_P(Tensors, AResultNobodyCouldMakeIsTheErrorOfWhoReadsIt) {
@@ -74,11 +74,11 @@ TEST_P(Tensors, AnEmptyResultOfWhatFailedIsItsErrorToo) {
   const auto product = gemm(*executor, x, tensor(noise({3, 2})));
   promise.set(Error(ErrorCode::cancelled, "it was not to be"));
   EXPECT_EQ(later.value().read().error().message(),
-            "copy was not run, because of what it depends on: it was not to be");
+            "copy was not run because a dependency failed: it was not to be");
   EXPECT_EQ(half.value().read().error().message(),
-            "copy was not run, because of what it depends on: it was not to be");
+            "copy was not run because a dependency failed: it was not to be");
   EXPECT_EQ(product.value().read().error().message(),
-            "gemm was not run, because of what it depends on: it was not to be");
+            "gemm was not run because a dependency failed: it was not to be");
   EXPECT_EQ(message(copy(*cache_, x)), "it was not to be");
   const Promise<void> kept;
   const auto waits = copy(*executor, tensor({{0, 3}, {}}).with(kept.future()));

@@ -59,16 +59,17 @@ TEST(BadRequest, OptionThatMakesTheCompilerReadAFileIsToldByName) {
     for (const Language language : {Language::opencl, Language::cuda, Language::hip})
       EXPECT_EQ(complaint({.name = "conv", .source = "x", .language = language, .options = {"-g", option}}),
                 std::string("the request for \"conv\" has the option ") + option +
-                    ", by which the compiler reads a file that the key does not know; write #include in the source "
-                    "instead");
+                    ", which makes the compiler read a file that is not part of the key; write #include in the "
+                    "source instead");
 }
 
 TEST(BadRequest, DefineThatIsNoMacroNameIsToldByName) {
   for (const char* name : {"", "1A", "A B", "A-B", "A(x)", "A\n#error", "\xC3\xA9tage", "A=1", " A"}) {
     const std::string why = complaint({.name = "conv", .source = "x", .defines = {{name, "1"}}});
-    EXPECT_TRUE(contains(why, "no macro name") && contains(why, name)) << why;
+    EXPECT_TRUE(contains(why, "not a valid macro name") && contains(why, name)) << why;
   }
-  EXPECT_TRUE(contains(complaint({.source = "x", .defines = {{std::string("A\0B", 3), ""}}}), "no macro name"));
+  EXPECT_TRUE(
+      contains(complaint({.source = "x", .defines = {{std::string("A\0B", 3), ""}}}), "not a valid macro name"));
 }
 
 TEST(BadRequest, DefineThatIsAMacroNameIsTaken) {

@@ -205,7 +205,7 @@ TEST(SealedEntry, WhosePartsAddUpOnlyByOverflowIsDamaged) {
 TEST(SealedEntry, ThatClaimsToUnpackToTheMostAllowedTakesNoMemoryBeforeItIsKnownToBeWrong) {
   const std::string why =
       damage_in_little_memory(forged(encoded(std::string(500, 'a')), raw_bytes_at, max_entry_bytes));
-  EXPECT_EQ(why, "it does not unpack to what it claims");
+  EXPECT_EQ(why, "it does not unpack to the size that it declares");
 }
 
 TEST(SealedEntry, WhosePackedPartClaimsTheMostAllowedAsWellTakesNoMemoryEither) {
@@ -219,7 +219,7 @@ TEST(SealedEntry, WhosePackedPartClaimsTheMostAllowedAsWellTakesNoMemoryEither) 
   file.insert(file.end(), frame.bytes().begin(), frame.bytes().end());
   file = forged(file, payload_bytes_at, static_cast<std::uint64_t>(frame.bytes().size()));
   file = forged(forged(file, codec_at, std::uint32_t{1}), raw_bytes_at, max_entry_bytes);
-  EXPECT_EQ(damage_in_little_memory(file), "it does not unpack to what it claims");
+  EXPECT_EQ(damage_in_little_memory(file), "it does not unpack to the size that it declares");
 }
 
 TEST(SealedEntry, ThatPacksBestOfAllComesBackAsItWas) {

@@ -17,13 +17,13 @@ Context::ScopedCurrent::~ScopedCurrent() {
 Result<std::shared_ptr<Context>> Context::primary(std::shared_ptr<const Driver> driver, int device) {
   Handle native = nullptr;
   if (const Status status = (*driver)->context_retain(&native, device); status != status::success)
-    return driver->error(status, "making a context");
+    return driver->error(status, "creating a context");
   return std::make_shared<Context>(std::move(driver), native, device, true);
 }
 
 Result<std::shared_ptr<Context>> Context::adopt(std::shared_ptr<const Driver> driver, Handle context) {
   if (context == nullptr)
-    return Error(ErrorCode::invalid_request, fmt::format("there is no {} context to adopt", driver->names().title));
+    return Error(ErrorCode::invalid_request, fmt::format("the {} context to adopt is null", driver->names().title));
   int device = 0;
   Status status = (*driver)->context_push(context);
   if (status == status::success) {
@@ -49,7 +49,7 @@ Result<backend::Pool<Context::Stream>::Loan> Context::borrow_stream() {
     constexpr unsigned non_blocking = 1;
     Handle stream = nullptr;
     if (const Status status = (*driver_)->stream_create(&stream, non_blocking); status != status::success)
-      return driver_->error(status, "making a stream");
+      return driver_->error(status, "creating a stream");
     return std::make_unique<Stream>(*driver_, stream);
   });
 }

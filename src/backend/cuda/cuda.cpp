@@ -89,9 +89,10 @@ Result<Target> target_for(int capability, int version, const std::vector<int>& k
   for (const int number : known)
     if (number < capability) below = std::max(below, number);
   if (below == 0)
-    return Error(ErrorCode::unsupported,
-                 fmt::format("NVRTC knows no architecture as old as {}: install the libnvrtc of an older CUDA",
-                             architecture));
+    return Error(
+        ErrorCode::unsupported,
+        fmt::format("NVRTC does not support an architecture as old as {}: install libnvrtc of an older CUDA",
+                    architecture));
   // The driver compiles PTX, and each driver version may compile it differently, so the minor version counts too.
   return Target{architecture, ImageKind::ptx, fmt::format("--gpu-architecture=compute_{}", below),
                 fmt::format("{}.{}", driver, version % 1000 / 10)};

@@ -20,7 +20,7 @@ Functions stubs(SymbolSet symbols) {
 Result<base::DynamicLibrary> open_library(const DriverNames& names) {
   for (const char* name : names.libraries)
     if (auto library = base::DynamicLibrary::open_for_good(name)) return library;
-  return Error(ErrorCode::no_device, fmt::format("{} needs {}, which is not there: install {}", names.title,
+  return Error(ErrorCode::no_device, fmt::format("{} needs {}, which cannot be loaded: install {}", names.title,
                                                  fmt::join(names.libraries, " or "), names.provider));
 }
 
@@ -53,8 +53,9 @@ Result<std::shared_ptr<const Driver>> Driver::open(const DriverNames& names) {
   if (started == status::no_device || started == status::invalid_device) return no_device_at_all(names);
   auto driver = std::make_shared<const Driver>(names, std::move(library), functions, version);
   if (started != status::success)
-    return Error(ErrorCode::no_device, fmt::format("{} does not start: {}; see that it fits the kernel's module",
-                                                   names.provider, driver->error_name(started)));
+    return Error(ErrorCode::no_device,
+                 fmt::format("{} failed to start: {}; check that it matches the kernel module", names.provider,
+                             driver->error_name(started)));
   const auto count = KILN_TRY(driver->device_count());
   if (count == 0) return no_device_at_all(names);
   return driver;
@@ -96,17 +97,16 @@ std::string Driver::error_name(Status status) const {
 
 Error Driver::error(Status status, std::string_view doing) const {
   if (status == status::out_of_memory)
-    return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory {}", doing));
+    return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory while {}", doing));
   if (is_lasting(status))
-    return Error(
-        ErrorCode::device_failed,
-        fmt::format("the device was lost {}: {}; only a new process can use it again", doing, error_name(status)));
+    return Error(ErrorCode::device_failed,
+                 fmt::format("the device was lost while {}: {}; only a new process can use it again", doing,
+                             error_name(status)));
   if (status == status::out_of_resources)
-    return Error(
-        ErrorCode::invalid_request,
-        fmt::format("{} {}: the kernel needs more registers or shared memory than there is for such a group",
-                    error_name(status), doing));
-  return Error(ErrorCode::device_failed, fmt::format("{} {}", error_name(status), doing));
+    return Error(ErrorCode::invalid_request, fmt::format("{} while {}: the kernel needs more registers or shared "
+                                                         "memory than the device has for a group of this size",
+                                                         error_name(status), doing));
+  return Error(ErrorCode::device_failed, fmt::format("{} while {}", error_name(status), doing));
 }
 
 bool is_lasting(Status status) noexcept {

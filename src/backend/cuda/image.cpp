@@ -124,9 +124,9 @@ Binary to_binary(ImageKind kind, std::span<const std::byte> image, const Request
 Result<Parts> parts_of(const Binary& binary, ImageKind kind) {
   if (binary.format != static_cast<std::uint32_t>(kind))
     return Error(ErrorCode::load_failed,
-                 fmt::format("the device does not know the binary format {}", binary.format));
+                 fmt::format("the device does not support binary format {}", binary.format));
   const auto sections = backend::split_sections(binary.bytes, 3);
-  if (!sections) return Error(ErrorCode::load_failed, "the binary is not in the parts it was made of");
+  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: its sections cannot be read");
   const Parts parts{backend::as_text((*sections)[1]), std::string(backend::as_text((*sections)[2])), kind,
                     (*sections)[0]};
   if (!is_whole((*sections)[0], kind))

@@ -122,19 +122,19 @@ Result<void> check_sizes(const LoadedImage& kernel, const LoadedImage::Function&
   std::uint64_t items = 1;
   for (std::size_t i = 0; i < 3; ++i) {
     if (launch.groups[i] > limits.max_groups[i])
-      return invalid(kernel, fmt::format("{} work groups in dimension {}; the device has at most {}",
+      return invalid(kernel, fmt::format("{} work groups in dimension {}; the device allows at most {}",
                                          launch.groups[i], i, limits.max_groups[i]));
     if (launch.group_size[i] == 0 || launch.group_size[i] > limits.max_group_size[i])
-      return invalid(kernel, fmt::format("{} work items in dimension {} of a group; the device takes 1 to {}",
+      return invalid(kernel, fmt::format("{} work items in dimension {} of a group; the device allows 1 to {}",
                                          launch.group_size[i], i, limits.max_group_size[i]));
     items *= launch.group_size[i];
   }
   if (items > limits.max_group_items)
-    return invalid(kernel, fmt::format("{} work items in a group; the device takes at most {}", items,
+    return invalid(kernel, fmt::format("{} work items in a group; the device allows at most {}", items,
                                        limits.max_group_items));
   // A kernel may take fewer work items than the device: it needs many registers, or its source sets a limit.
   if (function.max_group_items != 0 && items > function.max_group_items)
-    return invalid(kernel, fmt::format("{} work items in a group; this kernel takes at most {}", items,
+    return invalid(kernel, fmt::format("{} work items in a group; this kernel allows at most {}", items,
                                        function.max_group_items));
   return {};
 }
@@ -160,14 +160,15 @@ Result<void> check_arguments(const LoadedImage& kernel, const std::vector<std::s
 Result<void> check_launch(const LoadedImage& kernel, const LoadedImage::Function& function, const DeviceInfo& info,
                           const Launch& launch) {
   if (launch.group_size == std::array<std::uint32_t, 3>{0, 0, 0})
-    return invalid(kernel, fmt::format("{} programs do not say their group's size; set Launch::group_size",
+    return invalid(kernel, fmt::format("{} programs do not declare a group size; set Launch::group_size",
                                        info.language == Language::cuda ? "CUDA" : "HIP"));
   KILN_TRY(check_sizes(kernel, function, info.limits, launch));
   // The driver gets the arguments' addresses without their number, and would read past the end of a list that is
   // too short.
   if (!function.arguments)
-    return Error(ErrorCode::unsupported, fmt::format("{}: neither the driver nor the binary tells what {} takes",
-                                                     kernel.name(), kernel.entry()));
+    return Error(ErrorCode::unsupported,
+                 fmt::format("{}: neither the driver nor the binary reports the arguments of {}", kernel.name(),
+                             kernel.entry()));
   return check_arguments(kernel, *function.arguments, launch);
 }
 

@@ -112,8 +112,8 @@ Result<std::vector<std::byte>> Rtc::compile(const Request& request, const std::v
   auto bytes = compilation.take(output);
   if (bytes.empty())
     return Error(ErrorCode::compile_failed,
-                 fmt::format("{} gave out nothing for {}; do its options ask for another kind of output?", version_,
-                             request.name()),
+                 fmt::format("{} produced no output for {}; remove options that select another kind of output",
+                             version_, request.name()),
                  compilation.log());
   return bytes;
 }

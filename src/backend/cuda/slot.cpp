@@ -16,7 +16,7 @@ Result<Event> make_event(const Context& context) {
   constexpr unsigned timed = 0;
   Handle event = nullptr;
   if (const Status status = context.driver()->event_create(&event, timed); status != status::success)
-    return context.driver().error(status, "making an event");
+    return context.driver().error(status, "creating an event");
   return Event(event, {&context});
 }
 
@@ -109,7 +109,7 @@ Result<std::span<std::byte>> CudaSlot::allocate_staging(std::size_t bytes) {
     // Drivers return this error for sizes that exceed the address space.
     constexpr Status invalid_value = 1;
     return driver.error(status == invalid_value ? status::out_of_memory : status,
-                        fmt::format("allocating {} bytes of the host's memory", bytes));
+                        fmt::format("allocating {} bytes of host memory", bytes));
   }
   pinned_ = Pinned(memory, {context_.get()});
   return std::span(static_cast<std::byte*>(memory), bytes);
@@ -197,7 +197,7 @@ Result<void> CudaSlot::wait() {
 
 Result<void> CudaSlot::end(Status status) {
   submitted_.seen = std::chrono::steady_clock::now();
-  if (status != status::success) return context_->driver().error(status, "running what was submitted");
+  if (status != status::success) return context_->driver().error(status, "running submitted work");
   under_way_ = false;
   events_.move_to_mark();
   return {};

@@ -90,12 +90,12 @@ Result<Target> target_of(const Driver& driver, int device, const Rtc* /*rtc*/) {
   std::array<char, 32> pci_id = {};
   if (const auto status = driver->device_pci_id(pci_id.data(), static_cast<int>(pci_id.size()) - 1, device);
       status != cuda::status::success)
-    return driver.error(status, "asking for a device's PCI address");
+    return driver.error(status, "reading a device's PCI address");
   const auto architecture = architecture_at(pci_id.data());
   if (!architecture)
     return Error(
         ErrorCode::unsupported,
-        fmt::format("the kernel driver (amdgpu, with /sys/class/kfd) does not tell the architecture of the "
+        fmt::format("the kernel driver (amdgpu, with /sys/class/kfd) does not report the architecture of the "
                     "device at {}",
                     pci_id.data()));
   return Target{*architecture, cuda::ImageKind::code_object, "--offload-arch=" + *architecture,

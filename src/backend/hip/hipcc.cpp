@@ -81,7 +81,7 @@ Result<ScratchFolder> ScratchFolder::create() {
   const auto parent = std::filesystem::temp_directory_path(error);
   std::string name = (error ? std::filesystem::path("/tmp") : parent) / "kiln-XXXXXX";
   if (mkdtemp(name.data()) == nullptr)
-    return Error(ErrorCode::io, fmt::format("cannot make the folder {}: {}", name, std::strerror(errno)));
+    return Error(ErrorCode::io, fmt::format("cannot create the folder {}: {}", name, std::strerror(errno)));
   return ScratchFolder(std::filesystem::path(name));
 }
 
@@ -133,7 +133,7 @@ Result<int> run_hipcc(std::vector<std::string> words, const std::map<std::string
     if (status || status.error().code() != ErrorCode::unsupported) return status;
   }
   return Error(ErrorCode::unsupported,
-               "hipcc is missing: install Debian's hipcc, or ROCm, to compile for AMD GPUs that are not here");
+               "hipcc is missing: install ROCm or Debian's hipcc to compile for AMD GPUs of other machines");
 }
 
 }  // namespace
@@ -143,10 +143,10 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
   KILN_TRY(backend::check_language(request, Language::hip));
   if (!names_architecture(architecture))
     return Error(ErrorCode::invalid_request,
-                 fmt::format("\"{}\" is no AMD architecture; write it as gfx906", architecture));
+                 fmt::format("\"{}\" is not an AMD architecture; an example is gfx906", architecture));
   if (base::has_more_rights_than_its_caller())
     return Error(ErrorCode::unsupported,
-                 "hipcc is found by PATH, and works in TMPDIR; a set-uid program trusts neither");
+                 "a set-uid program cannot run hipcc: hipcc depends on PATH and TMPDIR, which are not trusted");
   const auto folder = KILN_TRY(ScratchFolder::create());
   const auto source = folder.path() / "program.hip";
   const auto object = folder.path() / "program.hsaco";
@@ -165,18 +165,19 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
   const std::string image = contents(object);
   if (status != 0 || image.empty()) {
     std::string text = contents(output);
-    if (text.empty()) text = fmt::format("error: hipcc ended with {} and said nothing", status);
+    if (text.empty()) text = fmt::format("error: hipcc exited with status {} and printed nothing", status);
     return backend::refusal(request, std::move(text));
   }
   const auto bytes = backend::as_section(image);
   if (!cuda::is_whole(bytes, cuda::ImageKind::code_object))
-    return Error(ErrorCode::compile_failed,
-                 fmt::format("hipcc made no code object of {}; do its options ask for another kind of output?",
-                             request.name()),
-                 contents(output));
+    return Error(
+        ErrorCode::compile_failed,
+        fmt::format("hipcc produced no code object for {}; remove options that select another kind of output",
+                    request.name()),
+        contents(output));
   if (!cuda::argument_sizes(bytes, cuda::ImageKind::code_object, request.entry()))
     return Error(ErrorCode::compile_failed,
-                 fmt::format("{} has no kernel called {}; is it declared extern \"C\" __global__?", request.name(),
+                 fmt::format("{} has no kernel called {}; declare it extern \"C\" __global__", request.name(),
                              request.entry()));
   return cuda::to_binary(cuda::ImageKind::code_object, bytes, request);
 }

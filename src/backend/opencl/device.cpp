@@ -74,7 +74,8 @@ bool on_cpu(const Library& cl, cl_device_id device) {
 }
 
 std::string problem_of(const Library& cl, cl_device_id device) {
-  if (cl.number<cl_bool>(device, CL_DEVICE_AVAILABLE) == CL_FALSE) return "the driver says it is not available";
+  if (cl.number<cl_bool>(device, CL_DEVICE_AVAILABLE) == CL_FALSE)
+    return "its driver reports that it is not available";
   if (cl.number<cl_bool>(device, CL_DEVICE_COMPILER_AVAILABLE) == CL_FALSE) return "its driver has no compiler";
   return {};
 }
@@ -84,9 +85,8 @@ Result<std::vector<cl_device_id>> find_devices(const Library& cl) {
   cl_uint count = 0;
   const cl_int error = cl.clGetPlatformIDs(0, nullptr, &count);
   if (error != CL_SUCCESS || count == 0)
-    return Error(
-        ErrorCode::no_device,
-        "there is no OpenCL driver; it comes with the GPU's, or on Debian pocl-opencl-icd runs OpenCL on the CPU");
+    return Error(ErrorCode::no_device,
+                 "there is no OpenCL driver; install the GPU's driver, or pocl-opencl-icd for the CPU");
   std::vector<cl_platform_id> platforms(count);
   cl.clGetPlatformIDs(count, platforms.data(), nullptr);
   std::vector<cl_device_id> all;
@@ -96,7 +96,7 @@ Result<std::vector<cl_device_id>> find_devices(const Library& cl) {
     cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, devices.data(), nullptr);
     all.insert(all.end(), devices.begin(), devices.end());
   }
-  if (all.empty()) return Error(ErrorCode::no_device, "the OpenCL drivers here have no device");
+  if (all.empty()) return Error(ErrorCode::no_device, "the installed OpenCL drivers have no device");
   std::stable_partition(all.begin(), all.end(), [&cl](cl_device_id device) { return !on_cpu(cl, device); });
   return all;
 }
@@ -200,7 +200,7 @@ Result<std::shared_ptr<Device>> open_cl_device(std::size_t number, const Log& lo
   if (!info.problem.empty()) return Error(ErrorCode::no_device, fmt::format("{}: {}", name, info.problem));
   cl_int error = CL_SUCCESS;
   cl_context context = library->clCreateContext(nullptr, 1, &device, nullptr, nullptr, &error);
-  if (context == nullptr) return cl_error(error, fmt::format("making a context on {}", name));
+  if (context == nullptr) return cl_error(error, fmt::format("creating a context on {}", name));
   return std::shared_ptr<Device>(std::make_shared<ClDevice>(
       std::make_shared<const Context>(std::move(library), context, device, log), std::move(info)));
 }
@@ -208,13 +208,14 @@ Result<std::shared_ptr<Device>> open_cl_device(std::size_t number, const Log& lo
 Result<std::shared_ptr<Device>> adopt(_cl_context* context, _cl_device_id* device, const Log& log) {
   auto library = KILN_TRY(Library::open());
   if (context == nullptr || device == nullptr)
-    return Error(ErrorCode::invalid_request, "adopting takes a cl_context and one of its devices");
+    return Error(ErrorCode::invalid_request, "adopting an OpenCL device needs a cl_context and one of its devices");
   if (const auto devices = devices_of(*library, context); std::ranges::find(devices, device) == devices.end())
     return Error(
         ErrorCode::invalid_request,
-        fmt::format("the device to adopt is none of the {} that the cl_context was made for", devices.size()));
+        fmt::format("the device to adopt is not in the cl_context, whose device count is {}", devices.size()));
   DeviceInfo info = read_info(*library, device, "opencl:adopted");
-  if (!info.problem.empty()) return Error(ErrorCode::no_device, fmt::format("the device: {}", info.problem));
+  if (!info.problem.empty())
+    return Error(ErrorCode::no_device, fmt::format("cannot adopt the device: {}", info.problem));
   if (const cl_int error = library->clRetainContext(context); error != CL_SUCCESS)
     return cl_error(error, "retaining the context");
   return std::shared_ptr<Device>(std::make_shared<ClDevice>(

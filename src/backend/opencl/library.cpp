@@ -33,10 +33,9 @@ Result<std::shared_ptr<const Library>> Library::open() {
   const backend::quirks::KeepOpenClVariables keep_variables;
   auto opened = base::DynamicLibrary::open_for_good("libOpenCL.so.1");
   if (!opened)
-    return Error(
-        ErrorCode::no_device,
-        opened.error().message() +
-            "; OpenCL comes with the GPU's driver, or on Debian with ocl-icd-libopencl1 and pocl-opencl-icd");
+    return Error(ErrorCode::no_device,
+                 opened.error().message() +
+                     "; install the GPU's driver, or ocl-icd-libopencl1 and pocl-opencl-icd for the CPU");
   auto library = std::make_shared<Library>();
   library->library_ = std::move(*opened);
   backend::SymbolLookup lookup(library->library_);
@@ -114,7 +113,7 @@ std::string error_name(cl_int error) {
     case CL_INVALID_WORK_GROUP_SIZE: return "CL_INVALID_WORK_GROUP_SIZE";
     case CL_INVALID_WORK_ITEM_SIZE: return "CL_INVALID_WORK_ITEM_SIZE";
     case CL_INVALID_BUFFER_SIZE: return "CL_INVALID_BUFFER_SIZE";
-    case nvidia_illegal_access: return "-9999, an illegal access";
+    case nvidia_illegal_access: return "-9999 (illegal memory access)";
     default: return fmt::format("{}", error);
   }
 }
@@ -124,14 +123,15 @@ Error cl_error(cl_int error, const std::string& doing) {
   for (const cl_int out : memory)
     if (error == out)
       return Error(ErrorCode::out_of_memory,
-                   fmt::format("the device ran out of memory {} ({})", doing, error_name(error)));
+                   fmt::format("the device ran out of memory while {} ({})", doing, error_name(error)));
   std::string_view advice;
   if (error == CL_DEVICE_NOT_AVAILABLE || error == CL_INVALID_COMMAND_QUEUE || error == nvidia_illegal_access)
-    advice = ": the device was lost; open it anew";
+    advice = ": the device was lost; open it again";
   // Drivers also return this error for a kernel that crashed.
   if (error == CL_OUT_OF_RESOURCES)
-    advice = ": it needs more than the device has, or the device was lost; then open it anew";
-  return Error(ErrorCode::device_failed, fmt::format("OpenCL error {} {}{}", error_name(error), doing, advice));
+    advice = ": too few resources on the device, or the device was lost; if it was lost, open it again";
+  return Error(ErrorCode::device_failed,
+               fmt::format("OpenCL error {} while {}{}", error_name(error), doing, advice));
 }
 
 }  // namespace kiln::opencl

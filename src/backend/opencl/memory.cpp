@@ -14,7 +14,7 @@ Result<std::unique_ptr<ClBuffer>> ClBuffer::allocate(std::shared_ptr<const Conte
   const auto largest = context->cl().number<cl_ulong>(context->device(), CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   if (bytes > largest)
     return Error(ErrorCode::out_of_memory,
-                 fmt::format("{} bytes are more than the device gives at once ({})", bytes, largest));
+                 fmt::format("allocating {} bytes: a buffer can have at most {} on this device", bytes, largest));
   cl_int error = CL_SUCCESS;
   cl_mem memory =
       context->cl().clCreateBuffer(context->context(), flags, backend::allocated_bytes(bytes), nullptr, &error);
@@ -34,7 +34,7 @@ Result<std::unique_ptr<Queue>> Queue::open(std::shared_ptr<const Context> contex
   cl_int error = CL_SUCCESS;
   cl_command_queue queue =
       context->cl().clCreateCommandQueue(context->context(), context->device(), properties, &error);
-  if (queue == nullptr) return cl_error(error, "making a command queue");
+  if (queue == nullptr) return cl_error(error, "creating a command queue");
   return std::make_unique<Queue>(std::move(context), queue);
 }
 

@@ -119,7 +119,9 @@ Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& con
   const auto& quirk = context->pocl_kernel_cache();
   std::optional<backend::quirks::PoclKernelCache::CompileLock> lock;
   if (quirk) lock = quirk->lock(source, options, 10s);
-  if (lock && !lock->held()) context->log().debug(request.name() + " may be compiled by PoCL in several processes");
+  if (lock && !lock->held())
+    context->log().debug(request.name() +
+                         " may be compiled by several processes at once: PoCL's cache is not locked");
   // Each process that compiles the same source without Kiln removes the file once.
   constexpr int most_tries = 16;
   for (int tries = 1;; ++tries) {
@@ -141,14 +143,15 @@ Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& con
 Result<std::unique_ptr<kiln::Module>> BuiltProgram::load(const std::shared_ptr<const Context>& context,
                                                          const Binary& binary) {
   if (binary.format != binary_format)
-    return Error(ErrorCode::load_failed, fmt::format("{} is no binary format of OpenCL's", binary.format));
+    return Error(ErrorCode::load_failed,
+                 fmt::format("OpenCL devices do not support binary format {}", binary.format));
   const auto sections = backend::unseal_sections(binary.bytes, 4);
-  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: it has another checksum");
+  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: its checksum does not match");
   const auto image = (*sections)[3];
   const std::string name(backend::as_text((*sections)[0]));
   if (context->pocl_kernel_cache() && !backend::quirks::PoclKernelCache::has_program(backend::as_text(image)))
     return Error(ErrorCode::load_failed,
-                 fmt::format("the binary of {} is not whole: PoCL left its program out", name));
+                 fmt::format("the binary of {} is incomplete: PoCL left its program out", name));
   const auto* bytes = reinterpret_cast<const unsigned char*>(image.data());
   const std::size_t size = image.size();
   cl_device_id device = context->device();
@@ -176,10 +179,10 @@ Result<void> BuiltProgram::build(const std::string& own, const std::string& aske
   const cl_int error = context_->cl().clBuildProgram(program_, 1, &device, options.c_str(), nullptr, nullptr);
   if (error == CL_SUCCESS) return {};
   if (error == CL_BUILD_PROGRAM_FAILURE || error == CL_INVALID_BINARY)
-    return Error(ErrorCode::compile_failed, "it does not compile");
+    return Error(ErrorCode::compile_failed, "its build failed");
   if (error == CL_INVALID_BUILD_OPTIONS)
     return Error(ErrorCode::invalid_request,
-                 fmt::format("{} is given options that the compiler does not take: {}", name_, asked));
+                 fmt::format("{} has options that the compiler does not support: {}", name_, asked));
   return cl_error(error, fmt::format("building {}", name_));
 }
 
@@ -202,7 +205,7 @@ Result<void> BuiltProgram::open_kernel() {
   const auto has = cl.number<cl_ulong>(context_->device(), CL_DEVICE_LOCAL_MEM_SIZE);
   if (used > has)
     return Error(ErrorCode::unsupported,
-                 fmt::format("{} takes {} bytes of local memory; the device has {}", name_, used, has));
+                 fmt::format("{} uses {} bytes of local memory; the device has {}", name_, used, has));
   return {};
 }
 
@@ -225,7 +228,7 @@ Result<backend::Pool<KernelObject>::Loan> BuiltProgram::borrow_kernel() const {
     if (error == CL_INVALID_KERNEL_NAME)
       return Error(ErrorCode::compile_failed,
                    fmt::format("there is no kernel {} in the source of {}", entry_, name_));
-    return cl_error(error, fmt::format("making the kernel {} of {}", entry_, name_));
+    return cl_error(error, fmt::format("creating the kernel {} of {}", entry_, name_));
   });
 }
 
@@ -298,12 +301,12 @@ Result<std::array<std::size_t, 3>> group_size(const BuiltProgram& program, const
   const bool given = launch.group_size[0] != 0;
   if (!demands && !given)
     return Error(ErrorCode::invalid_request,
-                 fmt::format("{} does not say its group's size; set Launch::group_size", program.name()));
+                 fmt::format("{} does not declare a group size; set Launch::group_size", program.name()));
   std::array<std::size_t, 3> size = demanded;
   if (given) size = {launch.group_size[0], launch.group_size[1], launch.group_size[2]};
   if (demands && size != demanded)
     return Error(ErrorCode::invalid_request,
-                 fmt::format("{} is made for groups of {} x {} x {}; the launch has {} x {} x {}", program.name(),
+                 fmt::format("{} requires groups of {} x {} x {}; the launch has {} x {} x {}", program.name(),
                              demanded[0], demanded[1], demanded[2], size[0], size[1], size[2]));
   std::size_t items = 1;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -311,7 +314,7 @@ Result<std::array<std::size_t, 3>> group_size(const BuiltProgram& program, const
     if (size[i] == 0 || size[i] > limits.max_group_size[i] || items > limits.max_group_items)
       return Error(
           ErrorCode::invalid_request,
-          fmt::format("{} is launched in groups of {} x {} x {}; the device takes {} x {} x {}, and at most {} "
+          fmt::format("{} is launched in groups of {} x {} x {}; the device allows {} x {} x {} and at most {} "
                       "work items",
                       program.name(), size[0], size[1], size[2], limits.max_group_size[0], limits.max_group_size[1],
                       limits.max_group_size[2], limits.max_group_items));
@@ -328,7 +331,7 @@ Result<void> set_arguments(const BuiltProgram& program, const Launch& launch, cl
     const cl_mem memory = buffers[i]->memory();
     if (const cl_int error = cl.clSetKernelArg(kernel, static_cast<cl_uint>(i), sizeof(cl_mem), &memory);
         error != CL_SUCCESS)
-      return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is no buffer in the source ({})",
+      return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is not a buffer in the source ({})",
                                                            program.name(), i, error_name(error)));
   }
   if (launch.parameters.empty()) return {};

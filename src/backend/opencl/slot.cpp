@@ -11,7 +11,7 @@
 namespace kiln::opencl {
 namespace {
 
-constexpr const char* running = "running what was submitted";
+constexpr const char* running = "running submitted work";
 
 }  // namespace
 

@@ -146,7 +146,7 @@ Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const
 
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGroup>& group, const Binary& binary) {
   const auto sections = backend::split_sections(binary.bytes, 2);
-  if (!sections) return Error(ErrorCode::load_failed, "the binary is not in the parts it was made of");
+  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: its sections cannot be read");
   const auto image = (*sections)[0];
   std::string name(backend::as_text((*sections)[1]));
   ProgramObject program;

@@ -117,8 +117,9 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
   // A GPU switches between contexts, and the switches cost more than a second lane gains.
   if (!info.software) info.lanes = 1;
   if (info.identity.formats.empty())
-    group->log().warning(fmt::format("{} gives out no program binaries: programs are compiled at every start",
-                                     info.identity.device));
+    group->log().warning(
+        fmt::format("the driver of {} returns no program binaries: every process compiles its programs again",
+                    info.identity.device));
   base::expect_process_end();
   const bool tells_resets = epoxy_gl_version() >= 45 || epoxy_has_gl_extension("GL_KHR_robustness");
   return std::shared_ptr<Device>(std::make_shared<GlDevice>(std::move(group), std::move(info), tells_resets,
@@ -134,9 +135,10 @@ Result<std::unique_ptr<kiln::Module>> GlDevice::load(const Binary& binary) {
   const auto& formats = info_.identity.formats;
   if (std::find(formats.begin(), formats.end(), binary.format) == formats.end())
     return Error(ErrorCode::load_failed,
-                 fmt::format("the driver does not know the binary format {:#x}", binary.format));
+                 fmt::format("the driver does not support binary format {:#x}", binary.format));
   if (binary.bytes.size() > static_cast<std::size_t>(std::numeric_limits<GLsizei>::max()))
-    return Error(ErrorCode::load_failed, fmt::format("the binary has {} bytes", binary.bytes.size()));
+    return Error(ErrorCode::load_failed,
+                 fmt::format("the binary has {} bytes, more than OpenGL can load", binary.bytes.size()));
   auto current = KILN_TRY(begin(*group_));
   return load_program(group_, binary);
 }
@@ -144,10 +146,10 @@ Result<std::unique_ptr<kiln::Module>> GlDevice::load(const Binary& binary) {
 Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
   if (bytes > memory_)
     return Error(ErrorCode::out_of_memory,
-                 fmt::format("{} has {} bytes of memory; {} were asked for", info_.name, memory_, bytes));
+                 fmt::format("{} has {} bytes of memory, but {} were requested", info_.name, memory_, bytes));
   if (bytes > largest_buffer_)
-    return Error(ErrorCode::out_of_memory, fmt::format("allocating {} bytes: a buffer has at most {} on {}", bytes,
-                                                       largest_buffer_, info_.name));
+    return Error(ErrorCode::out_of_memory, fmt::format("allocating {} bytes: a buffer can have at most {} on {}",
+                                                       bytes, largest_buffer_, info_.name));
   auto current = KILN_TRY(begin(*group_));
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
   GLuint id = 0;
@@ -232,7 +234,7 @@ Result<std::shared_ptr<Device>> open_gl_device(std::size_t number, const Log& lo
 
 Result<Current> make_current(Device& device) {
   auto* own = dynamic_cast<GlDevice*>(&device);
-  if (own == nullptr) return Error(ErrorCode::invalid_request, "the device is no OpenGL device");
+  if (own == nullptr) return Error(ErrorCode::invalid_request, "the device is not an OpenGL device");
   return Current(KILN_TRY(own->group().show()));
 }
 

@@ -22,12 +22,14 @@ GLenum take_error() {
 Error gl_error(GLenum error, std::string_view doing, std::string log) {
   switch (error) {
     case GL_OUT_OF_MEMORY:
-      return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory {}", doing), std::move(log));
+      return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory while {}", doing),
+                   std::move(log));
     case GL_CONTEXT_LOST:
-      return Error(ErrorCode::device_failed, fmt::format("the device was lost {}; open it anew", doing),
+      return Error(ErrorCode::device_failed, fmt::format("the device was lost while {}; open it again", doing),
                    std::move(log));
     default:
-      return Error(ErrorCode::device_failed, fmt::format("OpenGL error {:#x} {}", error, doing), std::move(log));
+      return Error(ErrorCode::device_failed, fmt::format("OpenGL error {:#x} while {}", error, doing),
+                   std::move(log));
   }
 }
 
@@ -37,7 +39,9 @@ Result<void> check_gl(std::string_view doing) {
   return gl_error(error, doing);
 }
 
-Error process_ending() { return Error(ErrorCode::device_failed, "the process is ending, and its drivers with it"); }
+Error process_ending() {
+  return Error(ErrorCode::device_failed, "the process is exiting; drivers can no longer be called");
+}
 
 namespace {
 
@@ -46,12 +50,12 @@ Display initialise(EGLDisplay egl, bool software) {
   EGLint major = 0;
   EGLint minor = 0;
   if (egl == EGL_NO_DISPLAY) {
-    display.problem = "EGL offers no display for it";
+    display.problem = "EGL has no display for this device";
   } else if (eglInitialize(egl, &major, &minor) != EGL_TRUE) {
-    display.problem =
-        fmt::format("its driver does not start ({}); is its device node readable?", egl_error_name(eglGetError()));
+    display.problem = fmt::format("its driver failed to start ({}); check that its device node is readable",
+                                  egl_error_name(eglGetError()));
   } else if (!epoxy_has_egl_extension(egl, "EGL_KHR_surfaceless_context")) {
-    display.problem = "its driver makes no context without a window";
+    display.problem = "its driver cannot create a context without a window";
   }
   return display;
 }

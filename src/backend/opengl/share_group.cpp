@@ -40,10 +40,10 @@ Result<std::unique_ptr<SlotContext::Entered>> SlotContext::enter() const {
   if (group_->current() != context_) {
     if (lent_context_ == nullptr)
       return Error(ErrorCode::device_failed,
-                   "the OpenGL context a slot was opened in is not current on this thread");
+                   "the OpenGL context of the slot is not current on this thread; make it current first");
     entered = std::make_unique<Entered>(group_->display(), lent_context_->context());
     if (!entered->there.made())
-      return Error(ErrorCode::device_failed, "the OpenGL context of a slot cannot be made current on this thread");
+      return Error(ErrorCode::device_failed, "cannot make the OpenGL context of the slot current on this thread");
   }
   static_cast<void>(take_error());
   return entered;
@@ -139,16 +139,16 @@ ShareGroup::~ShareGroup() {
 Result<std::shared_ptr<LentContext>> ShareGroup::borrow(std::shared_ptr<const ApiBinding> api) {
   if (!pooled())
     return Error(ErrorCode::device_failed,
-                 "the adopted OpenGL context is not current on this thread, and cannot be shared with it");
+                 "the adopted OpenGL context is not current on this thread and not shared; make it current first");
   auto context = KILN_TRY(take_idle());
   auto lent = std::make_shared<LentContext>(shared_from_this(), std::move(api), display_, context);
   if (!lent->made()) {
     const EGLint error = eglGetError();
-    if (error == EGL_CONTEXT_LOST) return Error(ErrorCode::device_failed, "the device was lost; open it anew");
+    if (error == EGL_CONTEXT_LOST) return Error(ErrorCode::device_failed, "the device was lost; open it again");
     return Error(
         ErrorCode::device_failed,
-        fmt::format("an OpenGL context cannot be made current on this thread ({}); is a context of another "
-                    "window system current on it?",
+        fmt::format("cannot make an OpenGL context current on this thread ({}); if a context of another window "
+                    "system is current, release it",
                     egl_error_name(error)));
   }
   watch_debug_output();
@@ -177,7 +177,7 @@ Result<std::unique_ptr<Acquired>> ShareGroup::acquire() {
   }
   delete_doomed();
   if (present = current(); present == nullptr || !is_member(present))
-    return Error(ErrorCode::device_failed, "the OpenGL context that was current on this thread is gone");
+    return Error(ErrorCode::device_failed, "the OpenGL context is no longer current on this thread");
   return acquired;
 }
 
@@ -236,7 +236,7 @@ Result<EGLContext> ShareGroup::make_context(EGLContext share) {
     const EGLint wanted[] = {EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT, EGL_SURFACE_TYPE, 0, EGL_NONE};
     EGLint count = 0;
     if (eglChooseConfig(display_, wanted, &config, 1, &count) != EGL_TRUE || count == 0)
-      return Error(ErrorCode::unsupported, "the driver has no configuration for OpenGL");
+      return Error(ErrorCode::unsupported, "the driver has no EGL configuration for OpenGL");
   }
   EGLContext context = EGL_NO_CONTEXT;
   // Not every driver reports resets, and contexts can share objects only if all or none of them report resets. The
@@ -248,7 +248,7 @@ Result<EGLContext> ShareGroup::make_context(EGLContext share) {
   }
   if (context == EGL_NO_CONTEXT)
     return Error(ErrorCode::unsupported,
-                 fmt::format("the driver makes no OpenGL 4.3 context ({}); compute shaders need one",
+                 fmt::format("the driver cannot create an OpenGL 4.3 context ({}), which compute shaders need",
                              egl_error_name(eglGetError())));
   const base::MutexLock lock(pool_mutex_);
   members_.insert(context);

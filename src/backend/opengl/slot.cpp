@@ -38,7 +38,7 @@ void Stamps::clear() {
 
 namespace {
 
-constexpr std::string_view running = "running the work of a slot";
+constexpr std::string_view running = "running submitted work";
 
 /// After this time, clocks that differ by some tens of parts per million are as many microseconds apart.
 constexpr auto clock_is_good_for = std::chrono::seconds(1);
@@ -167,7 +167,8 @@ Result<bool> GlSlot::ended_within(GLuint64 nanoseconds) {
   const auto seen = backend::Clock::Host::now();
   if (tells_resets_ && glGetGraphicsResetStatus() != GL_NO_ERROR) return gl_error(GL_CONTEXT_LOST, running);
   KILN_TRY(check_gl(running));
-  if (state == GL_WAIT_FAILED) return Error(ErrorCode::device_failed, fmt::format("a wait failed {}", running));
+  if (state == GL_WAIT_FAILED)
+    return Error(ErrorCode::device_failed, fmt::format("glClientWaitSync failed while {}", running));
   glDeleteSync(std::exchange(fence_, nullptr));
   launches_ = 0;
   staging_.collect();

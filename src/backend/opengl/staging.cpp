@@ -38,7 +38,8 @@ Result<void> Staging::allocate(std::size_t bytes) {
   const std::string doing = fmt::format("allocating {} bytes of staging memory", bytes);
   free();
   if (bytes > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()))
-    return Error(ErrorCode::out_of_memory, fmt::format("no device has {} bytes of memory", bytes));
+    return Error(ErrorCode::out_of_memory,
+                 fmt::format("cannot allocate {} bytes of staging memory: no device has that much", bytes));
   const auto size = static_cast<GLsizeiptr>(backend::allocated_bytes(bytes));
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
   glGenBuffers(1, &id_);

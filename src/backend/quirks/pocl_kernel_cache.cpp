@@ -35,7 +35,7 @@ std::optional<PoclKernelCache> PoclKernelCache::of(const opencl::Library& cl, cl
   // PoCL creates the folder before it lists devices.
   auto folder = base::Folder::open(folder_of_pocl(), false);
   if (folder) return PoclKernelCache(std::move(*folder));
-  log.debug("PoCL may compile one text in several processes at once: " + folder.error().message());
+  log.debug("several processes may compile the same source with PoCL at once: " + folder.error().message());
   return PoclKernelCache(std::nullopt);
 }
 

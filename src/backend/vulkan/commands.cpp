@@ -82,7 +82,7 @@ Result<std::unique_ptr<Commands>> Commands::create(std::shared_ptr<Context> cont
   auto commands = std::make_unique<Commands>(std::move(context), queue);
   const DeviceCalls& vk = commands->context_->vk;
   const VkDevice device = commands->context_->device;
-  constexpr std::string_view doing = "making a command buffer";
+  constexpr std::string_view doing = "creating a command buffer";
   VkCommandPoolCreateInfo pool{};
   pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
   pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;

@@ -79,7 +79,7 @@ bool copies_well(const Physical& physical, std::uint32_t family) {
 
 Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const Instance> instance, const Physical& physical,
                                                  Reach reach) {
-  const std::string doing = fmt::format("starting {}", physical.properties.deviceName);
+  const std::string doing = fmt::format("creating a device on {}", physical.properties.deviceName);
   const Features features(*instance, physical);
   Family compute{physical.compute_family.value()};
   compute.queues.resize(std::min(physical.families[compute.number].queues, most_queues));

@@ -133,12 +133,12 @@ Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log) {
     return Error(ErrorCode::unsupported, problem);
   if (adopted.queue_family >= physical.families.size())
     return Error(ErrorCode::invalid_request,
-                 fmt::format("there is no queue family {} to adopt a queue of; {} has {}", adopted.queue_family,
-                             physical.properties.deviceName, physical.families.size()));
+                 fmt::format("there is no queue family {} on {}, which has {}, counted from 0",
+                             adopted.queue_family, physical.properties.deviceName, physical.families.size()));
   if (!physical.families[adopted.queue_family].computes)
     return Error(ErrorCode::invalid_request,
-                 fmt::format("queues of family {} of {} cannot compute; those of family {} can",
-                             adopted.queue_family, physical.properties.deviceName, *physical.compute_family));
+                 fmt::format("queue family {} of {} does not support compute; use family {}", adopted.queue_family,
+                             physical.properties.deviceName, *physical.compute_family));
   auto shaderc = KILN_TRY(Shaderc::open());
   auto context =
       KILN_TRY(Context::adopt(std::move(instance), physical, adopted.device, adopted.queue, adopted.queue_family));

@@ -86,7 +86,7 @@ std::string hex(std::span<const std::uint8_t> bytes) {
 
 Error no_driver() {
   return Error(ErrorCode::no_device,
-               "Vulkan finds no driver; install the GPU's driver, or mesa-vulkan-drivers for the CPU");
+               "Vulkan found no driver; install the GPU's driver, or mesa-vulkan-drivers for the CPU");
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ std::string Physical::problem() const {
   if (properties.apiVersion < VK_API_VERSION_1_1)
     return fmt::format("{} offers Vulkan {}; Kiln needs 1.1", properties.deviceName,
                        version_text(properties.apiVersion));
-  if (!compute_family) return fmt::format("{} has no queue that can compute", properties.deviceName);
+  if (!compute_family) return fmt::format("{} has no compute queue", properties.deviceName);
   return {};
 }
 
@@ -141,7 +141,7 @@ Result<std::shared_ptr<const Instance>> Instance::create() {
   VkInstance handle = nullptr;
   const VkResult made = create(&info, nullptr, &handle);
   if (made == VK_ERROR_INCOMPATIBLE_DRIVER) return no_driver();
-  KILN_TRY(check(made, "starting Vulkan"));
+  KILN_TRY(check(made, "creating a Vulkan instance"));
   auto functions = instance_functions(get, handle);
   if (!functions) {
     if (const auto destroy = reinterpret_cast<PFN_vkDestroyInstance>(get(handle, "vkDestroyInstance")))
@@ -178,7 +178,7 @@ Result<std::vector<Physical>> Instance::devices() const {
   handles.resize(count);
   // The loader returns this error if no driver has a device.
   if (listed == VK_ERROR_INITIALIZATION_FAILED || (listed == VK_SUCCESS && handles.empty())) return no_driver();
-  KILN_TRY(check(listed, "listing Vulkan's devices"));
+  KILN_TRY(check(listed, "listing Vulkan devices"));
   std::vector<Physical> found;
   found.reserve(handles.size());
   for (VkPhysicalDevice handle : handles) found.push_back(describe(handle));

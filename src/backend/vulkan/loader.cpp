@@ -45,12 +45,12 @@ Result<Loader> open_loader() {
   if (!library)
     return Error(ErrorCode::no_device,
                  library.error().message() +
-                     "; install the GPU's driver and libvulkan1, and mesa-vulkan-drivers for the CPU");
+                     "; install libvulkan1 and the GPU's driver, or mesa-vulkan-drivers for the CPU");
   Loader loader{.library = std::move(*library)};
   loader.get_instance_proc_addr =
       loader.library.function<std::remove_pointer_t<PFN_vkGetInstanceProcAddr>>("vkGetInstanceProcAddr");
   if (loader.get_instance_proc_addr == nullptr)
-    return Error(ErrorCode::no_device, "libvulkan.so.1 has no vkGetInstanceProcAddr: it is no Vulkan loader");
+    return Error(ErrorCode::no_device, "libvulkan.so.1 has no vkGetInstanceProcAddr: it is not a Vulkan loader");
   return loader;
 }
 
@@ -80,10 +80,10 @@ Error vulkan_error(VkResult result, std::string_view doing) {
     case VK_ERROR_OUT_OF_POOL_MEMORY:
     case VK_ERROR_FRAGMENTED_POOL:
     case VK_ERROR_TOO_MANY_OBJECTS:
-      return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory {}", doing));
+      return Error(ErrorCode::out_of_memory, fmt::format("the device ran out of memory while {}", doing));
     case VK_ERROR_DEVICE_LOST:
-      return Error(ErrorCode::device_failed, fmt::format("the device was lost {}; open it anew", doing));
-    default: return Error(ErrorCode::device_failed, fmt::format("{} {}", result_name(result), doing));
+      return Error(ErrorCode::device_failed, fmt::format("the device was lost while {}; open it again", doing));
+    default: return Error(ErrorCode::device_failed, fmt::format("{} while {}", result_name(result), doing));
   }
 }
 

@@ -58,7 +58,7 @@ Result<std::unique_ptr<DeviceBuffer>> DeviceBuffer::allocate(std::shared_ptr<Con
                           : std::min<std::uint64_t>(context.physical.max_allocation,
                                                     context.physical.properties.limits.maxStorageBufferRange);
   if (bytes > most)
-    return Error(ErrorCode::out_of_memory, fmt::format("{}: a buffer has at most {} on {}", doing, most,
+    return Error(ErrorCode::out_of_memory, fmt::format("{}: a buffer can have at most {} on {}", doing, most,
                                                        context.physical.properties.deviceName));
   auto buffer = std::make_unique<DeviceBuffer>(std::move(owner), bytes);
   VkBufferCreateInfo info{};

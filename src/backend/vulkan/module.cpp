@@ -15,7 +15,7 @@ namespace kiln::vulkan {
 namespace {
 
 Error beyond(const std::string& name, const std::string& what, std::uint64_t most) {
-  return Error(ErrorCode::unsupported, fmt::format("{} {}; the device has at most {}", name, what, most));
+  return Error(ErrorCode::unsupported, fmt::format("{} {}; the device allows at most {}", name, what, most));
 }
 
 template <class Handle>
@@ -56,7 +56,7 @@ std::vector<std::byte> data_of(const Context& context, VkPipelineCache cache) {
 Result<void> check_limits(const Physical& physical, const std::string& name, const ShaderInterface& interface) {
   const VkPhysicalDeviceLimits& limits = physical.properties.limits;
   if (interface.shared_bytes > limits.maxComputeSharedMemorySize)
-    return beyond(name, fmt::format("shares {} bytes in a work group", interface.shared_bytes),
+    return beyond(name, fmt::format("uses {} bytes of shared memory in a work group", interface.shared_bytes),
                   limits.maxComputeSharedMemorySize);
   std::uint64_t items = 1;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -88,8 +88,8 @@ Result<void> check_cache_header(const Physical& physical, std::span<const std::b
   static_assert(sizeof header == 32);
   if (data.size() < sizeof header) return refuse("is too short");
   std::memcpy(&header, data.data(), sizeof header);
-  if (header.headerSize != sizeof header) return refuse("has a wrong header");
-  if (header.headerVersion != VK_PIPELINE_CACHE_HEADER_VERSION_ONE) return refuse("is of an unknown version");
+  if (header.headerSize != sizeof header) return refuse("has an invalid header");
+  if (header.headerVersion != VK_PIPELINE_CACHE_HEADER_VERSION_ONE) return refuse("has an unknown version");
   if (header.vendorID != physical.properties.vendorID || header.deviceID != physical.properties.deviceID)
     return refuse("was made on another device");
   if (std::memcmp(header.pipelineCacheUUID, physical.properties.pipelineCacheUUID, VK_UUID_SIZE) != 0)
@@ -159,9 +159,10 @@ Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const 
 
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context>& context, const Binary& binary) {
   if (binary.format != binary_format)
-    return Error(ErrorCode::load_failed, fmt::format("Kiln knows no Vulkan binary of format {:#x}", binary.format));
+    return Error(ErrorCode::load_failed,
+                 fmt::format("Vulkan devices do not support binary format {:#x}", binary.format));
   const auto sections = backend::unseal_sections(binary.bytes, 4);
-  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: it has another checksum");
+  if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: its checksum does not match");
   const std::string name(backend::as_text((*sections)[3]));
   const auto cache = (*sections)[2];
   // The checksum matches, so the stored interface is that of the SPIR-V.

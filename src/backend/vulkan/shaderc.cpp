@@ -57,7 +57,7 @@ Result<void> check_version(const Request& request) {
   if (version == 0)
     return Error(
         ErrorCode::compile_failed,
-        fmt::format("{} does not compile: it does not begin with #version, as in #version 450", request.name()));
+        fmt::format("{} does not compile: it does not start with #version; add #version 450", request.name()));
   if (version < 310)
     return Error(ErrorCode::compile_failed,
                  fmt::format("{} does not compile: #version {} has no compute shaders; write #version 450",
@@ -86,11 +86,12 @@ Result<std::shared_ptr<const Shaderc>> Shaderc::open(std::span<const char* const
     last = fmt::format("{} has no {}", name, missing);
     reasons += last + '\n';
   }
-  return Error(ErrorCode::no_device,
-               fmt::format("there is no shaderc to compile programs with ({}); build Kiln where libshaderc-dev is, "
-                           "which makes libkiln_shaderc.so.0, or install a libshaderc.so.1 that loads",
-                           last),
-               std::move(reasons));
+  return Error(
+      ErrorCode::no_device,
+      fmt::format("cannot load shaderc, which compiles Vulkan programs ({}); build Kiln with libshaderc-dev "
+                  "installed, which creates libkiln_shaderc.so.0, or install a libshaderc.so.1 that loads",
+                  last),
+      std::move(reasons));
 }
 
 Shaderc::Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions)
@@ -124,9 +125,8 @@ Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) cons
     } else if (option == "-g") {
       options.debug_info = true;
     } else {
-      return Error(
-          ErrorCode::invalid_request,
-          fmt::format("{} asks for the option {}; shaderc's are -O0, -O, -Os, -g", request.name(), option));
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("{} has the unknown option {}; use -O0, -O, -Os or -g", request.name(), option));
     }
   }
   KILN_TRY(check_version(request));
@@ -157,7 +157,8 @@ Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request, cons
                             request.name().c_str(), "main", settings.get()),
       call.result_release);
   if (result == nullptr)
-    return Error(ErrorCode::compile_failed, fmt::format("{} does not compile: shaderc gave up", request.name()));
+    return Error(ErrorCode::compile_failed,
+                 fmt::format("{} does not compile: shaderc returned no result", request.name()));
   if (call.result_get_compilation_status(result.get()) != shaderc_compilation_status_success)
     return backend::compile_error(request, call.result_get_error_message(result.get()));
   return spirv_words(

@@ -28,7 +28,7 @@ Result<void> Stamps::write(VkCommandBuffer commands) {
     info.queryType = VK_QUERY_TYPE_TIMESTAMP;
     info.queryCount = stamps_of_a_pool;
     VkQueryPool pool = nullptr;
-    KILN_TRY(check(vk->CreateQueryPool(context_.device, &info, nullptr, &pool), "making timestamps"));
+    KILN_TRY(check(vk->CreateQueryPool(context_.device, &info, nullptr, &pool), "creating timestamp queries"));
     pools_.push_back(pool);
   }
   const VkQueryPool pool = pools_[count_ / stamps_of_a_pool];
@@ -60,7 +60,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::string_view running = "running the work of a slot";
+constexpr std::string_view running = "running submitted work";
 /// After this many parts, all work goes to the compute queue.
 constexpr std::size_t most_parts = 8;
 

@@ -68,19 +68,19 @@ class Reader {
 
   Result<ShaderInterface> read() {
     if (words_.size() < header_words || words_[0] != spv::MagicNumber)
-      return malformed("it does not begin as SPIR-V does");
+      return malformed("it does not start with a SPIR-V header");
     if (words_[1] < version_1_0 || words_[1] > version_1_3 || (words_[1] & 0xff) != 0)
       return malformed("its version is not between 1.0 and 1.3");
     bound_ = words_[3];
-    if (bound_ == 0 || bound_ > max_bound || words_[4] != 0) return malformed("its header is wrong");
+    if (bound_ == 0 || bound_ > max_bound || words_[4] != 0) return malformed("its header is invalid");
     // In valid modules, decorations precede types; two passes do not depend on that.
     for_each_instruction([this](Op op, Words operands) { decorate(op, operands); });
     for_each_instruction([this](Op op, Words operands) { declare(op, operands); });
     if (problem_ != nullptr) return malformed(problem_);
     if (!unsupported_.empty()) return Error(ErrorCode::unsupported, unsupported_);
-    if (entries_ != 1) return malformed("it has not one compute program called main");
+    if (entries_ != 1) return malformed("it does not have exactly one compute entry point called main");
     if (std::ranges::find(interface_.group_size, 0U) != interface_.group_size.end())
-      return malformed("it does not say how large a work group is");
+      return malformed("it does not declare the size of a work group");
     return interface_;
   }
 
@@ -234,7 +234,7 @@ class Reader {
   void declare_group_size(Words operands) {
     if (!ids_[operands[1]].workgroup_size) return;
     if (operands.size() != 5) {
-      problem_ = "the size of a work group has not three dimensions";
+      problem_ = "the size of a work group does not have three dimensions";
       return;
     }
     for (std::size_t i = 0; i < 3; ++i) interface_.group_size[i] = ids_[operands[i + 2]].constant.value_or(0);
@@ -272,11 +272,11 @@ class Reader {
                         (storage_class == StorageClass::Uniform && block.buffer_block);
     if (!buffer) {
       unsupported_ =
-          "it binds a uniform buffer or an image; Kiln binds storage buffers, and parameters as push_constant";
+          "it declares a uniform buffer or an image; use storage buffers, and push_constant for parameters";
     } else if (!block.type.is_struct) {
-      unsupported_ = "it binds an array of storage buffers; Kiln binds each on its own";
+      unsupported_ = "it declares an array of storage buffers; declare each buffer on its own";
     } else if (variable.set.value_or(0) != 0) {
-      unsupported_ = fmt::format("it binds a buffer in set {}; Kiln binds those of set 0", *variable.set);
+      unsupported_ = fmt::format("it declares a buffer in set {}; use set 0", *variable.set);
     } else if (!variable.binding || *variable.binding >= max_bound) {
       problem_ = "a buffer has no binding";
     } else {

@@ -129,9 +129,9 @@ TEST_P(Tuning, AVariantThatHasBecomeSlowIsMeasuredAgain) {
   tuner->drain();
   const auto time = tuner->records()[0].trials.front().time;
   call(*tuner, tunable(device_), 40, [&](const Variant&) { return time; });
-  EXPECT_FALSE(told("looked at again"));
+  EXPECT_FALSE(told("is reconsidered"));
   call(*tuner, tunable(device_), 40, [&](const Variant&) { return 2 * time; });
-  EXPECT_TRUE(told("looked at again"));
+  EXPECT_TRUE(told("is reconsidered"));
   tuner->choose(tunable(device_));
   tuner->drain();
   ASSERT_EQ(tuner->records().size(), 1U);
