@@ -54,8 +54,8 @@ struct CacheOptions {
   /// ownership of it.
   std::shared_ptr<Store> shared = {};
   /// How long flush() and the destructor wait for uploads to `shared`. The destructor drops uploads that have not
-  /// begun by then. An upload is also dropped if `write_queue` others already wait; at least one may wait. Only
-  /// the latter is logged and counted in Stats::store_failures.
+  /// begun by then, without counting them. An upload is also dropped if `write_queue` others already wait (at least
+  /// one may wait); that is logged and counted in Stats::store_failures.
   std::chrono::milliseconds upload_limit = std::chrono::seconds(5);
   /// Receives the cache's messages. Its sink is not called once the destructor has returned.
   Log log = {};
@@ -127,15 +127,22 @@ class Cache {
   ///
   /// Errors are those of Request::error() (invalid_request, include_not_found, include_cycle, io) and those of
   /// Backend::compile() (compile_failed, unsupported, device_failed and others), which includes its exceptions.
-  /// out_of_memory is returned once no unused program is left to evict. A program that is not in memory is refused
-  /// with invalid_request if the store of this cache requests it, or if a backend requests the one that it is
-  /// providing.
+  /// out_of_memory is returned once no unused program is left to evict. Unless the program is in memory, calls from
+  /// inside the store of this cache, and recursive calls for the key that is being compiled, return
+  /// invalid_request.
+  ///
+  /// May block for as long as the compiler, Store::get() or, up to CacheOptions::lock_timeout, another process
+  /// takes.
   Result<Program> get(const Request& request);
-  /// Like get(), but on a thread of the cache. The work is done on the calling thread, before this returns, if the
-  /// program is in memory, if the backend is not usable_from_any_thread(), if called from inside the store of this
-  /// cache (the result is then invalid_request), or if no thread can be started. The future may outlive the cache,
-  /// and keeps the program in memory as long as it exists. Its continuations (Future::then()) run on the thread
-  /// that sets the result.
+  /// Like get(), but on a thread of the cache. In four cases the work is done on the calling thread, before this
+  /// returns:
+  /// - the program is in memory
+  /// - the backend is not usable_from_any_thread()
+  /// - the call comes from inside the store of this cache; the result is then invalid_request
+  /// - no thread can be started
+  ///
+  /// The future may outlive the cache, and keeps the program in memory as long as it exists. It cannot be
+  /// cancelled. Its continuations (Future::then()) run on the thread that sets the result.
   Future<Program> get_async(Request request);
   /// The same, but calls `done` once with the result: later on a thread of the cache, or on the calling thread,
   /// before this returns, in the four cases above. The cache owns `done` until then. `done` may request other

@@ -184,8 +184,8 @@ class Pending {
     return state_ != nullptr ? state_->error() : nullptr;
   }
   const Error* error() const&& = delete;
-  /// Cancels the job if it has not begun; the future then holds the error `cancelled`. Returns whether it was
-  /// cancelled. Continuations and when_all() cannot be cancelled.
+  /// Cancels a job that has not begun; its future then holds the error `cancelled`. Returns whether it was
+  /// cancelled. Only jobs can be cancelled: not programs, continuations or when_all().
   bool cancel() const { return state_ != nullptr && state_->cancel(); }
   /// Calls `done` once when this is ready. If it is ready already, calls `done` now and passes exceptions on;
   /// otherwise calls it on the thread that sets the result, which ignores exceptions. Must return soon; put work
@@ -220,9 +220,12 @@ class Future : public Pending {
     return value().result();
   }
 
-  /// Calls `f` with the result, a value or an error, once it is ready: on a thread of the executor for
-  /// continuations. If there is no executor or it has ended, on the thread that sets the result, or on this thread
-  /// if the result is there already. `f` takes a `const Result<T>&` and returns U, Result<U> or nothing. If it
+  /// Calls `f` with the result, a value or an error, once it is ready:
+  /// - for a future of an executor, on one of its threads for continuations
+  /// - for any other, or if the executor has ended, on the thread that sets the result, or on this thread if the
+  ///   result is there already
+  ///
+  /// `f` takes a `const Result<T>&` and returns U, Result<U> or nothing. If it
   /// throws, the new future holds callback_failed, or the error of a Failure. `f` is kept until it has run. It may
   /// submit jobs and wait for them, but not for other continuations. It must neither destroy the executor nor own
   /// the last reference to it.

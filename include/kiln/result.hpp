@@ -14,7 +14,7 @@ enum class ErrorCode {
   include_not_found,  ///< a file named by #include is in no header and no include folder
   include_cycle,      ///< a file includes itself, directly or through others
   compile_failed,     ///< the compiler refused the source, or it lacks the entry point; see Error::log()
-  load_failed,        ///< the driver refused a binary
+  load_failed,        ///< the driver, or Kiln's check of the binary, refused it
   damaged,            ///< stored bytes are not what was stored
   no_device,          ///< the device or its driver was not found
   device_failed,      ///< the driver reported an error, or a backend threw an exception

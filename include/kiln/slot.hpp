@@ -37,9 +37,9 @@ class Slot {
   virtual ~Slot() = default;
 
   /// The slot's memory on the host, pinned or mapped, at least `bytes` bytes. It belongs to the slot. It is the
-  /// same every time unless it has to grow, which loses its content. It cannot grow while work is queued, or until
-  /// finished() or wait() has reported the end of submitted work: the error is invalid_request, and the memory, the
-  /// work and the slot stay as they were.
+  /// same every time unless it has to grow, which loses its content. It can grow only if no work is
+  /// queued and finished() or wait() has reported the end of all submitted work. Otherwise the error is
+  /// invalid_request, and the memory, the work and the slot stay as they were.
   virtual Result<std::span<std::byte>> staging(std::size_t bytes) = 0;
 
   /// Each of these queues a piece of work, which sees everything that earlier pieces have written. May wait for the

@@ -34,7 +34,7 @@ struct Stats {
   std::uint64_t saves = 0;
   /// Attempts to save a program to disk that failed.
   std::uint64_t save_failures = 0;
-  /// Entries on disk that were removed because they were damaged or the driver refused them.
+  /// Entries on disk that were removed because they were damaged or could not be loaded.
   std::uint64_t replaced = 0;
   /// Entries from disk or the shared store that could not be used, calls on them that failed or threw, and uploads
   /// that failed or were dropped.

@@ -30,7 +30,7 @@ struct EntryAddress {
 ///
 /// Both functions are called from any number of threads at once. A cache never deletes entries, not even those that
 /// it could not use: retention is the task of the store. A store must not request programs from its own cache:
-/// unless they are in memory, the cache returns invalid_request. Caches share ownership of their store.
+/// programs in memory are returned, all others fail with invalid_request. Caches share ownership of their store.
 class Store {
  public:
   Store() = default;

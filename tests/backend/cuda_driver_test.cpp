@@ -9,6 +9,7 @@
 
 #include "backend/cuda/rtc.hpp"
 #include "backend/hip/hipcc.hpp"
+#include "backend/quirks/nvrtc_cache.hpp"
 #include "fakes/crashing_drivers.hpp"
 #include "fakes/files.hpp"
 #include "fakes/temporary_folder.hpp"
@@ -230,6 +231,14 @@ TEST(CudaDriver, LosesItsDeviceToAnIllegalAddress) {
   const Report report(lines("", "crash"));
   if (report.skipped() || report.text().starts_with("no_device: ")) GTEST_SKIP() << report.text();
   expect_loss(report);
+}
+
+TEST(NvrtcCacheQuirk, AppliesFrom12_9On) {
+  using backend::quirks::NvrtcCache;
+  EXPECT_FALSE(NvrtcCache::affects(11, 8));
+  EXPECT_FALSE(NvrtcCache::affects(12, 8));
+  EXPECT_TRUE(NvrtcCache::affects(12, 9));
+  EXPECT_TRUE(NvrtcCache::affects(13, 0));
 }
 
 TEST(RunTimeCompiler, ThatIsMissingIsNamedWithWhatProvidesIt) {

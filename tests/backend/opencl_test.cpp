@@ -16,6 +16,7 @@
 
 #include "backend/opencl/library.hpp"
 #include "backend/opencl/program.hpp"
+#include "backend/quirks/nvidia_opencl.hpp"
 #include "backend/quirks/opencl_loader.hpp"
 #include "backend/sections.hpp"
 #include "fakes/cache_fixture.hpp"
@@ -206,6 +207,12 @@ TEST(PoclQuirks, ApplyToTheVersionsThatHaveTheBug) {
   EXPECT_TRUE(kernel_cache(pocl, "unknown") && dlhandle_cache(pocl, "")) << "assume the bug if in doubt";
   EXPECT_FALSE(kernel_cache("OpenCL 3.0 CUDA", "560.35.03")) << "another driver";
   EXPECT_FALSE(dlhandle_cache("OpenCL 3.0 CUDA", "560.35.03"));
+}
+
+TEST(NvidiaOpenClQuirk, AppliesToNvidiaAlone) {
+  EXPECT_TRUE(backend::quirks::NvidiaOpenCl::affects("NVIDIA Corporation"));
+  EXPECT_FALSE(backend::quirks::NvidiaOpenCl::affects("GenuineIntel"));
+  EXPECT_FALSE(backend::quirks::NvidiaOpenCl::affects(""));
 }
 
 TEST(OpenClError, OfALostDeviceSaysToOpenItAnew) {

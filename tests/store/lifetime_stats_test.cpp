@@ -14,23 +14,18 @@
 #include "fakes/child.hpp"
 #include "fakes/files.hpp"
 #include "fakes/temporary_folder.hpp"
+#include "key/stats.hpp"
 
 namespace kiln::store {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t Stats::*counters[] = {
-    &Stats::requests, &Stats::memory_hits, &Stats::disk_hits, &Stats::shared_hits,   &Stats::joined,
-    &Stats::compiles, &Stats::failures,    &Stats::absent,    &Stats::evictions,     &Stats::bound_exceeded,
-    &Stats::pressure, &Stats::saves,       &Stats::replaced,  &Stats::save_failures, &Stats::store_failures,
-};
-
 /// Statistics in which every counter has a value of its own, times `factor`.
 LifetimeStats sample(std::uint64_t factor = 1) {
   LifetimeStats stats{.sessions = factor, .totals = {}};
   std::uint64_t value = 10;
-  for (auto counter : counters) stats.totals.*counter = factor * value++;
+  for (const auto& [name, member] : key::counters) stats.totals.*member = factor * value++;
   stats.totals.compile_time = std::chrono::nanoseconds(100 * factor);
   stats.totals.compile_time_saved = std::chrono::nanoseconds(200 * factor);
   return stats;
@@ -38,8 +33,7 @@ LifetimeStats sample(std::uint64_t factor = 1) {
 
 void expect_equal(const LifetimeStats& found, const LifetimeStats& expected) {
   EXPECT_EQ(found.sessions, expected.sessions);
-  for (std::size_t i = 0; i < std::size(counters); ++i)
-    EXPECT_EQ(found.totals.*counters[i], expected.totals.*counters[i]) << "counter " << i;
+  for (const auto& [name, member] : key::counters) EXPECT_EQ(found.totals.*member, expected.totals.*member) << name;
   EXPECT_EQ(found.totals.compile_time, expected.totals.compile_time);
   EXPECT_EQ(found.totals.compile_time_saved, expected.totals.compile_time_saved);
 }
@@ -51,6 +45,11 @@ class Lifetime : public testing::Test {
 
   fakes::TemporaryFolder root_;
 };
+
+TEST(Counters, AreAllInTheTable) {
+  // Stats has the counters, four sizes and two times: 8 bytes each.
+  EXPECT_EQ(sizeof(Stats), (key::counters.size() + 4 + 2) * sizeof(std::uint64_t));
+}
 
 TEST_F(Lifetime, IsNothingBeforeTheFirstCache) {
   expect_equal(read_lifetime(root()), {});

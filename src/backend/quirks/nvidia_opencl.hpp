@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "backend/opencl/library.hpp"
 
@@ -10,14 +11,13 @@ namespace kiln::backend::quirks {
 /// known, so the work-arounds apply to all releases.
 class NvidiaOpenCl {
  public:
-  static bool affects(const opencl::Library& cl, cl_device_id device) {
-    return cl.text(device, CL_DEVICE_VENDOR).starts_with("NVIDIA");
-  }
+  /// By CL_DEVICE_VENDOR.
+  static bool affects(std::string_view vendor) { return vendor.starts_with("NVIDIA"); }
 
   /// With -cl-kernel-arg-info, kernels without arguments do not compile. Work-around: a failed build is retried
   /// without the option.
   static bool may_fail_with_argument_info(const opencl::Library& cl, cl_device_id device) {
-    return affects(cl, device);
+    return affects(cl.text(device, CL_DEVICE_VENDOR));
   }
 
   /// The compiler adds up to 16 bytes to the local memory of a kernel, so a kernel that uses all of the reported
@@ -25,7 +25,8 @@ class NvidiaOpenCl {
   static std::size_t usable_local_bytes(const opencl::Library& cl, cl_device_id device) {
     constexpr cl_ulong reserved = 64;
     const auto reported = cl.number<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE);
-    return static_cast<std::size_t>(affects(cl, device) && reported > reserved ? reported - reserved : reported);
+    const bool adds = affects(cl.text(device, CL_DEVICE_VENDOR)) && reported > reserved;
+    return static_cast<std::size_t>(adds ? reported - reserved : reported);
   }
 };
 

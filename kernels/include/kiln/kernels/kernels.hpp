@@ -65,13 +65,15 @@ class Runner {
 // called from any thread. Empty sums are 0; NaN and infinities behave as in IEEE arithmetic. docs/library.md says
 // more.
 //
-// All kernels fail with invalid_request if shapes do not fit each other, which names the tensor and its dimension,
-// or if a tensor is on another device; with unsupported if a tensor would have more than Tensor::max_count elements
-// or the device cannot run the kernel; and as Device::allocate() does. With a cache they also fail as Runner::run()
-// does; with an executor, later errors are in pending().
+// All kernels fail with invalid_request if shapes do not fit each other (the message names the tensor and its
+// dimension) or if a tensor is on another device; with the error of an input's pending(); with unsupported if a
+// tensor would have more than Tensor::max_count elements or the device cannot run the kernel; and as
+// Device::allocate() does. With a cache they also fail as Runner::run() does, and wait for inputs that are pending;
+// with an executor, later errors are in pending(). With a tuner whose policy is `exhaustive`, a call may wait for a
+// search.
 
-/// The least precision of products; sums are always f32. A device without matrix units for a precision computes in
-/// f32. Today only CUDA from sm_80 on uses less than f32.
+/// The lowest precision allowed for products; sums are always f32. A device without matrix units for a precision
+/// computes in f32. Today only CUDA from sm_80 on uses less than f32.
 enum class Precision {
   f32,
   /// Ten bits of the factors' mantissas.
@@ -111,7 +113,7 @@ struct GemmOptions {
   Type output = Type::f32;
 };
 /// alpha a b + beta c: [M, N]. a is [M, K], or [K, M] if it is to be transposed; b is [K, N], or [N, K]; c is [M,
-/// N]. Or a batch of each, [B, …]: a matrix without a batch, or in a batch of 1, is used with all others.
+/// N]. Or a batch of each, [B, …]: a matrix without a batch, or in a batch of 1, is broadcast over the batch.
 Result<Tensor> gemm(Runner on, const Tensor& a, const Tensor& b, const GemmOptions& options = {});
 
 /// Options of softmax().

@@ -75,7 +75,7 @@ struct Tunable {
 enum class TunePolicy {
   /// Never: every call runs its initial variant.
   off,
-  /// Never, but calls run the best variant that was found before, for their sizes or for the nearest.
+  /// No search. Calls run the best variant that is stored for their sizes or for the nearest sizes.
   lookup,
   /// Calls run as with `lookup`; a thread searches meanwhile, and later calls run its results.
   background,
@@ -186,7 +186,7 @@ class Tuner {
   /// A variant that fails, computes something else or hangs is a trial with a `problem`, not an error. Errors are
   /// those of Executor::create(), those of the initial variant's job (timed_out if it hangs), those of a device
   /// that no longer runs the initial variant, unsupported for inputs of more than Tensor::max_count elements, and
-  /// device_failed once a variant has hung: nothing is measured beside it in this process.
+  /// device_failed for every call after a variant has hung: nothing is measured beside it in this process.
   Result<TuneRecord> tune(const Tunable& tunable, std::chrono::nanoseconds budget,
                           const std::function<bool(const TuneProgress&)>& progress = {});
 
