@@ -2,7 +2,7 @@
 include(CMakePackageConfigHelpers)
 
 # Shared libraries are found relative to the files that need them, so that an installed tree can be moved.
-if(BUILD_SHARED_LIBS)
+if(BUILD_SHARED_LIBS AND NOT CMAKE_INSTALL_RPATH)
   file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   file(RELATIVE_PATH lib_from_libexec ${CMAKE_INSTALL_FULL_LIBEXECDIR}/kiln ${CMAKE_INSTALL_FULL_LIBDIR})
   set_target_properties(kiln_kernels PROPERTIES INSTALL_RPATH "$ORIGIN")

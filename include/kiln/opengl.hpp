@@ -15,7 +15,7 @@ class Module : public kiln::Module {
  public:
   /// The program object's name, for glUseProgram, valid until the module is destroyed, in contexts that
   /// make_current() lent or adopt_current() adopted. Kiln does not know other contexts of the application. On
-  /// Mesa's software renderers, deleting a program in one context can crash dispatches in others, so destroy no
+  /// Mesa before 24.1.2, deleting a program in one context can crash dispatches in others, so destroy no
   /// program while those contexts dispatch one.
   virtual std::uint32_t id() const noexcept = 0;
   /// The name of the program's request. Valid until the module is destroyed.
@@ -44,7 +44,7 @@ class Current {
 /// current already, it stays. Fails with invalid_request for a device of another API, and with device_failed or
 /// unsupported if the driver cannot create a context or make it current.
 ///
-/// On Mesa's software renderers, programs that are destroyed while contexts are lent or adopted are deleted later:
+/// On Mesa before 24.1.2, programs that are destroyed while contexts are lent or adopted are deleted later:
 /// by a call in that context if it is the only one, otherwise at the next use of the device after the last one is
 /// given back.
 Result<Current> make_current(Device& device);

@@ -18,7 +18,8 @@ inline void take_value(Result<void>&& /*result*/) {}
 ///
 ///     const auto bytes = KILN_TRY(read_file(path));
 ///
-/// Uses a statement expression, a GCC and clang extension, because no standard C++ expression can return.
+/// Uses a statement expression, a GCC and clang extension, because no standard C++ expression can return. Do not
+/// use it inside a braced initialiser or `new`: members that are constructed before it would leak.
 #define KILN_TRY(expression)                                      \
   __extension__({                                                 \
     auto kiln_result = (expression);                              \

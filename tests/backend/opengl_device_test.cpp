@@ -264,14 +264,23 @@ TEST_F(OpenGlDevice, AModuleOutlivesItsDevice) {
   std::thread([module = std::move(compiled.module)]() mutable { module.reset(); }).join();
 }
 
-TEST(MesaQuirks, ApplyToTheDriversWhoseShadersBelongToOneContext) {
+TEST(MesaQuirks, ApplyToTheReleasesAndDriversThatHaveTheBug) {
   using Quirk = backend::quirks::MesaProgramDeletion;
-  const char* mesa = "4.5 (Core Profile) Mesa 22.3.6";
-  EXPECT_TRUE(Quirk::affects(mesa, "llvmpipe (LLVM 15.0.6, 256 bits)"));
-  EXPECT_TRUE(Quirk::affects(mesa, "softpipe"));
-  EXPECT_TRUE(Quirk::affects(mesa, "SVGA3D; build: RELEASE;  LLVM;"));
-  EXPECT_FALSE(Quirk::affects(mesa, "AMD Radeon RX 6800 XT (radeonsi, navi21, LLVM 15.0.6, DRM 3.49)"));
-  EXPECT_FALSE(Quirk::affects(mesa, "Mesa Intel(R) UHD Graphics 620 (KBL GT2)"));
+  const auto mesa = [](const char* release) { return std::string("4.5 (Core Profile) Mesa ") + release; };
+  const char* llvmpipe = "llvmpipe (LLVM 15.0.6, 256 bits)";
+  EXPECT_TRUE(Quirk::affects(mesa("22.3.6"), llvmpipe));
+  EXPECT_TRUE(Quirk::affects(mesa("24.1.1"), llvmpipe));
+  EXPECT_FALSE(Quirk::affects(mesa("24.1.2"), llvmpipe));
+  EXPECT_FALSE(Quirk::affects(mesa("24.2.0-devel (git-95828d8901)"), llvmpipe));
+  EXPECT_FALSE(Quirk::affects(mesa("25.0"), llvmpipe));
+  EXPECT_TRUE(Quirk::affects(mesa("unknown"), llvmpipe)) << "assume the bug if in doubt";
+  EXPECT_TRUE(Quirk::affects(mesa("22.3.6"), "softpipe"));
+  EXPECT_TRUE(Quirk::affects(mesa("22.3.6"), "SVGA3D; build: RELEASE;  LLVM;"));
+  EXPECT_TRUE(Quirk::affects(mesa("22.3.6"), "virgl (AMD Radeon RX 6800 XT)"));
+  EXPECT_TRUE(Quirk::affects(mesa("22.3.6"), "AMD CEDAR (DRM 2.50.0 / 6.1.0-13-amd64, LLVM 15.0.6)")) << "r600";
+  EXPECT_FALSE(Quirk::affects(mesa("22.3.6"), "AMD Radeon RX 6800 XT (radeonsi, navi21, LLVM 15.0.6, DRM 3.49)"));
+  EXPECT_FALSE(Quirk::affects(mesa("22.3.6"), "Mesa Intel(R) UHD Graphics 620 (KBL GT2)"));
+  EXPECT_FALSE(Quirk::affects(mesa("22.3.6"), "NV137"));
   EXPECT_FALSE(Quirk::affects("4.6.0 NVIDIA 560.35.03", "NVIDIA H200/PCIe/SSE2"));
   EXPECT_FALSE(Quirk::affects("", ""));
 }

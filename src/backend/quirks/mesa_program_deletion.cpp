@@ -1,6 +1,7 @@
 #include "backend/quirks/mesa_program_deletion.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <utility>
 
@@ -20,9 +21,24 @@ GLuint make_idle_program() {
 }  // namespace
 
 bool MesaProgramDeletion::affects(std::string_view version, std::string_view renderer) {
-  if (version.find("Mesa") == std::string_view::npos) return false;
-  constexpr std::array<std::string_view, 3> drivers = {"llvmpipe", "softpipe", "SVGA3D"};
-  return std::ranges::any_of(drivers, [&](std::string_view driver) { return renderer.starts_with(driver); });
+  // As in "4.5 (Core Profile) Mesa 22.3.6".
+  constexpr std::string_view mesa = "Mesa ";
+  const std::size_t found = version.find(mesa);
+  if (found == std::string_view::npos) return false;
+  std::array<int, 3> release = {};
+  const char* at = version.data() + found + mesa.size();
+  const char* const end = version.data() + version.size();
+  for (int& number : release) {
+    at = std::from_chars(at, end, number).ptr;
+    if (at == end || *at != '.') break;
+    ++at;
+  }
+  if (release >= std::array{24, 1, 2}) return false;
+  // Drivers that share shaders between contexts. Others are assumed to have the bug: r600 has no name to tell it
+  // by.
+  constexpr std::array<std::string_view, 4> sharing = {"radeonsi", "Mesa Intel", "zink", "NV"};
+  return std::ranges::none_of(
+      sharing, [&](std::string_view driver) { return renderer.find(driver) != std::string_view::npos; });
 }
 
 bool MesaProgramDeletion::affects_current() { return affects(text_of(GL_VERSION), text_of(GL_RENDERER)); }

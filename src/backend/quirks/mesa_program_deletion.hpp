@@ -14,20 +14,19 @@
 
 namespace kiln::backend::quirks {
 
-/// When a program is deleted in one context, Mesa deletes its variants for other contexts at their next flush
-/// (free_zombie_shaders() in st_context.c). That unbinds the program which the other context launched last, but
-/// Mesa does not record the change. If the context launches that program again, no program is bound and the process
-/// crashes.
+/// If a program is deleted in one context, Mesa deletes its variants for other contexts when those are next flushed
+/// (free_zombie_shaders() in st_context.c). Before 24.1.2 it unbinds the program that such a context launched last
+/// and does not note it: if the same program is launched again, nothing is bound, and the process crashes.
 ///
-/// Applies to Mesa's drivers whose shaders belong to one context (PIPE_CAP_SHAREABLE_SHADERS is false): llvmpipe,
-/// softpipe and SVGA3D. Applies since Mesa 19.1, which introduced the zombie lists (commit 41c4c49463); no release
-/// fixes it yet. GPU drivers such as radeonsi and iris share shaders and are not affected. There is no upstream
-/// report.
+/// Reported as https://gitlab.freedesktop.org/mesa/mesa/-/issues/11122. From 20.1 on (commit 4822cc97007), fixed in
+/// 24.1.2 (commit 95828d8901e). Applies to drivers whose shaders belong to one context (PIPE_CAP_SHAREABLE_SHADERS
+/// is false): llvmpipe, softpipe, virgl, SVGA3D, r600 and others. radeonsi, iris, zink and nouveau are not
+/// affected.
 ///
-/// Work-around: launches and deletions exclude each other. After a deletion, each context is flushed and launches
-/// other programs before it launches its last program again. A program is deleted only if no context launched it
-/// last. Kiln does not know which programs an application launches in its own contexts. A deletion is harmless in
-/// the context in which it is made, so Kiln deletes no program while the application has another context.
+/// Work-around: launches and deletions exclude each other. After a deletion, a context is flushed and launches
+/// other programs before it launches its last one again. A program is deleted when no context has launched it last.
+/// Kiln does not know which programs an application launches in its own contexts. A deletion is harmless in the
+/// context in which it is made, so none is made while an application has another one.
 class MesaProgramDeletion {
  public:
   /// Whether a driver has the bug, by its GL_VERSION and GL_RENDERER.
