@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -91,21 +92,62 @@ constexpr std::array moved_options = {
     OptionName{"-D", false},
 };
 
+/// The words of an OpenCL option string, as clBuildProgram takes it. Quotes stay: the driver reads them too.
+std::vector<std::string> split_options(const std::vector<std::string>& options) {
+  std::vector<std::string> words;
+  for (const std::string& text : options) {
+    std::string word;
+    char quote = 0;
+    for (const char c : text) {
+      if (quote == 0 && (c == ' ' || c == '\t' || c == '\n' || c == '\r')) {
+        if (!word.empty()) words.push_back(std::exchange(word, {}));
+        continue;
+      }
+      if (c == quote)
+        quote = 0;
+      else if (quote == 0 && (c == '"' || c == '\''))
+        quote = c;
+      word += c;
+    }
+    if (!word.empty()) words.push_back(std::move(word));
+  }
+  return words;
+}
+
+/// A word of an option string without the quotes around it or its parts.
+std::string without_quotes(std::string_view word) {
+  std::string text;
+  char quote = 0;
+  for (const char c : word) {
+    if (quote == 0 && (c == '"' || c == '\''))
+      quote = c;
+    else if (c == quote)
+      quote = 0;
+    else
+      text += c;
+  }
+  return text;
+}
+
 /// Moves defines and include folders from the options to their fields, so that different spellings have the same
 /// key.
 void move_options(Request::Fields& fields) {
+  // OpenCL has one string of options, which Kiln joins from these; other compilers take each as one argument.
+  const bool is_string = fields.language == Language::opencl;
+  if (is_string) fields.options = split_options(fields.options);
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < fields.options.size(); ++i) {
-    const std::string& option = fields.options[i];
+    const std::string option = is_string ? without_quotes(fields.options[i]) : fields.options[i];
     const auto* name = std::find_if(moved_options.begin(), moved_options.end(),
                                     [&](const OptionName& moved) { return option.starts_with(moved.text); });
     if (name == moved_options.end()) {
-      kept.push_back(option);
+      kept.push_back(fields.options[i]);
       continue;
     }
     std::string value = option.substr(name->text.size());
     if (value.empty() && i + 1 < fields.options.size()) {
-      value = fields.options[++i];
+      value = is_string ? without_quotes(fields.options[i + 1]) : fields.options[i + 1];
+      ++i;
     } else if (name->text.starts_with("--") && value.starts_with('=')) {
       value.erase(0, 1);
     }

@@ -267,5 +267,32 @@ TEST(RequestOptions, ThatNameFoldersAndDefinesAreFoldersAndDefines) {
   }
 }
 
+TEST(Request, AnOptionStringOfOpenClHidesNothingFromTheKey) {
+  const fakes::TemporaryFolder folder;
+  const std::string path = folder.path().string();
+  const auto made = [&](std::vector<std::string> options) {
+    return Request({.name = "k",
+                    .source = "#include \"h.h\"\n__kernel void k() {}\n",
+                    .entry = "k",
+                    .language = Language::opencl,
+                    .options = std::move(options)});
+  };
+  fakes::write_file(folder.path() / "h.h", "int one;");
+  const Request words = made({"-DX=16", "-I" + path, "-cl-mad-enable"});
+  ASSERT_FALSE(words.error()) << words.error()->message();
+  for (const std::string& text :
+       {" -DX=16 -I " + path + " -cl-mad-enable", "-D X=16\t-I\"" + path + "\" -cl-mad-enable ",
+        "-cl-mad-enable -I '" + path + "' '-DX=16'"}) {
+    const Request string = made({text});
+    ASSERT_FALSE(string.error()) << text << ": " << string.error()->message();
+    EXPECT_EQ(string.key().digest, words.key().digest) << text;
+    EXPECT_EQ(string.options(), std::vector<std::string>{"-cl-mad-enable"}) << text;
+  }
+  fakes::write_file(folder.path() / "h.h", "int two;");
+  EXPECT_NE(made({" -DX=16 -I " + path + " -cl-mad-enable"}).key().digest, words.key().digest);
+  EXPECT_EQ(made({"-DTEXT=\"a b\" -w"}).defines().at("TEXT"), "a b");
+  EXPECT_TRUE(made({"-w -include other.h"}).error()) << "an option that reads a file, in a string";
+}
+
 }  // namespace
 }  // namespace kiln
