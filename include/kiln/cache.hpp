@@ -54,8 +54,8 @@ struct CacheOptions {
   /// ownership of it.
   std::shared_ptr<Store> shared = {};
   /// How long flush() and the destructor wait for uploads to `shared`. The destructor drops uploads that have not
-  /// begun by then, without counting them. An upload is also dropped if `write_queue` others already wait (at least
-  /// one may wait); that is logged and counted in Stats::store_failures.
+  /// begun by then, without counting them. At most max(write_queue, 1) uploads wait; further
+  /// ones are dropped, logged and counted in Stats::store_failures.
   std::chrono::milliseconds upload_limit = std::chrono::seconds(5);
   /// Receives the cache's messages. Its sink is not called once the destructor has returned.
   Log log = {};
@@ -115,8 +115,9 @@ class Cache {
   explicit Cache(std::shared_ptr<Backend> backend, CacheOptions options = {});
   /// Waits for gets that are loading or compiling, for get_async(), preload() and warm(), all of which complete
   /// normally, then does what flush() does and drops the uploads that are left. If a thread is still inside
-  /// Store::put(), it is left behind and ends when the store returns. No call may start once destruction has begun.
-  /// Must not be called from a callback, the backend or the store of this cache.
+  /// Store::put(), it is left behind and ends when the store returns. No call may start once destruction has begun,
+  /// except from callbacks that it waits for. Must not be called from a callback, the backend or the store of this
+  /// cache.
   ~Cache();
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
@@ -127,9 +128,9 @@ class Cache {
   ///
   /// Errors are those of Request::error() (invalid_request, include_not_found, include_cycle, io) and those of
   /// Backend::compile() (compile_failed, unsupported, device_failed and others), which includes its exceptions.
-  /// out_of_memory is returned once no unused program is left to evict. Unless the program is in memory, calls from
-  /// inside the store of this cache, and recursive calls for the key that is being compiled, return
-  /// invalid_request.
+  /// out_of_memory is returned once no unused program is left to evict. Unless the program is in memory, two
+  /// calls return invalid_request: one from inside the store of this cache, and one from a backend for the key that
+  /// it is compiling.
   ///
   /// May block for as long as the compiler, Store::get() or, up to CacheOptions::lock_timeout, another process
   /// takes.
@@ -185,10 +186,11 @@ class Cache {
   /// this cache, fails with invalid_request.
   Result<std::size_t> clear();
 
-  /// Waits until everything compiled so far is on disk, if it can be saved, and at most CacheOptions::upload_limit
-  /// for uploads, which go on afterwards. Saves noted performance, enforces the disk bound and adds to the lifetime
-  /// statistics. Once a day, one process also prunes the whole directory in the background, which corrects its
-  /// counts. Apart from pruning, the cost does not depend on how many programs are stored.
+  /// Waits until every program whose get() has returned is on disk, if it can be saved, and at most
+  /// CacheOptions::upload_limit for uploads, which go on afterwards. Saves noted performance, enforces the disk
+  /// bound and adds to the lifetime statistics. Once a day, one process also prunes the whole directory in the
+  /// background, which corrects its counts. Apart from pruning, the cost does not depend on how many programs are
+  /// stored.
   ///
   /// Failures appear in the log and the statistics only: Stats::save_failures for programs that could not be saved,
   /// Stats::store_failures for uploads. Does nothing from inside the store of this cache.

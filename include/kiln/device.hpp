@@ -157,10 +157,10 @@ requires std::is_trivially_copyable_v<T> Result<std::vector<T>> download(Device&
 /// particular one for "opencl:1". If `name` is empty, `$KILN_DEVICE` replaces it.
 ///
 /// May be called from any thread; drivers are loaded and opened one at a time. `log` is copied. Each call opens a
-/// device of its own, whose buffers and programs do not mix with another's. If no name is
-/// given, the only error is no_device, with every device that was tried and its problem. A named device fails with
-/// no_device or unsupported (the device, its driver or its compiler is missing or too old), device_failed or
-/// out_of_memory.
+/// device of its own, whose buffers and programs do not mix with another's. If neither `name`
+/// nor `$KILN_DEVICE` names one, the only error is no_device, with every device that was tried and its problem. A
+/// named device fails with no_device or unsupported (the device, its driver or its compiler is missing or too old),
+/// device_failed or out_of_memory.
 ///
 /// For "", the program kiln-helper first lists the devices of each API in a process of its own, so that a driver
 /// that crashes or hangs while it is loaded does no harm. If the program is missing, drivers are loaded into this

@@ -40,7 +40,8 @@ class Store {
 
   /// The bytes last put under this address; nothing if there are none, which is not an error. Called on the thread
   /// that requests the program, or on one of the cache's own for get_async() and preload(). There is no time limit:
-  /// a get() that blocks delays requests for that key, in other processes that use the directory too.
+  /// a get() that blocks delays requests for that key, for up to CacheOptions::lock_timeout also in other processes
+  /// that use the directory. `address` is valid until the call returns.
   virtual Result<std::optional<std::vector<std::byte>>> get(const EntryAddress& address) = 0;
   /// Keeps the bytes under this address, in place of older ones. A reader must see the old bytes, the new ones or
   /// none. Called after a compile or Cache::add(), unless CacheOptions::save is off, on a thread of the cache; one

@@ -1,25 +1,8 @@
 #include "cache/flights.hpp"
 
-#include <exception>
-#include <string>
 #include <utility>
 
 namespace kiln::cache {
-namespace {
-
-Flights::Outcome guarded(const std::function<Flights::Outcome()>& fly) {
-  try {
-    return fly();
-  } catch (const std::bad_alloc&) {
-    return Error(ErrorCode::out_of_memory, "this process ran out of memory");
-  } catch (const std::exception& exception) {
-    return Error(ErrorCode::device_failed, std::string("the backend threw an exception: ") + exception.what());
-  } catch (...) {
-    return Error(ErrorCode::device_failed, "the backend threw an exception");
-  }
-}
-
-}  // namespace
 
 Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& landed_before,
                              const std::function<Outcome()>& fly) {
@@ -42,7 +25,7 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
   }
   if (theirs.valid()) {
     const WorkerPool::Uncounted waiting(workers_);
-    return {guarded([&theirs] { return theirs.get(); }), true};
+    return {without_exceptions([&theirs] { return theirs.get(); }), true};
   }
 
   // Removes the flight of the key on every path, also if an exception is thrown.
@@ -57,7 +40,7 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
     ~Landing() { static_cast<void>(land()); }
   };
   const Landing landing{*this, key};
-  Outcome outcome = guarded(fly);
+  Outcome outcome = without_exceptions(fly);
   promise.set_value(outcome);
   for (const Continuation& then : landing.land()) then(outcome);
   return {std::move(outcome), false};

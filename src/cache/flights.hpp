@@ -1,9 +1,12 @@
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <future>
 #include <map>
+#include <new>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -15,6 +18,22 @@
 #include "cache/worker_pool.hpp"
 
 namespace kiln::cache {
+
+/// Calls a backend. Exceptions become errors.
+template <class Call>
+auto without_exceptions(Call call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorCode::out_of_memory, "this process ran out of memory");
+  } catch (const std::exception& exception) {
+    const char* what = exception.what();
+    return Error(ErrorCode::device_failed,
+                 std::string("the backend threw an exception: ") + (what != nullptr ? what : "unknown"));
+  } catch (...) {
+    return Error(ErrorCode::device_failed, "the backend threw an exception");
+  }
+}
 
 /// Single flight per key: the first caller does the work, and concurrent callers wait for its outcome.
 class Flights {

@@ -104,16 +104,17 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, I
       ++counters_.absent;
       return std::optional<Program>{};
     }
-    auto program = compile(request, std::move(lock));
-    if (!program) return failure(std::move(program).error());
-    return std::optional(std::move(*program));
+    return std::optional(KILN_TRY(compile(request, std::move(lock))));
   };
   for (;;) {
     auto [outcome, joined] = flights_.fly(
         key.digest, [&] { return table_.find_locked(key.digest); }, look_further);
     // A joined find() or warm() that found nothing does not answer a get().
     if (joined && if_missing == IfMissing::compile && outcome && !*outcome) continue;
-    if (joined) ++counters_.joined;
+    if (joined)
+      ++counters_.joined;
+    else if (!outcome)
+      ++counters_.failures;
     return std::move(outcome);
   }
 }
@@ -250,7 +251,7 @@ Result<Program> Levels::add(const Request& request, Compiled compiled, std::chro
           }
           return std::optional(std::move(program));
         });
-    if (!outcome && !joined) return std::move(outcome).error();
+    if (!outcome && !joined) return failure(std::move(outcome).error());
     // A joined flight that failed or found nothing does not answer an add().
     if (outcome && *outcome) {
       if (joined) ++counters_.joined;

@@ -145,14 +145,14 @@ class Levels {
   /// Prunes the directory if it exceeds max_disk_bytes. Also prunes in the background once a day.
   void keep_disk_bound(const std::filesystem::path& root);
 
-  /// Runs a device operation. While the device is out of memory, evicts the least recently used unused program and
-  /// retries.
+  /// Runs a device operation, whose exceptions become errors. While it runs out of memory, evicts the least
+  /// recently used unused program and retries.
   template <class Operation>
   auto with_room(Operation operation) -> decltype(operation()) {
-    auto result = operation();
+    auto result = without_exceptions(operation);
     while (!result && result.error().code() == ErrorCode::out_of_memory && table_.evict_one()) {
       ++counters_.pressure;
-      result = operation();
+      result = without_exceptions(operation);
     }
     return result;
   }

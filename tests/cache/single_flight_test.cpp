@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <functional>
 #include <future>
 #include <latch>
+#include <new>
+#include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -105,8 +109,48 @@ TEST_F(SingleFlight, WhateverABackendThrowsTheKeyIsFreeAfterwards) {
   Cache cache(backend_, options());
   backend_->on_compile = [](const Request&) { throw 42; };
   EXPECT_FALSE(cache.get(request(1)));
+  EXPECT_EQ(cache.stats().failures, 1U);
   backend_->on_compile = nullptr;
   EXPECT_TRUE(cache.get(request(1)));
+}
+
+TEST_F(SingleFlight, AnExceptionWhileABinaryIsLoadedIsAMiss) {
+  static_cast<void>(Cache(backend_, options()).get(request(1)).value());
+  struct Silent : std::exception {
+    const char* what() const noexcept override { return nullptr; }
+  };
+  const std::vector<std::function<void()>> throwing = {[] { throw std::runtime_error("no toner"); },
+                                                       [] { throw Silent(); }, [] { throw 42; }};
+  for (const auto& thrown : throwing) {
+    Cache cache(backend_, options());
+    backend_->compiles = 0;
+    backend_->on_load = thrown;
+    EXPECT_EQ(text(cache.get(request(1)).value()), "source of program 1");
+    EXPECT_EQ(backend_->compiles, 1);
+    EXPECT_EQ(cache.stats().failures, 0U);
+    backend_->on_load = nullptr;
+  }
+}
+
+TEST_F(SingleFlight, ABackendThatThrowsOutOfMemoryIsCalledAgainAfterAnEviction) {
+  Cache cache(backend_, options());
+  static_cast<void>(cache.get(request(0)).value());
+  backend_->on_compile = [this](const Request&) {
+    if (backend_->counts->alive > 0) throw std::bad_alloc();
+  };
+  EXPECT_TRUE(cache.get(request(1)));
+  EXPECT_EQ(cache.stats().pressure, 1U);
+}
+
+TEST_F(SingleFlight, ARequestForTheProgramThatIsBeingCompiledIsCountedAsAFailure) {
+  Cache cache(backend_, options());
+  backend_->on_compile = [&](const Request& request) {
+    EXPECT_EQ(cache.get(request).error().code(), ErrorCode::invalid_request);
+  };
+  EXPECT_TRUE(cache.get(request(1)));
+  const Stats stats = cache.stats();
+  EXPECT_EQ(stats.failures, 1U);
+  EXPECT_EQ(stats.requests, 2U);
 }
 
 TEST_F(SingleFlight, AProgramEvictedWhileItWaitsToBeSavedIsNotCompiledAgain) {
