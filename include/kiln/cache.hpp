@@ -186,7 +186,7 @@ class Cache {
   /// this cache, fails with invalid_request.
   Result<std::size_t> clear();
 
-  /// Waits until every program whose get() has returned is on disk, if it can be saved, and at most
+  /// Waits until every program whose compiling get() has returned is on disk, if it can be saved, and at most
   /// CacheOptions::upload_limit for uploads, which go on afterwards. Saves noted performance, enforces the disk
   /// bound and adds to the lifetime statistics. Once a day, one process also prunes the whole directory in the
   /// background, which corrects its counts. Apart from pruning, the cost does not depend on how many programs are
