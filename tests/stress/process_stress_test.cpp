@@ -162,6 +162,10 @@ TEST_F(ManyProcesses, AChildThatOutlivesTheOneWithTheLockHoldsOthersUpForTheTime
 
 #if !defined(__SANITIZE_THREAD__)  // Which does not follow a process that forks while it has threads.
 TEST_F(ManyProcesses, AChildOfAProcessWhoseThreadsUseACacheMakesOneOfItsOwn) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP()
+      << "a child may inherit a lock of AddressSanitizer's allocator from a thread that it does not have (gcc 12)";
+#endif
   CacheOptions options = this->options();
   options.max_programs = 8;
   Cache cache(backend_, options);
