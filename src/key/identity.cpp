@@ -1,8 +1,7 @@
-#include <kiln/identity.hpp>
+#include "key/identity.hpp"
 
 #include "base/bytes.hpp"
 #include "base/sha256.hpp"
-#include "key/file_name.hpp"
 
 namespace kiln {
 
@@ -34,6 +33,22 @@ Digest Identity::target_digest() const {
 }
 
 std::string Identity::folder() const { return key::folder_name(*this, digest()); }
+
+std::string key::file_name_part(std::string_view text, std::size_t max) {
+  std::string part;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                       (c == '.' && !part.empty());
+    if (plain) {
+      part += c;
+    } else if (c == '_' || (!part.empty() && part.back() != '_')) {
+      part += '_';
+    }
+    if (part.size() == max) break;
+  }
+  while (part.size() > 1 && part.back() == '_') part.pop_back();
+  return part.empty() ? "program" : part;
+}
 
 std::string key::folder_name(const Identity& identity, const Digest& digest) {
   const std::string readable = identity.vendor.empty() ? identity.device : identity.vendor + " " + identity.device;

@@ -13,7 +13,7 @@
 #include "base/file.hpp"
 #include "base/sha256.hpp"
 #include "base/try.hpp"
-#include "key/file_name.hpp"
+#include "key/identity.hpp"
 #include "store/bookkeeping.hpp"
 #include "store/json_file.hpp"
 #include "store/performance.hpp"

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/try.hpp"
-#include "key/file_name.hpp"
+#include "key/identity.hpp"
 #include "store/directory.hpp"
 #include "store/sealed_entry.hpp"
 

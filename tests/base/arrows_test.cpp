@@ -182,7 +182,7 @@ TEST(Arrows, OneThatPointsBackIsNamedWithItsFileAndItsInclude) {
 }
 
 TEST(Arrows, EveryForbiddenPairIsObjectedTo) {
-  EXPECT_TRUE(objection("base/log.cpp", "\"key/file_name.hpp\""));
+  EXPECT_TRUE(objection("base/log.cpp", "\"key/identity.hpp\""));
   EXPECT_TRUE(objection("key/request.cpp", "\"store/directory.hpp\""));
   EXPECT_TRUE(objection("store/disk_store.cpp", "\"backend/opengl/device.hpp\""));
   EXPECT_TRUE(objection("backend/opengl/device.cpp", "\"store/disk_store.hpp\""));

@@ -1,5 +1,5 @@
 #include "fuzz/input.hpp"
-#include "key/file_name.hpp"
+#include "key/identity.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
 

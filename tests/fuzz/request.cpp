@@ -3,7 +3,7 @@
 #include "backend/source_text.hpp"
 #include "base/sha256.hpp"
 #include "fuzz/input.hpp"
-#include "key/file_name.hpp"
+#include "key/identity.hpp"
 #include "key/source_scanner.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"

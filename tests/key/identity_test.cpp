@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <kiln/identity.hpp>
 
-#include "key/file_name.hpp"
+#include "key/identity.hpp"
 
 namespace kiln {
 namespace {
