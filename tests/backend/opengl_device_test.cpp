@@ -276,7 +276,8 @@ TEST(MesaQuirks, ApplyToTheReleasesAndDriversThatHaveTheBug) {
   EXPECT_TRUE(Quirk::affects(mesa("unknown"), llvmpipe)) << "assume the bug if in doubt";
   EXPECT_TRUE(Quirk::affects(mesa("22.3.6"), "softpipe"));
   EXPECT_TRUE(Quirk::affects(mesa("22.3.6"), "SVGA3D; build: RELEASE;  LLVM;"));
-  EXPECT_TRUE(Quirk::affects(mesa("22.3.6"), "virgl (AMD Radeon RX 6800 XT)"));
+  EXPECT_TRUE(Quirk::affects(mesa("22.3.6"), "virgl (AMD Radeon RX 6800 XT (radeonsi, navi21, LLVM 15.0.6))"));
+  EXPECT_TRUE(Quirk::affects(mesa("22.3.6"), "virgl (NVIDIA GeForce RTX 3080/PCIe/SSE2)"));
   EXPECT_TRUE(Quirk::affects(mesa("22.3.6"), "AMD CEDAR (DRM 2.50.0 / 6.1.0-13-amd64, LLVM 15.0.6)")) << "r600";
   EXPECT_FALSE(Quirk::affects(mesa("22.3.6"), "AMD Radeon RX 6800 XT (radeonsi, navi21, LLVM 15.0.6, DRM 3.49)"));
   EXPECT_FALSE(Quirk::affects(mesa("22.3.6"), "Mesa Intel(R) UHD Graphics 620 (KBL GT2)"));

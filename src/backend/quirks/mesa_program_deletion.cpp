@@ -34,11 +34,11 @@ bool MesaProgramDeletion::affects(std::string_view version, std::string_view ren
     ++at;
   }
   if (release >= std::array{24, 1, 2}) return false;
-  // Drivers that share shaders between contexts. Others are assumed to have the bug: r600 has no name to tell it
-  // by.
-  constexpr std::array<std::string_view, 4> sharing = {"radeonsi", "Mesa Intel", "zink", "NV"};
-  return std::ranges::none_of(
-      sharing, [&](std::string_view driver) { return renderer.find(driver) != std::string_view::npos; });
+  // Drivers that share shaders between contexts. All others are assumed to have the bug, because r600 cannot be
+  // recognised by its name. virgl names the host's renderer after its own name, so only the start counts.
+  constexpr std::array<std::string_view, 3> sharing = {"Mesa Intel", "zink", "NV"};
+  if (renderer.starts_with("AMD")) return renderer.find("radeonsi") == std::string_view::npos;
+  return std::ranges::none_of(sharing, [&](std::string_view driver) { return renderer.starts_with(driver); });
 }
 
 bool MesaProgramDeletion::affects_current() { return affects(text_of(GL_VERSION), text_of(GL_RENDERER)); }
