@@ -1,6 +1,7 @@
 #include "base/dynamic_library.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include "base/process.hpp"
 
@@ -30,6 +31,12 @@ DynamicLibrary DynamicLibrary::loaded(const std::string& name) {
 
 DynamicLibrary::~DynamicLibrary() {
   if (handle_ != nullptr && !process_ends()) dlclose(handle_);
+}
+
+std::filesystem::path DynamicLibrary::path() const {
+  struct link_map* map = nullptr;
+  if (handle_ == nullptr || dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return {};
+  return map->l_name;
 }
 
 void* DynamicLibrary::symbol(const char* name) const { return handle_ != nullptr ? dlsym(handle_, name) : nullptr; }

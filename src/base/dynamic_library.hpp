@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,8 @@ class DynamicLibrary {
   ~DynamicLibrary();
 
   explicit operator bool() const noexcept { return handle_ != nullptr; }
+  /// The file of an open library; empty if the loader does not tell.
+  std::filesystem::path path() const;
   /// The address of the function or variable `name`; null if the library has none.
   void* symbol(const char* name) const;
   template <class Function>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <thread>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+
+#include "base/process.hpp"
 
 namespace kiln::base {
 namespace {
@@ -94,6 +97,18 @@ Result<void> write_file(const std::filesystem::path& path, std::string_view text
   if (!file || !write_all(file, std::as_bytes(std::span(text))) || !file.close())
     return system_error("write", path);
   return {};
+}
+
+Result<ScratchFolder> ScratchFolder::create() {
+  const char* given = environment("TMPDIR");
+  std::string name = std::filesystem::path(given != nullptr && *given != '\0' ? given : "/tmp") / "kiln-XXXXXX";
+  if (mkdtemp(name.data()) == nullptr) return system_error("create the folder", name);
+  return ScratchFolder(std::filesystem::path(name));
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
 }
 
 Result<Folder> Folder::open(const std::filesystem::path& path, bool create, const FileSystem& system) {

@@ -52,6 +52,23 @@ Error system_error(const std::string& what, const std::filesystem::path& path);
 /// Creates or truncates a file that the user named, and writes `text` to it.
 Result<void> write_file(const std::filesystem::path& path, std::string_view text);
 
+/// A temporary folder, removed with its contents on destruction.
+class ScratchFolder {
+ public:
+  static Result<ScratchFolder> create();
+
+  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  ScratchFolder& operator=(ScratchFolder&&) = delete;
+  ~ScratchFolder();
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  explicit ScratchFolder(std::filesystem::path path) noexcept : path_(std::move(path)) {}
+
+  std::filesystem::path path_;
+};
+
 /// The contents of a whole file.
 struct FileContents {
   std::vector<std::byte> bytes;

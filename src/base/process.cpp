@@ -99,4 +99,15 @@ ForkMutex::~ForkMutex() {
   handlers.those_of(order_).erase(this);
 }
 
+std::filesystem::path default_directory() {
+  const auto variable = [](const char* name) -> std::filesystem::path {
+    const char* value = environment(name);
+    return value != nullptr ? value : "";
+  };
+  if (auto directory = variable("KILN_CACHE_DIR"); !directory.empty()) return directory;
+  if (auto cache = variable("XDG_CACHE_HOME"); !cache.empty()) return cache / "kiln";
+  if (auto home = variable("HOME"); !home.empty()) return home / ".cache" / "kiln";
+  return {};
+}
+
 }  // namespace kiln::base

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 
 #include <sys/auxv.h>
@@ -16,6 +17,10 @@ inline bool has_more_rights_than_its_caller() noexcept { return ::getauxval(AT_S
 /// The value of an environment variable. Null if it is not set, or if the program has more rights than its caller:
 /// the caller's environment is not trusted then.
 inline const char* environment(const char* name) noexcept { return ::secure_getenv(name); }
+
+/// The default directory of caches: `$KILN_CACHE_DIR`, else `$XDG_CACHE_HOME/kiln`, else `~/.cache/kiln`; empty if
+/// none of these is set.
+std::filesystem::path default_directory();
 
 /// Call this after loading a driver, so that process_ends() returns true before the driver's exit handlers run.
 void expect_process_end();

@@ -15,6 +15,7 @@ std::string_view to_string(ErrorCode code) noexcept {
     case ErrorCode::out_of_memory: return "out_of_memory";
     case ErrorCode::unsupported: return "unsupported";
     case ErrorCode::io: return "io";
+    case ErrorCode::outdated: return "outdated";
     case ErrorCode::cancelled: return "cancelled";
     case ErrorCode::timed_out: return "timed_out";
     case ErrorCode::callback_failed: return "callback_failed";

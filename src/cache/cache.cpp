@@ -54,16 +54,7 @@ class Cache::Impl {
   std::atomic<cache::Levels*> levels_;
 };
 
-std::filesystem::path default_directory() {
-  const auto variable = [](const char* name) -> std::filesystem::path {
-    const char* value = base::environment(name);
-    return value != nullptr ? value : "";
-  };
-  if (auto directory = variable("KILN_CACHE_DIR"); !directory.empty()) return directory;
-  if (auto cache = variable("XDG_CACHE_HOME"); !cache.empty()) return cache / "kiln";
-  if (auto home = variable("HOME"); !home.empty()) return home / ".cache" / "kiln";
-  return {};
-}
+std::filesystem::path default_directory() { return base::default_directory(); }
 
 Cache::Cache(std::shared_ptr<Backend> backend, CacheOptions options)
     : impl_(std::make_unique<Impl>(std::move(backend), std::move(options))) {}

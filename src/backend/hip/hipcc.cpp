@@ -17,6 +17,7 @@
 #include <kiln/hip.hpp>
 
 #include "backend/cuda/image.hpp"
+#include "backend/header_folders.hpp"
 #include "backend/hip/hipcc.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
@@ -76,20 +77,6 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
 
 }  // namespace
 
-Result<ScratchFolder> ScratchFolder::create() {
-  std::error_code error;
-  const auto parent = std::filesystem::temp_directory_path(error);
-  std::string name = (error ? std::filesystem::path("/tmp") : parent) / "kiln-XXXXXX";
-  if (mkdtemp(name.data()) == nullptr)
-    return Error(ErrorCode::io, fmt::format("cannot create the folder {}: {}", name, std::strerror(errno)));
-  return ScratchFolder(std::filesystem::path(name));
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-}
-
 Result<int> run_process(const std::vector<std::string>& words,
                         const std::map<std::string, std::string>& environment,
                         const std::filesystem::path& output) {
@@ -147,15 +134,19 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
   if (base::has_more_rights_than_its_caller())
     return Error(ErrorCode::unsupported,
                  "a set-uid program cannot run hipcc: hipcc depends on PATH and TMPDIR, which are not trusted");
-  const auto folder = KILN_TRY(ScratchFolder::create());
+  const auto folder = KILN_TRY(base::ScratchFolder::create());
   const auto source = folder.path() / "program.hip";
   const auto object = folder.path() / "program.hsaco";
   const auto output = folder.path() / "log";
   KILN_TRY(base::write_file(source, backend::with_defines(request)));
+  const auto headers = KILN_TRY(backend::HeaderFolders::create(request));
 
   // hipRTC includes this header itself, and the same source must compile with both.
   std::vector<std::string> words = {"hipcc", "--genco", fmt::format("--offload-arch={}", architecture), "-include",
                                     "hip/hip_runtime.h"};
+  // hipcc searches /usr/include itself, behind the folders of the C++ library, which must precede it.
+  for (const std::string& path : headers.paths())
+    if (path != "/usr/include") words.push_back("-I" + path);
   words.insert(words.end(), request.options().begin(), request.options().end());
   words.insert(words.end(), {"-o", object.string(), source.string()});
   log.debug(fmt::format("compiling {} for {}: {}", request.name(), architecture, fmt::join(words, " ")));
@@ -166,7 +157,7 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
   if (status != 0 || image.empty()) {
     std::string text = contents(output);
     if (text.empty()) text = fmt::format("error: hipcc exited with status {} and printed nothing", status);
-    return backend::refusal(request, std::move(text));
+    return backend::refusal(request, headers.with_names(std::move(text)));
   }
   const auto bytes = backend::as_section(image);
   if (!cuda::is_whole(bytes, cuda::ImageKind::code_object))
