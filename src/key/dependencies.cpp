@@ -1,0 +1,48 @@
+#include "key/dependencies.hpp"
+
+#include "base/bytes.hpp"
+#include "base/sha256.hpp"
+#include "base/try.hpp"
+#include "key/directives.hpp"
+#include "key/include_graph.hpp"
+#include "key/include_record.hpp"
+
+namespace kiln::key {
+namespace {
+
+/// The digest of everything that the dependencies follow from, except the files.
+Digest question_of(std::string_view source, const IncludeSearch& search,
+                   const std::map<std::string, std::string>& defines) {
+  base::ByteWriter writer;
+  writer.text(source);
+  for (const auto* texts : {&search.headers, &defines}) {
+    writer.number(static_cast<std::uint64_t>(texts->size()));
+    for (const auto& [name, text] : *texts) {
+      writer.text(name);
+      writer.text(text);
+    }
+  }
+  writer.number(static_cast<std::uint64_t>(search.folders.size()));
+  for (const auto& folder : search.folders) writer.text(folder.native());
+  writer.text(search.working_folder.native());
+  writer.text(search.other_suffix);
+  return base::sha256(writer.bytes());
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Dependencies>> find_dependencies(std::string_view source, const IncludeSearch& search,
+                                                              const std::map<std::string, std::string>& defines) {
+  const Digest question = question_of(source, search, defines);
+  if (auto known = IncludeRecords::of_process().find(question)) return known;
+  IncludeGraph graph(search, defines);
+  KILN_TRY(graph.build(source));
+  Dependencies dependencies = graph.dependencies();
+  const Observations observations = graph.take_observations();
+  auto result = std::make_shared<const Dependencies>(dependencies);
+  if (observations.complete)
+    IncludeRecords::of_process().add(question, IncludeRecord(std::move(dependencies), observations));
+  return result;
+}
+
+}  // namespace kiln::key
