@@ -60,10 +60,16 @@ struct Files {
   std::vector<Header> headers;
 };
 
+std::string whole_source(const Json& facts) {
+  const auto source = facts.find("source");
+  return source != facts.end() && source->is_object() ? short_digest(text_of(*source, "sha256")) : "";
+}
+
 Files files_of(const Json& facts) {
   Files files;
   const auto found = facts.find("files");
-  if (found == facts.end() || !found->is_array()) return files;
+  // Entries of sources that include nothing have no list.
+  if (found == facts.end() || !found->is_array()) return {.own = whole_source(facts), .headers = {}};
   bool first = true;
   for (const auto& file : *found) {
     if (!file.is_object()) continue;
@@ -76,11 +82,6 @@ Files files_of(const Json& facts) {
     first = false;
   }
   return files;
-}
-
-std::string whole_source(const Json& facts) {
-  const auto source = facts.find("source");
-  return source != facts.end() && source->is_object() ? short_digest(text_of(*source, "sha256")) : "";
 }
 
 /// The folder of a header is not part of the key. Headers with the same text are equal; the others are paired by

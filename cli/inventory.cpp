@@ -29,6 +29,12 @@ std::optional<StoredProgram> read_program(const base::Folder& folder, StoredProg
   program.compile_time = entry.compile_time;
   program.created = entry.created;
   if (auto facts = store::parse_json(entry.facts)) program.facts = std::move(*facts);
+  if (const auto part = entry.parts.find(store::files_part); part != entry.parts.end()) {
+    const auto& bytes = part->second.bytes;
+    auto files = Json::parse(reinterpret_cast<const char*>(bytes.data()),
+                             reinterpret_cast<const char*>(bytes.data()) + bytes.size(), nullptr, false);
+    if (files.is_array()) program.facts["files"] = std::move(files);
+  }
   return program;
 }
 

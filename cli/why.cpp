@@ -125,7 +125,8 @@ struct Nearest {
 };
 
 std::optional<Nearest> nearest(const Inventory& inventory, const Request& request, const Identity& identity) {
-  const Json asked = Json::parse(request.describe());
+  Json asked = Json::parse(request.describe());
+  asked["files"] = Json::parse(request.describe_files());
   std::optional<Nearest> best;
   for (const auto& program : inventory.programs) {
     if (!program.damage.empty()) continue;

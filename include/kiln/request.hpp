@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,10 @@
 #include <kiln/result.hpp>
 
 namespace kiln {
+
+namespace key {
+struct Dependencies;
+}
 
 /// The language a program is written in: GLSL for OpenGL, GLSL for Vulkan, OpenCL C, CUDA C++, HIP C++.
 enum class Language { glsl, vulkan_glsl, opencl, cuda, hip };
@@ -28,18 +33,23 @@ struct Key {
 
 /// Everything that can change a compiled program, and nothing else, as an immutable value.
 ///
-/// A Request is hashed once, when it is constructed; getting it again costs no hashing. Construction replaces every
-/// #include by the file's contents, so a Request that is constructed after a header was edited has another key, and
-/// no compiler has to run to find out. Copies are cheap and share the content: references that the functions return
-/// are valid as long as one copy. May be used from any thread.
+/// A Request is hashed once, when it is constructed; getting it again costs no hashing. Its key covers the contents
+/// of every file that its source can include, so a Request that is constructed after a header was edited has
+/// another key, and no compiler has to run to find out. Copies are cheap and share the content: references that the
+/// functions return are valid as long as one copy. May be used from any thread.
+///
+/// In GLSL, construction replaces every #include by the file's contents. In OpenCL, CUDA and HIP, the compiler
+/// reads the files itself, and the key covers every file that it can read, whatever conditions and macros decide:
+/// contents, which file each #include leads to, and names that are found nowhere. A header that is added in front
+/// of another one changes the key; the place of the folders does not. docs/headers.md describes the details.
 class Request {
  public:
   /// The parts of a request. The order of `options` matters, that of `defines` does not. Of `headers` and
-  /// `include_folders`, only the contents of included files matter.
+  /// `include_folders`, only the contents and relations of files that can be included matter.
   struct Fields {
     /// For listings and file names; at most 4096 characters. A renamed program is another program.
     std::string name = {};
-    /// At most max_source_bytes, with all included files.
+    /// At most max_source_bytes, in GLSL with all included files.
     std::string source = {};
     /// The entry point: always main in GLSL, the name of the kernel elsewhere.
     std::string entry = "main";
@@ -49,17 +59,19 @@ class Request {
     std::vector<std::string> options = {};
     /// Defined before the first line of the source that is not #version.
     std::map<std::string, std::string> defines = {};
-    /// The text of files for #include, by name; searched before `include_folders`.
+    /// The text of files for #include, by name, such as "tile.h" or "lib/tile.h"; searched as if they were files of
+    /// a folder that precedes `include_folders`.
     std::map<std::string, std::string> headers = {};
-    /// Folders that #include searches next; for "quotes", after the including file's own folder.
+    /// Folders that #include searches next; for "quotes", after the including file's own folder. The headers of
+    /// CUDA and HIP are found without being named here: see docs/headers.md.
     std::vector<std::filesystem::path> include_folders = {};
   };
 
-  /// Resolves the includes, which reads files, then checks and hashes the request. Does not throw for an invalid
+  /// Finds the included files, which reads them, then checks and hashes the request. Does not throw for an invalid
   /// request: error() says what is wrong with it, and every Cache::get() of it returns that error.
   Request(Fields fields);
 
-  /// The largest source that a request may have, with all included files.
+  /// The largest source that a request may have.
   static constexpr std::size_t max_source_bytes = std::size_t{16} << 20;
 
   /// Its name and the SHA-256 of everything that matters. An invalid request has a key that no valid one has.
@@ -70,27 +82,54 @@ class Request {
   Language language() const noexcept { return state_->fields.language; }
   const std::vector<std::string>& options() const noexcept { return state_->fields.options; }
   const std::map<std::string, std::string>& defines() const noexcept { return state_->fields.defines; }
-  /// The source with every #include replaced by the file's contents; empty if the request is invalid. `#line N F`
-  /// directives keep the compiler's line numbers: in GLSL, F is an index into files(); elsewhere it is the file's
-  /// name.
+  /// The source as the compiler gets it, without `defines`; empty if the request is invalid. In GLSL, every
+  /// #include is replaced by the file's contents, with `#line N F` directives that keep the compiler's line
+  /// numbers, where F is an index into files(). In the other languages it is the source that was given.
   const std::string& source() const noexcept { return state_->source; }
-  /// The names of the files in source(), in the order of their first use; the first is the source itself.
-  const std::vector<std::string>& files() const noexcept { return state_->files; }
+  /// The names of the files that it consists of: the source itself, then all files that can be included, in the
+  /// order in which they are first named.
+  const std::vector<std::string>& files() const;
+  /// For the compilers of OpenCL, CUDA and HIP: the given headers, and all folders that #include searches, in this
+  /// order, as absolute paths, with those of the toolkit last. Both are empty in GLSL, and if the source names no
+  /// file.
+  const std::map<std::string, std::string>& headers() const noexcept { return state_->fields.headers; }
+  const std::vector<std::filesystem::path>& include_folders() const noexcept {
+    return state_->fields.include_folders;
+  }
+  /// Files that the source names and that are found nowhere. A compiler may not need them: conditions are not
+  /// evaluated.
+  const std::vector<std::string>& missing_files() const noexcept;
+  /// The digest of all included files; null if the source names none, and in GLSL.
+  const Digest* included() const noexcept;
+
   /// Why the request is invalid, if it is: invalid_request (empty or too large source, a define that is no macro
-  /// name, a refused option, …), include_not_found, include_cycle, or io for a file that cannot be read.
+  /// name, a refused option, …); in GLSL also include_not_found, include_cycle, or io for a file that cannot be
+  /// read.
   const std::optional<Error>& error() const noexcept { return state_->error; }
+
+  /// Checks that a compiler that runs now reads the files that the key covers. Fails with outdated if one was
+  /// changed, added or removed since construction: make the request again. A cache calls this after each
+  /// compilation, before it keeps the program.
+  Result<void> check_files() const;
 
   /// The request as a JSON object, with digests in place of long texts. Stored with the program, for `kiln show`
   /// and `kiln why`.
   std::string describe() const;
+  /// files() with the beginnings of their SHA-256 digests, as a JSON array. Stored with the program, too.
+  std::string describe_files() const;
 
  private:
   struct State {
     Fields fields;
     Key key;
     std::string source;
+    /// In GLSL, the files that the source consists of.
     std::vector<std::string> files;
     std::vector<Digest> file_digests;
+    /// In the other languages, the files that it can include; null if it names none.
+    std::shared_ptr<const key::Dependencies> dependencies;
+    mutable std::once_flag names_listed;
+    mutable std::vector<std::string> names;
     std::optional<Error> error;
   };
   std::shared_ptr<const State> state_;

@@ -21,6 +21,7 @@ enum class ErrorCode {
   out_of_memory,      ///< the device, or the host, has no memory left
   unsupported,        ///< the driver or the device lacks what is needed
   io,                 ///< a file or folder could not be read or written
+  outdated,           ///< a file changed since the request was made: make the request again
   cancelled,          ///< the work was cancelled before it began
   timed_out,          ///< a time limit was exceeded
   callback_failed,    ///< a callback threw an exception

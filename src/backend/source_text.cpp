@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "key/include_resolver.hpp"
 #include "key/source_scanner.hpp"
@@ -139,6 +140,8 @@ std::string with_defines(const Request& request) {
     }
   }
   std::string text = source.substr(0, begin);
+  // Some drivers keep what they compile by its text alone, and would not notice an edited header.
+  if (const Digest* included = request.included()) text += fmt::format("// {}\n", included->hex());
   if (!text.empty() && text.back() != '\n') text += '\n';
   for (const auto& [name, value] : request.defines()) text += fmt::format("#define {} {}\n", name, value);
   text += key::line_directive(glsl ? key::LineStyle::number : key::LineStyle::name, line, 0, request.name());
@@ -191,9 +194,29 @@ constexpr std::array<std::string_view, 5> too_much_memory = {
     "Too much shared memory used", "uses too much shared data", "cannot locate suitable resource to bind variable",
     "local memory limit exceeded", "error: local memory ("};
 
+/// The first file that the log calls missing and that the request did not find; empty if there is none.
+std::string_view missing_file(const Request& request, std::string_view log) {
+  for (const std::string& name : request.missing_files())
+    for (const auto& message :
+         {fmt::format("cannot open source file \"{}\"", name), fmt::format("'{}' file not found", name)})
+      if (log.find(message) != std::string_view::npos) return name;
+  return {};
+}
+
+Error not_found(const Request& request, std::string_view file, std::string log) {
+  std::vector<std::string> folders;
+  for (const auto& folder : request.include_folders()) folders.push_back(folder.string());
+  std::string message =
+      fmt::format("{}; \"{}\" is neither among the {} headers given nor in an include folder ({})",
+                  compile_message(request, log), file, request.headers().size(),
+                  folders.empty() ? "none given" : fmt::format("{}", fmt::join(folders, ", ")));
+  return Error(ErrorCode::include_not_found, std::move(message), std::move(log));
+}
+
 }  // namespace
 
 Error refusal(const Request& request, std::string log) {
+  if (const auto file = missing_file(request, log); !file.empty()) return not_found(request, file, std::move(log));
   const bool lacks_memory = std::ranges::any_of(
       too_much_memory, [&](std::string_view words) { return log.find(words) != std::string::npos; });
   if (!lacks_memory) return compile_error(request, std::move(log));

@@ -28,8 +28,9 @@ Error compile_error(const Request& request, std::string log);
 /// main, other languages require the name of a kernel.
 Result<void> check_language(const Request& request, Language taken);
 
-/// The error for a source that the compiler rejected: unsupported if the log says that the program needs more
-/// shared memory than the device has, compile_failed otherwise.
+/// The error for a source that the compiler rejected: include_not_found if it lacks a file that the request did not
+/// find either, unsupported if the log says that the program needs more shared memory than the device has,
+/// compile_failed otherwise.
 Error refusal(const Request& request, std::string log);
 
 }  // namespace kiln::backend

@@ -51,6 +51,12 @@ std::shared_ptr<const store::UnsavedEntry> unsaved(const Request& request, Binar
   store::Entry entry{
       .compile_time = compile_time, .created = std::chrono::system_clock::now(), .facts = request.describe()};
   entry.parts.emplace(store::binary_part, std::move(binary));
+  // A source without included files is in the facts.
+  if (request.files().size() > 1) {
+    const std::string files = request.describe_files();
+    const auto bytes = std::as_bytes(std::span(files));
+    entry.parts.emplace(store::files_part, Binary{.bytes = {bytes.begin(), bytes.end()}});
+  }
   return std::make_shared<const store::UnsavedEntry>(store::UnsavedEntry{std::move(entry)});
 }
 
@@ -133,6 +139,8 @@ Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> l
   auto compiled = with_room([&] { return backend_->compile(request); });
   const auto took = std::chrono::steady_clock::now() - start;
   if (!compiled) return std::move(compiled).error();
+  // The compiler reads files itself. If one changed meanwhile, the program does not belong to this key.
+  KILN_TRY(request.check_files());
   ++counters_.compiles;
   counters_.compile_ns += took.count();
   options_.log.debug(fmt::format("compiled {} in {:.1f} ms", request.name(),

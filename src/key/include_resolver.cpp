@@ -56,6 +56,59 @@ bool has_pragma_once(std::string_view text) {
   return false;
 }
 
+/// The text without blanks and comments at its begin.
+std::string_view without_blanks(std::string_view text) {
+  for (;;) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n\v\f"), text.size()));
+    if (text.starts_with("//"))
+      text.remove_prefix(std::min(text.find('\n'), text.size()));
+    else if (text.starts_with("/*"))
+      text.remove_prefix(std::min(text.find("*/", 2), text.size() - 2) + 2);
+    else
+      return text;
+  }
+}
+
+/// The macro that `#ifndef NAME`, `#if !defined(NAME)` or `#if !defined NAME` tests; empty for other directives.
+std::string_view guard_tested_by(const SourceScanner::Directive& directive) {
+  std::string_view rest = directive.rest;
+  const auto skip = [&rest](std::string_view what) {
+    rest = without_blanks(rest);
+    const bool is_there = rest.starts_with(what);
+    if (is_there) rest.remove_prefix(what.size());
+    return is_there;
+  };
+  if (directive.name == "if" && !(skip("!") && skip("defined"))) return {};
+  if (directive.name != "if" && directive.name != "ifndef") return {};
+  const bool in_parentheses = skip("(");
+  rest = without_blanks(rest);
+  const std::string_view name = rest.substr(0, std::min(rest.find_first_of(" \t\r)/"), rest.size()));
+  rest.remove_prefix(name.size());
+  if (in_parentheses && !skip(")")) return {};
+  return without_blanks(rest).empty() ? name : std::string_view();
+}
+
+/// Whether a compiler that includes the file a second time skips all of it: it has `#pragma once`, or consists of
+/// `#ifndef NAME`, `#define NAME`, … and `#endif`, and does not undefine NAME.
+bool is_guarded(std::string_view text) {
+  if (has_pragma_once(text)) return true;
+  SourceScanner scanner(text);
+  const auto first = scanner.next();
+  if (!first || without_blanks(text).data() != text.data() + first->begin) return false;
+  const std::string_view guard = guard_tested_by(*first);
+  const auto second = scanner.next();
+  if (guard.empty() || !second || second->name != "define" || first_word(second->rest) != guard) return false;
+  std::size_t depth = 1;
+  while (const auto directive = scanner.next()) {
+    const std::string_view name = directive->name;
+    if (name == "undef" && first_word(directive->rest) == guard) return false;
+    if (depth == 1 && (name == "else" || name.starts_with("elif"))) return false;
+    if (name.starts_with("if")) ++depth;
+    if (name == "endif" && --depth == 0) return without_blanks(text.substr(scanner.next_line())).empty();
+  }
+  return false;
+}
+
 /// The construct that is open at the end of the text, for example "a comment"; empty if there is none.
 std::string_view unfinished(std::string_view text) {
   SourceScanner scanner(text);
@@ -78,7 +131,7 @@ std::string origin(LineStyle style, std::size_t file, const std::string& name) {
 /// can change. Also tracks conditional groups.
 class LineCount {
  public:
-  LineCount(LineStyle style, std::size_t file, const std::string& name) : origin_(origin(style, file, name)) {}
+  explicit LineCount(std::size_t file) : origin_(std::to_string(file)) {}
 
   /// The reported number of a line.
   std::size_t number(std::size_t line) const { return line + shift_; }
@@ -128,8 +181,7 @@ class LineCount {
 
 class Resolver {
  public:
-  Resolver(const IncludePlaces& places, LineStyle style, std::size_t max_bytes)
-      : places_(places), style_(style), max_bytes_(max_bytes) {}
+  Resolver(const IncludePlaces& places, std::size_t max_bytes) : places_(places), max_bytes_(max_bytes) {}
 
   Result<ResolvedSource> run(const std::string& name, const std::string& source) {
     const Found root{name, "", source, std::nullopt};
@@ -151,7 +203,7 @@ class Resolver {
     const std::string_view text = file.text;
     SourceScanner scanner(text);
     std::size_t copied = 0;
-    LineCount count(style_, number, file.name);
+    LineCount count(number);
     while (const auto directive = scanner.next()) {
       const std::string_view name = directive->name;
       if (name == "line") count.line_directive(directive->line, directive->rest);
@@ -199,10 +251,6 @@ class Resolver {
                    fmt::format("{}:{} includes \"{}\": includes are nested more than {} files deep", from.name,
                                line, wanted.name, max_depth));
     if (!*found) {
-      if (!places_.built_in.empty() && wanted.name.starts_with(places_.built_in)) {
-        result_.text += fmt::format("#include <{}>", wanted.name);
-        return std::nullopt;
-      }
       if (conditional) {
         result_.text += fmt::format("\n#error \"{}\" is in no header and no include folder\n", wanted.name);
         return std::nullopt;
@@ -211,7 +259,10 @@ class Resolver {
     }
     const Found& file = **found;
     for (const Found* above : chain_)
-      if (!above->identity.empty() && above->identity == file.identity) return cycle(from, line, file);
+      if (!above->identity.empty() && above->identity == file.identity) {
+        if (is_guarded(file.text)) return std::nullopt;  // The compiler would skip all of it.
+        return cycle(from, line, file);
+      }
     const auto once = once_.find(file.identity);
     if (once != once_.end() && once->second.for_certain) return std::nullopt;
     // If a copy is inside #if, only the compiler knows which copy it reads first: guard each copy with #ifndef.
@@ -228,7 +279,7 @@ class Resolver {
     if (guarded)
       result_.text += fmt::format("\n#ifndef KILN_ONCE_{0}\n#define KILN_ONCE_{0}", once_[file.identity].number);
     result_.text += '\n';
-    result_.text += line_directive(style_, 1, number, file.name);
+    result_.text += line_directive(LineStyle::number, 1, number, file.name);
     chain_.push_back(&file);
     auto error = expand(file, number, conditional);
     chain_.pop_back();
@@ -244,9 +295,9 @@ class Resolver {
       const auto beside = std::filesystem::path(from.name).parent_path() / wanted.name;
       if (auto found = given(beside.lexically_normal().string())) return found;
     }
-    if (auto found = given(wanted.name)) return found;
     if (wanted.quoted && from.folder)
       if (auto found = on_disk(*from.folder, wanted.name); !found || *found) return found;
+    if (auto found = given(wanted.name)) return found;
     for (const auto& folder : places_.folders)
       if (auto found = on_disk(folder, wanted.name); !found || *found) return found;
     return std::optional<Found>{};
@@ -302,7 +353,6 @@ class Resolver {
   }
 
   const IncludePlaces& places_;
-  const LineStyle style_;
   const std::size_t max_bytes_;
   ResolvedSource result_;
   std::vector<const Found*> chain_;
@@ -321,8 +371,8 @@ std::string line_directive(LineStyle style, std::size_t line, std::size_t file, 
 }
 
 Result<ResolvedSource> resolve_includes(const std::string& name, const std::string& source,
-                                        const IncludePlaces& places, LineStyle style, std::size_t max_bytes) {
-  return Resolver(places, style, max_bytes).run(name, source);
+                                        const IncludePlaces& places, std::size_t max_bytes) {
+  return Resolver(places, max_bytes).run(name, source);
 }
 
 }  // namespace kiln::key

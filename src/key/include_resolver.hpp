@@ -20,13 +20,11 @@ struct ResolvedSource {
   std::vector<Digest> digests;
 };
 
-/// Where to search for included files.
+/// Where to search for included files: for "quotes" in the folder of the including file, then among the headers,
+/// then in the folders.
 struct IncludePlaces {
   const std::map<std::string, std::string>& headers;
   const std::vector<std::filesystem::path>& folders;
-  /// Prefix of headers that the compiler provides. An include with this prefix that is found nowhere else is kept;
-  /// empty if the compiler provides none.
-  std::string_view built_in = {};
 };
 
 /// How #line identifies a file: by a number in GLSL, by a name in the other languages.
@@ -36,12 +34,13 @@ enum class LineStyle { number, name };
 /// `style` selects one.
 std::string line_directive(LineStyle style, std::size_t line, std::size_t file, const std::string& name);
 
-/// Replaces every #include by the contents of its file, and expands files with `#pragma once` only once. Ignores
-/// directives in comments and string literals, and keeps includes of built-in headers. A missing file is an error;
-/// inside #if … #endif it becomes an #error directive, because the compiler may skip the group. A file that ends
-/// inside a comment or a raw string is an error. Errors name the file and line. #line directives preserve line
-/// numbers, including those that the source's own #line directives set. The result has at most `max_bytes`.
+/// Replaces every #include of a GLSL source by the contents of its file. Expands files with `#pragma once` only
+/// once, and ends a cycle at a file that is guarded by `#pragma once` or `#ifndef`. Ignores directives in comments
+/// and string literals. A missing file is an error; inside #if … #endif it becomes an #error directive, because the
+/// compiler may skip the group. A file that ends inside a comment or a raw string is an error, and so is a cycle
+/// without guards. Errors name the file and line. #line directives preserve line numbers, including those that the
+/// source's own #line directives set. The result has at most `max_bytes`.
 Result<ResolvedSource> resolve_includes(const std::string& name, const std::string& source,
-                                        const IncludePlaces& places, LineStyle style, std::size_t max_bytes);
+                                        const IncludePlaces& places, std::size_t max_bytes);
 
 }  // namespace kiln::key

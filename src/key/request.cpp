@@ -9,8 +9,13 @@
 
 #include "base/bytes.hpp"
 #include "base/sha256.hpp"
+#include "base/try.hpp"
+#include "key/dependencies.hpp"
+#include "key/directives.hpp"
 #include "key/include_resolver.hpp"
+#include "key/options.hpp"
 #include "key/source_scanner.hpp"
+#include "key/toolkit.hpp"
 
 namespace kiln {
 namespace {
@@ -18,16 +23,6 @@ namespace {
 using key::is_glsl;
 
 constexpr std::uint32_t key_version = 1;
-
-/// The first option that makes the compiler read another file; nothing if there is none.
-std::optional<std::string_view> option_that_reads(const Request::Fields& fields) {
-  static constexpr std::array<std::string_view, 8> starts = {"-include",  "--include", "--pre-include", "-imacros",
-                                                             "--imacros", "-use-pch",  "--use-pch",     "@"};
-  for (const std::string& option : fields.options)
-    for (const std::string_view start : starts)
-      if (option.starts_with(start)) return option;
-  return std::nullopt;
-}
 
 std::optional<Error> check(const Request::Fields& fields) {
   const auto invalid = [&fields](std::string_view why) {
@@ -48,7 +43,7 @@ std::optional<Error> check(const Request::Fields& fields) {
     if (value.find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos || value.ends_with('\\'))
       return invalid(fmt::format("gives the define {} a value that spans several lines", name));
   }
-  if (const auto option = is_glsl(fields.language) ? std::nullopt : option_that_reads(fields))
+  if (const auto option = key::option_that_reads(fields))
     return invalid(
         fmt::format("has the option {}, which makes the compiler read a file that is not part of the key; write "
                     "#include in the source instead",
@@ -56,7 +51,7 @@ std::optional<Error> check(const Request::Fields& fields) {
   return std::nullopt;
 }
 
-Digest digest_of(const Request::Fields& fields, const std::string& source, bool valid) {
+Digest digest_of(const Request::Fields& fields, const std::string& source, const Digest* included, bool valid) {
   base::ByteWriter writer;
   // A separate prefix, so that an invalid request never has the key of a valid one.
   writer.text(valid ? "kiln request" : "kiln request in error");
@@ -72,94 +67,37 @@ Digest digest_of(const Request::Fields& fields, const std::string& source, bool 
     writer.text(value);
   }
   writer.text(source);
+  // Keys of sources without included files are the same as in Kiln 0.2.
+  if (included != nullptr) writer.raw(included->bytes);
   return base::sha256(writer.bytes());
 }
 
-/// An option with a value, as in "-Iname", "--include-path=name", or "-I" and "name".
-struct OptionName {
-  std::string_view text;
-  bool is_folder;
-};
-
-constexpr std::array moved_options = {
-    OptionName{"--include-path", true},
-    OptionName{"--include-directory", true},
-    OptionName{"--define-macro", false},
-    OptionName{"-isystem", true},
-    OptionName{"-iquote", true},
-    OptionName{"-idirafter", true},
-    OptionName{"-I", true},
-    OptionName{"-D", false},
-};
-
-/// The words of an OpenCL option string, as clBuildProgram takes it. Quotes stay: the driver reads them too.
-std::vector<std::string> split_options(const std::vector<std::string>& options) {
-  std::vector<std::string> words;
-  for (const std::string& text : options) {
-    std::string word;
-    char quote = 0;
-    for (const char c : text) {
-      if (quote == 0 && (c == ' ' || c == '\t' || c == '\n' || c == '\r')) {
-        if (!word.empty()) words.push_back(std::exchange(word, {}));
-        continue;
-      }
-      if (c == quote)
-        quote = 0;
-      else if (quote == 0 && (c == '"' || c == '\''))
-        quote = c;
-      word += c;
-    }
-    if (!word.empty()) words.push_back(std::move(word));
+/// The absolute paths of the folders that a compiler searches; those of the toolkit are the last.
+std::vector<std::filesystem::path> searched_folders(const Request::Fields& fields) {
+  std::vector<std::filesystem::path> folders;
+  for (const auto& folder : fields.include_folders) {
+    std::error_code error;
+    auto absolute = std::filesystem::absolute(folder, error);
+    folders.push_back(error ? folder : std::move(absolute));
   }
-  return words;
+  for (auto& folder : key::toolkit_folders(fields.language)) folders.push_back(std::move(folder));
+  return folders;
 }
 
-/// A word of an option string without the quotes around it or its parts.
-std::string without_quotes(std::string_view word) {
-  std::string text;
-  char quote = 0;
-  for (const char c : word) {
-    if (quote == 0 && (c == '"' || c == '\''))
-      quote = c;
-    else if (c == quote)
-      quote = 0;
-    else
-      text += c;
+/// The dependencies of a source whose include folders are absolute.
+Result<std::shared_ptr<const key::Dependencies>> dependencies_of(const Request::Fields& fields,
+                                                                 const std::string& source) {
+  key::IncludeSearch search{.headers = fields.headers, .folders = fields.include_folders};
+  // NVRTC's preprocessor also tries this suffix for names without one.
+  if (fields.language == Language::cuda) search.other_suffix = ".stdh";
+  if (fields.language == Language::opencl) {
+    std::error_code error;
+    search.working_folder = std::filesystem::current_path(error);
   }
-  return text;
-}
-
-/// Moves defines and include folders from the options to their fields, so that different spellings have the same
-/// key.
-void move_options(Request::Fields& fields) {
-  // OpenCL has one string of options, which Kiln joins from these; other compilers take each as one argument.
-  const bool is_string = fields.language == Language::opencl;
-  if (is_string) fields.options = split_options(fields.options);
-  std::vector<std::string> kept;
-  for (std::size_t i = 0; i < fields.options.size(); ++i) {
-    const std::string option = is_string ? without_quotes(fields.options[i]) : fields.options[i];
-    const auto* name = std::find_if(moved_options.begin(), moved_options.end(),
-                                    [&](const OptionName& moved) { return option.starts_with(moved.text); });
-    if (name == moved_options.end()) {
-      kept.push_back(fields.options[i]);
-      continue;
-    }
-    std::string value = option.substr(name->text.size());
-    if (value.empty() && i + 1 < fields.options.size()) {
-      value = is_string ? without_quotes(fields.options[i + 1]) : fields.options[i + 1];
-      ++i;
-    } else if (name->text.starts_with("--") && value.starts_with('=')) {
-      value.erase(0, 1);
-    }
-    if (name->is_folder) {
-      fields.include_folders.emplace_back(value);
-    } else {
-      const std::size_t equals = value.find('=');
-      fields.defines.insert_or_assign(value.substr(0, equals),
-                                      equals == std::string::npos ? "1" : value.substr(equals + 1));
-    }
-  }
-  fields.options = std::move(kept);
+  auto found = key::find_dependencies(source, search, fields.defines);
+  if (found) return found;
+  return Error(found.error().code(),
+               fmt::format("the request for \"{}\" is invalid: {}", fields.name, found.error().message()));
 }
 
 }  // namespace
@@ -177,31 +115,78 @@ std::string_view to_string(Language language) noexcept {
 
 Request::Request(Fields fields) {
   auto state = std::make_shared<State>();
-  if (!is_glsl(fields.language)) move_options(fields);
+  key::move_options(fields);
   state->error = check(fields);
-  if (!state->error) {
-    // HIP's compilers provide these headers, and the compiler version is part of the device's identity.
-    const std::string_view built_in = fields.language == Language::hip ? "hip/" : "";
-    auto resolved = key::resolve_includes(
-        fields.name, fields.source, {fields.headers, fields.include_folders, built_in},
-        is_glsl(fields.language) ? key::LineStyle::number : key::LineStyle::name, max_source_bytes);
-    if (resolved && resolved->text.find('\0') != std::string::npos) {
-      state->error = Error(ErrorCode::invalid_request,
-                           fmt::format("the request for \"{}\" has a NUL character in its source", fields.name));
-    } else if (resolved) {
+  if (!state->error && is_glsl(fields.language)) {
+    // Drivers have no #include.
+    auto resolved = key::resolve_includes(fields.name, fields.source, {fields.headers, fields.include_folders},
+                                          max_source_bytes);
+    if (resolved) {
       state->source = std::move(resolved->text);
       state->files = std::move(resolved->files);
       state->file_digests = std::move(resolved->digests);
     } else {
       state->error = std::move(resolved).error();
     }
+  } else if (!state->error) {
+    const auto directives = key::find_directives(fields.source);
+    if (!directives.lookups.empty() || !directives.computed.empty()) {
+      fields.include_folders = searched_folders(fields);
+      auto dependencies = dependencies_of(fields, fields.source);
+      if (dependencies)
+        state->dependencies = std::move(*dependencies);
+      else
+        state->error = std::move(dependencies).error();
+    }
+    if (!state->error) state->source = std::move(fields.source);
   }
-  state->key = {digest_of(fields, state->source, !state->error), fields.name};
-  // The resolved source replaces both; free their memory.
+  if (state->source.find('\0') != std::string::npos) {
+    state->error = Error(ErrorCode::invalid_request,
+                         fmt::format("the request for \"{}\" has a NUL character in its source", fields.name));
+    state->source.clear();
+  }
+  const Digest* included = state->dependencies ? &state->dependencies->digest : nullptr;
+  state->key = {digest_of(fields, state->source, included, !state->error), fields.name};
+  // Compilers need the headers and folders only if the source names files.
   fields.source.clear();
-  fields.headers.clear();
+  if (!state->dependencies) fields.headers.clear();
+  if (!state->dependencies) fields.include_folders.clear();
   state->fields = std::move(fields);
   state_ = std::move(state);
+}
+
+const std::vector<std::string>& Request::files() const {
+  if (is_glsl(language()) || error()) return state_->files;
+  std::call_once(state_->names_listed, [this] {
+    state_->names.push_back(name());
+    if (state_->dependencies)
+      for (const auto& file : state_->dependencies->files) state_->names.push_back(file.name);
+  });
+  return state_->names;
+}
+
+const std::vector<std::string>& Request::missing_files() const noexcept {
+  static const std::vector<std::string> none;
+  return state_->dependencies ? state_->dependencies->missing : none;
+}
+
+const Digest* Request::included() const noexcept {
+  return state_->dependencies ? &state_->dependencies->digest : nullptr;
+}
+
+Result<void> Request::check_files() const {
+  if (!state_->dependencies) return {};
+  const auto now = KILN_TRY(dependencies_of(state_->fields, source()));
+  if (now->digest == state_->dependencies->digest) return {};
+  const auto& before = state_->dependencies->files;
+  const auto [changed, other] =
+      std::ranges::mismatch(before, now->files, [](const auto& a, const auto& b) { return a.digest == b.digest; });
+  const std::string file = other != now->files.end() ? other->name
+                           : changed != before.end() ? changed->name
+                                                     : "a file";
+  return Error(
+      ErrorCode::outdated,
+      fmt::format("{} changed after the request for \"{}\" was made; make the request again", file, name()));
 }
 
 std::string Request::describe() const {
@@ -212,10 +197,24 @@ std::string Request::describe() const {
   facts["options"] = options();
   facts["defines"] = defines();
   facts["source"] = {{"sha256", base::sha256(source()).hex()}, {"bytes", source().size()}};
-  auto& files = facts["files"] = nlohmann::ordered_json::array();
-  for (std::size_t i = 0; i < state_->files.size(); ++i)
-    files.push_back({{"name", state_->files[i]}, {"sha256", state_->file_digests[i].hex()}});
   return facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string Request::describe_files() const {
+  // Enough to tell files apart, and a quarter of the size: real headers include a thousand others.
+  constexpr std::size_t digits = 16;
+  auto files = nlohmann::ordered_json::array();
+  const auto add = [&files](const std::string& name, const Digest& digest) {
+    files.push_back({{"name", name}, {"sha256", digest.hex(digits)}});
+  };
+  if (is_glsl(language())) {
+    for (std::size_t i = 0; i < state_->files.size(); ++i) add(state_->files[i], state_->file_digests[i]);
+  } else if (!error()) {
+    add(name(), base::sha256(source()));
+    if (state_->dependencies)
+      for (const auto& file : state_->dependencies->files) add(file.name, file.digest);
+  }
+  return files.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace kiln

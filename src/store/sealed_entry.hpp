@@ -21,9 +21,12 @@ inline constexpr std::uint64_t max_entry_bytes = std::uint64_t{1} << 30;
 /// The name of the part that holds a program's binary.
 inline constexpr std::string_view binary_part = "binary";
 
+/// The name of the part that holds Request::describe_files(), in entries of sources that include files.
+inline constexpr std::string_view files_part = "files";
+
 /// A compiled program and its metadata.
 struct Entry {
-  /// By name. Kiln's backends use one part, `binary_part`.
+  /// By name: `binary_part` and `files_part`. Kiln 0.2 wrote the files into the facts.
   std::map<std::string, Binary, std::less<>> parts = {};
   /// How long the compiler took; a hit saves this time.
   std::chrono::nanoseconds compile_time = {};

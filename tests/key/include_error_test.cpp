@@ -178,9 +178,7 @@ TEST_F(IncludeError, LeavesNothingOfTheSource) {
 TEST(ResolveIncludes, IsBoundedByWhatItIsAllowed) {
   const std::map<std::string, std::string> headers = {{"a.h", std::string(50, 'a')}};
   const std::string source = "#include \"a.h\"\n" + std::string(30, 'b');
-  const auto resolve = [&](std::size_t max) {
-    return key::resolve_includes("main", source, {headers, {}}, key::LineStyle::number, max);
-  };
+  const auto resolve = [&](std::size_t max) { return key::resolve_includes("main", source, {headers, {}}, max); };
   const auto whole = resolve(1000);
   ASSERT_TRUE(whole);
   EXPECT_TRUE(resolve(whole->text.size()));

@@ -55,7 +55,10 @@ TEST_F(Include, FindsGivenHeadersBeforeFolders) {
   fakes::write_file(first_ / "a.h", "of the folder\n");
   EXPECT_EQ(words("#include \"a.h\"\n", {{"a.h", "given\n"}}), "given");
   fakes::write_file(first_ / "b.h", "#include \"a.h\"\n");
-  EXPECT_EQ(words("#include \"b.h\"\n", {{"a.h", "given\n"}}), "given") << "also where another one lies beside b.h";
+  EXPECT_EQ(words("#include \"b.h\"\n", {{"a.h", "given\n"}}), "of the folder")
+      << "the file beside b.h comes first";
+  fakes::write_file(first_ / "c.h", "#include <a.h>\n");
+  EXPECT_EQ(words("#include \"c.h\"\n", {{"a.h", "given\n"}}), "given");
 }
 
 TEST_F(Include, LooksThroughTheFoldersInTheirOrder) {
@@ -191,28 +194,35 @@ TEST_F(Include, ThatIsMissingInAFileIncludedInsideIfIsNoError) {
   EXPECT_FALSE(request("#if VULKAN\n#include \"a.h\"\n#endif\n", {{"a.h", "#include \"vulkan.h\"\n"}}).error());
 }
 
-TEST_F(Include, OfWhatHipBringsWithItIsLeftToTheCompiler) {
-  const Request::Fields fields{
-      .name = "conv",
-      .source = "  #include <hip/hip_runtime.h>  // first\n#include \"hip/hip_fp16.h\"\nint x;\n",
-      .entry = "conv",
-      .language = Language::hip};
-  const Request request(fields);
-  ASSERT_FALSE(request.error()) << request.error()->message();
-  EXPECT_NE(request.source().find("#include <hip/hip_runtime.h>\n"), std::string::npos) << request.source();
-  EXPECT_NE(request.source().find("#include <hip/hip_fp16.h>\n"), std::string::npos) << request.source();
-  EXPECT_EQ(request.files(), std::vector<std::string>{"conv"});
-
-  Request::Fields given = fields;
-  given.headers = {{"hip/hip_runtime.h", "int given;\n"}};
-  EXPECT_NE(Request(given).source().find("int given;"), std::string::npos) << "what is given comes first";
-  for (const char* other : {"#include <hipcub/hipcub.hpp>\n", "#include <vector>\n"}) {
-    given.source = other;
-    EXPECT_EQ(Request(given).error().value().code(), ErrorCode::include_not_found) << other;
+TEST_F(Include, EndsAtAGuardedFileThatIsBeingIncluded) {
+  for (const auto& [begin, end] : std::vector<std::pair<std::string, std::string>>{
+           {"#pragma once\n", ""},
+           {"#ifndef GUARD\n#define GUARD\n", "#endif\n"},
+           {"// a licence\n/* more */ #  if !defined(GUARD)\n# define GUARD 1\n", "#endif // GUARD\n"},
+           {"#if ! defined GUARD\n#define GUARD\n", "#endif /* GUARD */"},
+           {"#ifndef GUARD\n#define GUARD\n#if A\n#else\n#endif\n", "#endif\n\n"}}) {
+    const Headers headers = {{"a.h", begin + "int a;\n#include \"b.h\"\n" + end},
+                             {"b.h", "int b;\n#include \"a.h\"\n"}};
+    const Request made = request("#include \"a.h\"\nend\n", headers);
+    ASSERT_FALSE(made.error()) << begin << made.error()->message();
+    EXPECT_NE(made.source().find("int b;"), std::string::npos);
+    EXPECT_EQ(made.source().find("int a;"), made.source().rfind("int a;")) << made.source();
   }
-  Request::Fields cuda = fields;
-  cuda.language = Language::cuda;
-  EXPECT_EQ(Request(cuda).error().value().code(), ErrorCode::include_not_found);
+}
+
+TEST_F(Include, OfAFileThatIsNotGuardedAsAWholeIsACycle) {
+  for (const char* text : {"#ifndef GUARD\n#define GUARD\n#endif\n#include \"a.h\"\n",
+                           "int x;\n#ifndef GUARD\n#define GUARD\n#include \"a.h\"\n#endif\n",
+                           "#ifndef GUARD\n#define OTHER\n#include \"a.h\"\n#endif\n",
+                           "#ifdef GUARD\n#define GUARD\n#include \"a.h\"\n#endif\n",
+                           "#ifndef GUARD\n#define GUARD\n#undef GUARD\n#include \"a.h\"\n#endif\n",
+                           "#ifndef GUARD\n#define GUARD\n#else\n#include \"a.h\"\n#endif\n",
+                           "#ifndef GUARD\n#define GUARD\n#include \"a.h\"\n#endif\nint x;\n",
+                           "#if !defined(GUARD) || 1\n#define GUARD\n#include \"a.h\"\n#endif\n"}) {
+    const Request made = request("#include \"a.h\"\n", {{"a.h", text}});
+    ASSERT_TRUE(made.error()) << text;
+    EXPECT_EQ(made.error()->code(), ErrorCode::include_cycle) << text;
+  }
 }
 
 }  // namespace

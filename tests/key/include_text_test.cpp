@@ -243,11 +243,6 @@ TEST(IncludeText, LinesKeepTheNumbersThatTheSourceGivesThem) {
             std::string::npos);
   const Request grouped = request("#if A\n#line 10\n#include \"a\"\n#endif\nx\n", headers);
   EXPECT_NE(grouped.source().find("#line 10 0\n\n#endif\n#line 12 0\nx\n"), std::string::npos) << grouped.source();
-  const Request named({.name = "main",
-                       .source = "#line 3 \"other.cl\"\n#include \"a\"\nx\n",
-                       .language = Language::opencl,
-                       .headers = headers});
-  EXPECT_NE(named.source().find("#line 3 \"other.cl\"\n\nx\n"), std::string::npos) << named.source();
   const Request missing = request("#line 10\n#include \"missing\"\n", {});
   EXPECT_TRUE(missing.error()->message().starts_with("main:10 includes")) << missing.error()->message();
 }

@@ -224,9 +224,11 @@ TEST(Request, DescribesItselfInJson) {
   EXPECT_EQ(facts.at("options"), (std::vector<std::string>{"-O2", "-fast"}));
   EXPECT_EQ(facts.at("defines").at("WIDTH"), "3");
   EXPECT_EQ(facts.at("source").at("sha256"), base::sha256(Request(fields()).source()).hex());
-  EXPECT_EQ(facts.at("files").size(), 2U);
-  EXPECT_EQ(facts.at("files")[1].at("name"), "tile.h");
-  EXPECT_EQ(facts.at("files")[1].at("sha256"), base::sha256("const int tile = TILE;\n").hex());
+  const auto files = nlohmann::json::parse(Request(fields()).describe_files());
+  EXPECT_EQ(files.size(), 2U);
+  EXPECT_EQ(files[0].at("name"), "conv2d");
+  EXPECT_EQ(files[1].at("name"), "tile.h");
+  EXPECT_EQ(files[1].at("sha256"), base::sha256("const int tile = TILE;\n").hex(16));
 }
 
 TEST(Request, DescribesItselfInJsonWhateverBytesItHolds) {

@@ -6,10 +6,19 @@
 
 #include <fmt/format.h>
 
+#include "backend/header_folders.hpp"
 #include "backend/quirks/nvrtc_cache.hpp"
 #include "backend/source_text.hpp"
+#include "base/try.hpp"
 
 namespace kiln::cuda {
+namespace {
+
+/// NVRTC searches the folder of the program's name, by default the working folder, for "quoted" files. There can be
+/// no file below this one.
+constexpr std::string_view nowhere = "/dev/null/";
+
+}  // namespace
 
 /// Owns a program of the compiler, for one compilation.
 class Rtc::Compilation {
@@ -86,6 +95,7 @@ Rtc::Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions funct
   functions_.version(&major_version_, &minor);
   version_ = fmt::format("{} {}.{}", names.title, major_version_, minor);
   has_cache_ = names.symbols == SymbolSet::cuda && backend::quirks::NvrtcCache::affects(major_version_, minor);
+  if (names.symbols == SymbolSet::cuda) file_prefix_ = nowhere;
   int count = 0;
   if (functions_.architectures == nullptr || functions_.architecture_count(&count) != 0 || count <= 0) return;
   architectures_.resize(static_cast<std::size_t>(count));
@@ -95,8 +105,12 @@ Rtc::Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions funct
 
 Result<std::vector<std::byte>> Rtc::compile(const Request& request, const std::vector<std::string>& options,
                                             Output output) const {
-  const Compilation compilation(functions_, backend::with_defines(request), request.name());
+  const auto folders = KILN_TRY(backend::HeaderFolders::create(request));
+  const Compilation compilation(functions_, backend::with_defines(request), file_prefix_ + request.name());
+  std::vector<std::string> searched;
+  for (const std::string& folder : folders.paths()) searched.push_back("-I" + folder);
   std::vector<const char*> words;
+  for (const std::string& option : searched) words.push_back(option.c_str());
   if (has_cache_) words.push_back(backend::quirks::NvrtcCache::option_off);
   for (const std::string& option : options) words.push_back(option.c_str());
   for (const std::string& option : request.options()) words.push_back(option.c_str());
@@ -104,7 +118,9 @@ Result<std::vector<std::byte>> Rtc::compile(const Request& request, const std::v
                          ? compilation.result()
                          : functions_.compile(compilation.native(), static_cast<int>(words.size()), words.data());
   if (result != 0) {
-    std::string log = compilation.native() != nullptr ? compilation.log() : "";
+    std::string log = compilation.native() != nullptr ? folders.with_names(compilation.log()) : "";
+    for (std::size_t at = log.find(nowhere); at != std::string::npos; at = log.find(nowhere))
+      log.erase(at, nowhere.size());
     // There is no log for a refused option.
     if (log.empty()) log = fmt::format("error: {}", functions_.error(result));
     return backend::refusal(request, std::move(log));

@@ -95,6 +95,8 @@ class Rtc {
   RtcFunctions functions_;
   std::string version_;
   int major_version_ = 0;
+  /// Precedes the names of programs.
+  std::string file_prefix_;
   /// Whether NVRTC's cache must be turned off.
   bool has_cache_ = false;
   std::vector<int> architectures_;

@@ -11,6 +11,7 @@
 
 #include <kiln/opencl.hpp>
 
+#include "backend/header_folders.hpp"
 #include "backend/launch_checks.hpp"
 #include "backend/opencl/memory.hpp"
 #include "backend/quirks/nvidia_opencl.hpp"
@@ -90,7 +91,8 @@ BuiltProgram::~BuiltProgram() {
 
 Result<std::unique_ptr<BuiltProgram>> BuiltProgram::from_source(const std::shared_ptr<const Context>& context,
                                                                 const Request& request, const std::string& source,
-                                                                const std::string& options) {
+                                                                const std::string& options,
+                                                                const backend::HeaderFolders& folders) {
   const Library& cl = context->cl();
   const char* text = source.data();
   const std::size_t length = source.size();
@@ -104,7 +106,7 @@ Result<std::unique_ptr<BuiltProgram>> BuiltProgram::from_source(const std::share
     built = program->build("", options);
   if (!built)
     return built.error().code() == ErrorCode::compile_failed
-               ? backend::refusal(request, with_origins(program->build_log(), source))
+               ? backend::refusal(request, folders.with_names(with_origins(program->build_log(), source)))
                : std::move(built).error();
   KILN_TRY(program->open_kernel());
   KILN_TRY(program->read_arguments());
@@ -115,7 +117,10 @@ Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& con
   using namespace std::chrono_literals;
   KILN_TRY(backend::check_language(request, Language::opencl));
   const std::string source = backend::with_defines(request);
-  const std::string options = fmt::format("{}", fmt::join(request.options(), " "));
+  const auto folders = KILN_TRY(backend::HeaderFolders::create(request));
+  std::string options;
+  for (const std::string& folder : folders.paths()) options += fmt::format("-I {} ", folder);
+  options += fmt::format("{}", fmt::join(request.options(), " "));
   const auto& quirk = context->pocl_kernel_cache();
   std::optional<backend::quirks::PoclKernelCache::CompileLock> lock;
   if (quirk) lock = quirk->lock(source, options, 10s);
@@ -125,7 +130,7 @@ Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& con
   // Each process that compiles the same source without Kiln removes the file once.
   constexpr int most_tries = 16;
   for (int tries = 1;; ++tries) {
-    auto program = KILN_TRY(from_source(context, request, source, options));
+    auto program = KILN_TRY(from_source(context, request, source, options, folders));
     const auto image = KILN_TRY(program->image());
     const bool whole = !quirk || quirk->has_program(backend::as_text(image));
     if (!whole) context->log().debug("PoCL left the program out of the binary of " + request.name());

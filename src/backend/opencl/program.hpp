@@ -12,6 +12,7 @@
 #include <kiln/log.hpp>
 #include <kiln/opencl.hpp>
 
+#include "backend/header_folders.hpp"
 #include "backend/opencl/library.hpp"
 #include "backend/pool.hpp"
 #include "backend/quirks/pocl_dlhandle_cache.hpp"
@@ -116,7 +117,8 @@ class BuiltProgram final : public Module {
  private:
   static Result<std::unique_ptr<BuiltProgram>> from_source(const std::shared_ptr<const Context>& context,
                                                            const Request& request, const std::string& source,
-                                                           const std::string& options);
+                                                           const std::string& options,
+                                                           const backend::HeaderFolders& folders);
   /// Builds with Kiln's options (`own`) and the request's (`asked`).
   Result<void> build(const std::string& own, const std::string& asked);
   std::string build_log() const;

@@ -1,0 +1,69 @@
+#include "backend/header_folders.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include <unistd.h>
+
+#include "base/try.hpp"
+#include "key/include_resolver.hpp"
+
+namespace kiln::backend {
+namespace {
+
+/// Whether all compilers take the path as it is in their options.
+bool is_plain(const std::string& path) {
+  return std::ranges::none_of(path, [](unsigned char c) {
+    return c <= ' ' || c == 0x7f ||
+           std::string_view("\"'\\,;$`").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
+}  // namespace
+
+Result<HeaderFolders> HeaderFolders::create(const Request& request) {
+  HeaderFolders folders;
+  const bool needs_scratch =
+      !request.headers().empty() ||
+      std::ranges::any_of(request.include_folders(), [](const auto& folder) { return !is_plain(folder.string()); });
+  if (needs_scratch) folders.scratch_.emplace(KILN_TRY(base::ScratchFolder::create()));
+  if (!request.headers().empty()) KILN_TRY(folders.write(request));
+  for (const auto& folder : request.include_folders()) {
+    if (is_plain(folder.string()))
+      folders.paths_.push_back(folder.string());
+    else
+      KILN_TRY(folders.link(folder));
+  }
+  return folders;
+}
+
+Result<void> HeaderFolders::write(const Request& request) {
+  const auto root = scratch_->path() / "headers";
+  paths_.push_back(root.string());
+  for (const auto& [name, text] : request.headers()) {
+    const auto path = root / name;
+    std::error_code error;
+    std::filesystem::create_directories(path.parent_path(), error);
+    // Messages and __FILE__ show the name.
+    KILN_TRY(base::write_file(path, key::line_directive(key::LineStyle::name, 1, 0, name) + text));
+  }
+  return {};
+}
+
+Result<void> HeaderFolders::link(const std::filesystem::path& folder) {
+  const auto path = scratch_->path() / std::to_string(paths_.size());
+  if (::symlink(folder.c_str(), path.c_str()) != 0) return base::system_error("link", path);
+  paths_.push_back(path.string());
+  return {};
+}
+
+std::string HeaderFolders::with_names(std::string log) const {
+  if (!scratch_) return log;
+  const std::string prefix = (scratch_->path() / "headers/").string();
+  for (std::size_t at = log.find(prefix); at != std::string::npos; at = log.find(prefix, at))
+    log.erase(at, prefix.size());
+  return log;
+}
+
+}  // namespace kiln::backend

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <kiln/request.hpp>
+#include <kiln/result.hpp>
+
+#include "base/file.hpp"
+
+namespace kiln::backend {
+
+/// The folders that a compiler gets for a request, with -I, in this order. Given headers are written to a temporary
+/// folder, which is the first and is removed on destruction.
+class HeaderFolders {
+ public:
+  /// Writes nothing if the source names no file. Fails with io.
+  static Result<HeaderFolders> create(const Request& request);
+
+  /// Absolute, without characters that an option string would have to quote: a folder with such a path is reached
+  /// through a link in the temporary folder.
+  const std::vector<std::string>& paths() const noexcept { return paths_; }
+
+  /// A compiler's log with the names of given headers in place of their temporary paths.
+  std::string with_names(std::string log) const;
+
+ private:
+  HeaderFolders() = default;
+  Result<void> write(const Request& request);
+  Result<void> link(const std::filesystem::path& folder);
+
+  std::optional<base::ScratchFolder> scratch_;
+  std::vector<std::string> paths_;
+};
+
+}  // namespace kiln::backend

@@ -1,0 +1,76 @@
+#include "key/toolkit.hpp"
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include <unistd.h>
+
+#include "base/dynamic_library.hpp"
+#include "base/process.hpp"
+
+namespace kiln::key {
+namespace {
+
+using Path = std::filesystem::path;
+
+bool has_file(const Path& folder, const char* name) { return ::access((folder / name).c_str(), R_OK) == 0; }
+
+std::vector<Path> roots_in(std::initializer_list<const char*> variables) {
+  std::vector<Path> roots;
+  for (const char* variable : variables)
+    if (const char* root = base::environment(variable); root != nullptr && *root != '\0')
+      if (Path(root).is_absolute()) roots.emplace_back(root);
+  return roots;
+}
+
+/// The folders in which an NVRTC may have its headers: those of a toolkit (lib64, targets/…/lib), of Debian's
+/// package, and of the packages in PyPI, which have one folder for each part of CUDA 12.
+std::vector<Path> folders_beside_nvrtc() {
+  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"})
+    if (const auto library = base::DynamicLibrary::open_for_good(name)) {
+      const Path folder = library->path().parent_path();
+      if (folder.empty()) return {};
+      return {(folder / "../include").lexically_normal(), (folder / "../../include").lexically_normal(),
+              (folder / "../../cuda_runtime/include").lexically_normal()};
+    }
+  return {};
+}
+
+std::vector<Path> cuda_folders() {
+  const auto with_cccl = [](const Path& include) {
+    std::vector<Path> folders = {include};
+    // CUDA 13 has the headers of CUB, Thrust and libcu++ in a folder of their own.
+    if (has_file(include / "cccl", "cuda/std/version")) folders.push_back(include / "cccl");
+    return folders;
+  };
+  constexpr const char* header = "cuda_fp16.h";
+  std::vector<Path> roots = roots_in({"CUDA_HOME", "CUDA_PATH"});
+  roots.emplace_back("/usr/local/cuda");
+  for (const Path& root : roots)
+    if (has_file(root / "include", header)) return with_cccl(root / "include");
+  // This order does not depend on which libraries are loaded, so that a request has one key in all processes.
+  static const std::vector<Path> beside_nvrtc = folders_beside_nvrtc();
+  for (const Path& folder : beside_nvrtc)
+    if (has_file(folder, header)) return with_cccl(folder);
+  return {};
+}
+
+std::vector<Path> hip_folders() {
+  std::vector<Path> roots = roots_in({"ROCM_PATH", "HIP_PATH"});
+  roots.emplace_back("/opt/rocm");
+  roots.emplace_back("/usr");
+  for (const Path& root : roots)
+    if (has_file(root / "include", "hip/hip_runtime.h")) return {root / "include"};
+  return {};
+}
+
+}  // namespace
+
+std::vector<Path> toolkit_folders(Language language) {
+  if (language == Language::cuda) return cuda_folders();
+  if (language == Language::hip) return hip_folders();
+  return {};
+}
+
+}  // namespace kiln::key
