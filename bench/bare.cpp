@@ -170,7 +170,7 @@ std::unique_ptr<Bare> Bare::make(const std::string& api, std::shared_ptr<Module>
   if (api == "opencl") return std::make_unique<BareOpenCl>(std::move(module), binary);
   if (api == "vulkan") return std::make_unique<BareVulkan>(std::move(module), binary);
   const cuda::Platform& platform = api == "cuda" ? cuda::platform() : hip::platform();
-  const cuda::LoadedImage& kernel = *platform.unwrap(*module);
+  const cuda::LoadedImage& kernel = *platform.image_of(*module);
   return std::make_unique<BareCuda>(std::move(module), binary, kernel);
 }
 

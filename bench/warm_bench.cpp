@@ -186,7 +186,7 @@ int run(int argc, char** argv) {
 
   for (const Kernel& kernel : small_programs(program_count)) {
     const Request request = kernel.request(Language::cuda).value();
-    std::ofstream(folder.path() / (request.entry() + ".cu")) << backend::with_defines(request);
+    std::ofstream(folder.path() / (request.entries().at(0) + ".cu")) << backend::with_defines(request);
   }
   setenv("CUPY_CACHE_DIR", (folder.path() / "cupy").c_str(), 1);
   const std::vector<std::string> cupy = {"python3", "-c", std::string(cupy_script), folder.path().string()};

@@ -46,7 +46,7 @@ void run(const Context& context, const Options& options) {
   if (context.json)
     print_json({{"kernel", found->kernel.name},
                 {"language", options.language},
-                {"entry", request.entry()},
+                {"entry", request.entries().at(0)},
                 {"group_size", found->kernel.group_size},
                 {"source", source}});
   else

@@ -70,7 +70,8 @@ Request request_for(Language language, Request::Fields fields, const std::option
   fields.language = language;
   // The entry point of GLSL is always main. In the other languages it is usually the name of the program.
   const bool is_glsl = language == Language::glsl || language == Language::vulkan_glsl;
-  fields.entry = entry.value_or(is_glsl ? "main" : fields.name);
+  if (entry) fields.entries = {*entry};
+  if (!entry && !is_glsl) fields.entries = {fields.name};
   Request request(std::move(fields));
   if (request.error()) {
     const bool missing = request.error()->code() == ErrorCode::include_not_found;
@@ -161,7 +162,8 @@ Json answer_json(const Request& request, const Identity& identity, const Answer&
                  {"name", request.name()},
                  {"key", request.key().digest.hex()},
                  {"language", to_string(request.language())},
-                 {"entry", request.entry()},
+                 {"entry", request.entries().size() == 1 ? request.entries()[0] : ""},
+                 {"entries", request.entries()},
                  {"api", identity.api},
                  {"device", identity.device},
                  {"file", answer.file.string()},

@@ -27,7 +27,8 @@ int main() try {
 
   auto adopted = kiln::cuda::adopt(context).value();
   kiln::Cache cache(adopted);
-  kiln::Request request({.name = "squares", .source = source, .entry = "square", .language = kiln::Language::cuda});
+  kiln::Request request(
+      {.name = "squares", .source = source, .entries = {"square"}, .language = kiln::Language::cuda});
   kiln::Program squares = cache.get(request).value();
   auto buffer = kiln::upload(*adopted, std::vector<float>{1, 2, 3, 4}).value();
   adopted->launch(squares.module(), {.group_size = {4, 1, 1}, .buffers = {buffer.get()}}).value();

@@ -16,7 +16,7 @@ int main() try {
     return 77;  // No such device: for the tests, a reason to skip this.
   }
   kiln::Cache cache(*device);
-  kiln::Request request({.name = "twice", .source = source, .entry = "twice", .language = kiln::Language::hip});
+  kiln::Request request({.name = "twice", .source = source, .entries = {"twice"}, .language = kiln::Language::hip});
   kiln::Program twice = cache.get(request).value();
 
   auto buffer = kiln::upload(**device, std::vector<float>{1, 2, 3, 4}).value();

@@ -20,7 +20,7 @@ int main() try {
 
   kiln::Cache cache(kiln::opencl::adopt(context, device).value());
   kiln::Request request(
-      {.name = "squares", .source = source, .entry = "square", .language = kiln::Language::opencl});
+      {.name = "squares", .source = source, .entries = {"square"}, .language = kiln::Language::opencl});
   kiln::Program squares = cache.get(request).value();
   cl_kernel kernel = clCreateKernel(squares.as<kiln::opencl::Module>().program(), "square", nullptr);
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <kiln/identity.hpp>
@@ -31,6 +33,13 @@ class Module {
   /// The memory that the program takes: an estimate, often the size of its binary. Does not change. Called from any
   /// thread.
   virtual std::size_t bytes() const noexcept = 0;
+
+  /// The names of its entry points, in the order of the request; empty if the backend does not tell. Called from
+  /// any thread.
+  virtual std::vector<std::string> entries() const { return {}; }
+  /// The entry point of this name, for Device::launch(); this module itself if it is the only one. Belongs to this
+  /// module and is valid as long. Null if there is none. Called from any thread.
+  virtual Module* entry(std::string_view /*name*/) noexcept { return nullptr; }
 };
 
 /// The result of Backend::compile(): a loaded program, never null, and its binary. Without a binary, a cache keeps

@@ -47,6 +47,8 @@ struct JobMemory {
 struct Step {
   /// The program, which the executor gets from its cache.
   Request request;
+  /// Which of its entry points to run; empty if it has only one.
+  std::string entry = {};
   /// As in Launch.
   std::array<std::uint32_t, 3> groups = {1, 1, 1};
   /// As in Launch.

@@ -19,8 +19,9 @@ class Module : public kiln::Module {
  public:
   /// The module, for hipModuleGetGlobal and similar functions. Valid until this is destroyed.
   virtual hipModule_t native() const noexcept = 0;
-  /// The function of the request's entry point, for hipModuleLaunchKernel; looked up at the first call. Valid until
-  /// this is destroyed. Null if the driver finds none; the error of Device::launch() says why.
+  /// The function of the entry point, for hipModuleLaunchKernel; looked up at the first call. Valid until this is
+  /// destroyed. Null if the driver finds none, for which Device::launch() says why, and if the program has several:
+  /// see Program::entry().
   virtual hipFunction_t function() const noexcept = 0;
 };
 

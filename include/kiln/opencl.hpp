@@ -12,15 +12,15 @@ struct _cl_program;
 
 namespace kiln::opencl {
 
-/// A built OpenCL program and the name of the requested kernel, made by a device of this API: see Program::as().
-/// All functions may be called from any thread.
+/// A built OpenCL program, or one of its kernels (see Program::entry()), made by a device of this API: see
+/// Program::as(). All functions may be called from any thread.
 class Module : public kiln::Module {
  public:
   /// The cl_program; retain it to keep it longer than this. A cl_kernel holds its arguments, so each thread needs
   /// one of its own.
   virtual _cl_program* program() const noexcept = 0;
-  /// The name of the kernel, for clCreateKernel. Valid until this is destroyed.
-  virtual const std::string& entry() const noexcept = 0;
+  /// The name of the kernel, for clCreateKernel; empty if the program has several. Valid until this is destroyed.
+  virtual const std::string& kernel_name() const noexcept = 0;
 };
 
 /// The cl_mem of a buffer. It belongs to the buffer and is valid until that is destroyed; null for a buffer of

@@ -9,6 +9,7 @@
 
 #include <kiln/backend.hpp>
 #include <kiln/request.hpp>
+#include <kiln/result.hpp>
 
 namespace kiln {
 
@@ -31,9 +32,11 @@ class Program {
   /// An empty handle.
   Program() = default;
   Program(const Program& other) noexcept;
-  Program(Program&& other) noexcept : resident_(std::exchange(other.resident_, nullptr)), stripe_(other.stripe_) {}
+  Program(Program&& other) noexcept
+      : resident_(std::exchange(other.resident_, nullptr)), entry_(other.entry_), stripe_(other.stripe_) {}
   Program& operator=(Program other) noexcept {
     std::swap(resident_, other.resident_);
+    std::swap(entry_, other.entry_);
     std::swap(stripe_, other.stripe_);
     return *this;
   }
@@ -47,8 +50,11 @@ class Program {
   /// The key of its request. References from this and the next two functions are valid while a handle exists.
   const Key& key() const noexcept;
   const std::string& name() const noexcept { return key().name; }
-  /// The loaded program, for Device::launch().
+  /// The loaded program, for Device::launch(). If it has several entry points, choose one with entry() first.
   Module& module() const noexcept;
+  /// Another handle on this program, whose module() is the entry point of this name, as the request has it. Fails
+  /// with invalid_request if there is none; the message lists those that there are.
+  Result<Program> entry(std::string_view name) const;
   /// The module as its backend's own type, as in `program.as<kiln::opengl::Module>().id()`. Throws
   /// std::bad_cast if it belongs to another backend.
   template <class T>
@@ -76,6 +82,8 @@ class Program {
   void release() noexcept;
 
   memory::Resident* resident_ = nullptr;
+  /// Null: the program itself.
+  Module* entry_ = nullptr;
   std::uint32_t stripe_ = 0;
 };
 

@@ -51,8 +51,10 @@ class Request {
     std::string name = {};
     /// At most max_source_bytes, in GLSL with all included files.
     std::string source = {};
-    /// The entry point: always main in GLSL, the name of the kernel elsewhere.
-    std::string entry = "main";
+    /// The entry points; empty for all: always main in GLSL, names of kernels elsewhere. In CUDA and HIP, also name
+    /// expressions, as in "scale<float>" and "math::scale": the templates that are named are instantiated, and
+    /// Program::entry() takes the same text. Kernels of CUDA and HIP need no extern "C".
+    std::vector<std::string> entries = {};
     Language language = Language::glsl;
     /// For the compiler. In OpenCL, CUDA and HIP, -D and -I, also in their long forms, count as `defines` and
     /// `include_folders`; -include and other options that make the compiler read a file are refused.
@@ -78,7 +80,7 @@ class Request {
   const Key& key() const noexcept { return state_->key; }
   const std::string& name() const noexcept { return state_->key.name; }
   /// The other fields. -D and -I in `options` have been moved to `defines` and `include_folders`.
-  const std::string& entry() const noexcept { return state_->fields.entry; }
+  const std::vector<std::string>& entries() const noexcept { return state_->fields.entries; }
   Language language() const noexcept { return state_->fields.language; }
   const std::vector<std::string>& options() const noexcept { return state_->fields.options; }
   const std::map<std::string, std::string>& defines() const noexcept { return state_->fields.defines; }

@@ -65,6 +65,12 @@ inline Error foreign_program(std::string_view program, std::string_view device) 
                fmt::format("{} belongs to another device; compile or load it on {}", program, device));
 }
 
+/// The error for launching a program of several entry points as a whole.
+inline Error no_entry_chosen(std::string_view program, std::size_t entries) {
+  return Error(ErrorCode::invalid_request,
+               fmt::format("{} has {} entry points; choose one with Program::entry()", program, entries));
+}
+
 /// The size to allocate for a buffer: whole 4-byte words, at least one. Drivers refuse empty buffers, and programs
 /// may read a 16-bit value as part of its word.
 constexpr std::size_t allocated_bytes(std::size_t bytes) noexcept {

@@ -175,14 +175,10 @@ Result<void> check_language(const Request& request, Language taken) {
     return Error(ErrorCode::invalid_request,
                  fmt::format("{} is written in {}, but this device compiles {}", request.name(),
                              to_string(request.language()), to_string(taken)));
-  if (is_glsl(request.language()) && request.entry() != "main")
-    return Error(
-        ErrorCode::invalid_request,
-        fmt::format("{} has the entry point {}, but GLSL programs start at main", request.name(), request.entry()));
-  if (!is_glsl(request.language()) && request.entry() == "main")
+  if (is_glsl(request.language()) && request.entries() != std::vector<std::string>{"main"})
     return Error(ErrorCode::invalid_request,
-                 fmt::format("{} does not name its kernel; set the entry to the name of a kernel in its source",
-                             request.name()));
+                 fmt::format("{} has the entry point {}, but GLSL programs start at main", request.name(),
+                             fmt::join(request.entries(), ", ")));
   return {};
 }
 

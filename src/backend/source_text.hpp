@@ -25,7 +25,7 @@ std::string compile_message(const Request& request, const std::string& log);
 Error compile_error(const Request& request, std::string log);
 
 /// Fails if the request's language is not `taken`, or if its entry point does not fit the language: GLSL requires
-/// main, other languages require the name of a kernel.
+/// main.
 Result<void> check_language(const Request& request, Language taken);
 
 /// The error for a source that the compiler rejected: include_not_found if it lacks a file that the request did not

@@ -311,7 +311,7 @@ Result<Request> Kernel::request(Language language) const {
   auto text = KILN_TRY(emit(language));
   Request::Fields fields{.name = name,
                          .source = std::move(text),
-                         .entry = entry_of(*this, language),
+                         .entries = {entry_of(*this, language)},
                          .language = language,
                          .defines = parameters};
   constexpr std::array<const char*, 3> sizes = {"GROUP_X", "GROUP_Y", "GROUP_Z"};

@@ -151,6 +151,8 @@ void Scheduler::await(const std::shared_ptr<JobState>& job) {
     });
   for (std::size_t i = 0; i < job->job.steps.size(); ++i)
     cache_.get_async(job->job.steps[i].request, [scheduler = shared_from_this(), job, i](Result<Program> program) {
+      const std::string& entry = job->job.steps[i].entry;
+      if (program && !entry.empty()) program = program->entry(entry);
       if (program) {
         job->programs[i] = std::move(*program);
       } else {

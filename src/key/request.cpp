@@ -1,7 +1,7 @@
 #include <kiln/request.hpp>
 
 #include <algorithm>
-#include <array>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -37,7 +37,13 @@ std::optional<Error> check(const Request::Fields& fields) {
     return invalid(
         fmt::format("has a source of {} bytes; the limit is {}", fields.source.size(), Request::max_source_bytes));
   }
-  if (fields.entry.empty()) return invalid("has an empty entry point");
+  std::set<std::string_view> entries;
+  for (const std::string& entry : fields.entries) {
+    // Stored names are separated by these characters.
+    if (entry.empty() || std::ranges::any_of(entry, [](unsigned char c) { return c < ' '; }))
+      return invalid("has an entry point that is empty or has control characters");
+    if (!entries.insert(entry).second) return invalid(fmt::format("names the entry point {} twice", entry));
+  }
   for (const auto& [name, value] : fields.defines) {
     if (!key::is_name(name)) return invalid(fmt::format("defines \"{}\", which is not a valid macro name", name));
     if (value.find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos || value.ends_with('\\'))
@@ -58,7 +64,13 @@ Digest digest_of(const Request::Fields& fields, const std::string& source, const
   writer.number(key_version);
   writer.text(fields.name);
   writer.text(to_string(fields.language));
-  writer.text(fields.entry);
+  // Keys of requests with one entry point are the same as in Kiln 0.2.
+  const bool has_one_entry = fields.entries.size() == 1;
+  writer.text(has_one_entry ? fields.entries[0] : std::string("\0entries", 8));
+  if (!has_one_entry) {
+    writer.number(static_cast<std::uint64_t>(fields.entries.size()));
+    for (const auto& entry : fields.entries) writer.text(entry);
+  }
   writer.number(static_cast<std::uint64_t>(fields.options.size()));
   for (const auto& option : fields.options) writer.text(option);
   writer.number(static_cast<std::uint64_t>(fields.defines.size()));
@@ -116,6 +128,7 @@ std::string_view to_string(Language language) noexcept {
 Request::Request(Fields fields) {
   auto state = std::make_shared<State>();
   key::move_options(fields);
+  if (is_glsl(fields.language) && fields.entries.empty()) fields.entries = {"main"};
   state->error = check(fields);
   if (!state->error && is_glsl(fields.language)) {
     // Drivers have no #include.
@@ -193,7 +206,8 @@ std::string Request::describe() const {
   nlohmann::ordered_json facts;
   facts["name"] = name();
   facts["language"] = to_string(language());
-  facts["entry"] = entry();
+  facts["entry"] = entries().size() == 1 ? entries()[0] : "";
+  facts["entries"] = entries();
   facts["options"] = options();
   facts["defines"] = defines();
   facts["source"] = {{"sha256", base::sha256(source()).hex()}, {"bytes", source().size()}};

@@ -1,5 +1,8 @@
 #include <kiln/program.hpp>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "memory/resident.hpp"
 
 namespace kiln {
@@ -14,14 +17,29 @@ std::string_view to_string(Origin origin) noexcept {
   return "unknown";
 }
 
-Program::Program(const Program& other) noexcept : resident_(other.resident_), stripe_(other.stripe_) {
+Program::Program(const Program& other) noexcept
+    : resident_(other.resident_), entry_(other.entry_), stripe_(other.stripe_) {
   if (resident_ != nullptr) resident_->copy(stripe_);
 }
 
 void Program::release() noexcept { resident_->give_back(stripe_); }
 
 const Key& Program::key() const noexcept { return resident_->key(); }
-Module& Program::module() const noexcept { return resident_->module(); }
+Module& Program::module() const noexcept { return entry_ != nullptr ? *entry_ : resident_->module(); }
+
+Result<Program> Program::entry(std::string_view name) const {
+  Module* entry = resident_->module().entry(name);
+  if (entry == nullptr) {
+    const auto entries = resident_->module().entries();
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} has no entry point called {}; it has {}", this->name(), name,
+                             entries.empty() ? "none by name" : fmt::format("{}", fmt::join(entries, ", "))));
+  }
+  Program chosen = *this;
+  chosen.entry_ = entry;
+  return chosen;
+}
+
 Origin Program::origin() const noexcept { return resident_->origin(); }
 std::chrono::nanoseconds Program::compile_time() const noexcept { return resident_->compile_time(); }
 bool Program::stored() const noexcept { return resident_->stored(); }

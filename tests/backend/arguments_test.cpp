@@ -34,7 +34,7 @@ extern "C" __global__ void mixed(float* to, Three three, short number, Aligned a
 extern "C" __global__ void upscale(float* to) { *to = 1; }
 extern "C" __global__ void nothing() {}
 )",
-                  .entry = "mixed",
+                  .entries = {"mixed"},
                   .language = language});
 }
 
@@ -64,7 +64,9 @@ Result<Image> nvrtc_image(int capability, const Request& request) {
   if (!rtc) return rtc.error();
   const auto target = cuda::target_for(capability, 13000, (*rtc)->architectures());
   if (!target) return target.error();
-  return cuda::compile_image(cuda::platform(), **rtc, *target, request);
+  auto image = cuda::compile_image(cuda::platform(), **rtc, *target, request);
+  if (!image) return std::move(image).error();
+  return std::move(image->bytes);
 }
 
 TEST(ArgumentSizes, AreReadFromCubins) {
@@ -90,7 +92,7 @@ TEST(ArgumentSizes, AreReadForKernelsThatTakeKilobytes) {
                              .source = "struct Large { char bytes[20000]; };\n"
                                        "extern \"C\" __global__ void large(char* to, Large from, int i) {\n"
                                        "  *to = from.bytes[i];\n}\n",
-                             .entry = "large",
+                             .entries = {"large"},
                              .language = Language::cuda}));
     if (!image) GTEST_SKIP() << image.error().message();
     EXPECT_EQ(argument_sizes(*image, capability == 90 ? ImageKind::cubin : ImageKind::ptx, "large"),

@@ -71,7 +71,7 @@ TEST_F(CudaDevice, RefusesDamagedBinaries) {
 TEST_F(CudaDevice, AnEntryThatIsNotThereIsACompileError) {
   const auto result = device_->compile(Request({.name = "conv",
                                                 .source = "__global__ void conv(float* x) { *x = 1; }\n",
-                                                .entry = "conv",
+                                                .entries = {"conv"},
                                                 .language = Language::cuda}));
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code(), ErrorCode::compile_failed);

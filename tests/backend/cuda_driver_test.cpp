@@ -141,9 +141,10 @@ TEST(StandInDriver, RunsProgramsAndSaysWhatIsWrongWithLaunches) {
   EXPECT_EQ(report["foreign"], "invalid_request: the buffer belongs to another device; allocate it on cuda:0");
   EXPECT_EQ(report["foreign program"],
             "invalid_request: scale_2 belongs to another device; compile or load it on cuda:0");
-  EXPECT_EQ(report["no entry"],
-            "compile_failed: conv has no kernel called conv: declare it extern \"C\" __global__, so that it keeps "
-            "its name");
+  EXPECT_EQ(
+      report["no entry"],
+      "compile_failed: conv has no kernel called convolve; name a __global__ function of the source, with the "
+      "arguments of a template, as in scale<float>");
   EXPECT_TRUE(report.text().ends_with("end\n")) << report.text();
 }
 

@@ -109,7 +109,7 @@ void run(Device& device) {
             << "no entry "
             << told(device.compile(Request({.name = "conv",
                                             .source = "__global__ void conv(float* x) { *x = 1; }\n",
-                                            .entry = "conv",
+                                            .entries = {"convolve"},
                                             .language = Language::cuda})))
             << '\n';
 }
@@ -117,7 +117,7 @@ void run(Device& device) {
 Request crashing() {
   return Request({.name = "crash_1",
                   .source = "extern \"C\" __global__ void crash() { *(volatile int*)16 = 1; }\n",
-                  .entry = "crash",
+                  .entries = {"crash"},
                   .language = Language::cuda});
 }
 

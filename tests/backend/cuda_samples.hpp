@@ -17,7 +17,7 @@ extern "C" __global__ void scale(float* data, Parameters parameters) {
   data[i] = data[i] * FACTOR + parameters.offset;
 }
 )",
-                  .entry = "scale",
+                  .entries = {"scale"},
                   .language = language,
                   .defines = {{"FACTOR", std::to_string(factor) + ".0f"}}});
 }

@@ -23,10 +23,15 @@ class Nvrtc : public testing::Test {
     if (!rtc) GTEST_SKIP() << rtc.error().message();
     rtc_ = std::move(*rtc);
   }
-  Result<std::vector<std::byte>> compile(const Request& request, int capability = 90) const {
+  Result<cuda::Image> compile_image(const Request& request, int capability = 90) const {
     const auto target = cuda::target_for(capability, 13000, rtc_->architectures());
     if (!target) return target.error();
     return cuda::compile_image(cuda::platform(), *rtc_, *target, request);
+  }
+  Result<std::vector<std::byte>> compile(const Request& request, int capability = 90) const {
+    auto image = compile_image(request, capability);
+    if (!image) return std::move(image).error();
+    return std::move(image->bytes);
   }
   Error compile_error(Request::Fields fields) const {
     fields.language = Language::cuda;
@@ -78,7 +83,7 @@ TEST_F(Nvrtc, ErrorsInWhatIsDeclaredForAKernelNameTheDeclaration) {
 
 TEST_F(Nvrtc, ErrorsNameTheLineAndCarryTheLog) {
   const Error error = compile_error(
-      {.name = "conv", .source = "\nextern \"C\" __global__ void conv() { nonsense; }\n", .entry = "conv"});
+      {.name = "conv", .source = "\nextern \"C\" __global__ void conv() { nonsense; }\n", .entries = {"conv"}});
   EXPECT_EQ(error.code(), ErrorCode::compile_failed);
   EXPECT_TRUE(error.message().starts_with("conv does not compile, line 2: error: ")) << error.message();
   EXPECT_NE(error.log().find("nonsense"), std::string::npos) << error.log();
@@ -87,7 +92,7 @@ TEST_F(Nvrtc, ErrorsNameTheLineAndCarryTheLog) {
 TEST_F(Nvrtc, ErrorsInAnIncludedFileNameThatFile) {
   const Error error = compile_error({.name = "conv",
                                      .source = "#include \"tile.h\"\nextern \"C\" __global__ void conv() {}\n",
-                                     .entry = "conv",
+                                     .entries = {"conv"},
                                      .defines = {{"A", "1"}, {"B", "2"}},
                                      .headers = {{"tile.h", "\n\nint tile = nonsense;\n"}}});
   EXPECT_NE(error.message().find("tile.h line 3"), std::string::npos) << error.message();
@@ -96,7 +101,7 @@ TEST_F(Nvrtc, ErrorsInAnIncludedFileNameThatFile) {
 TEST_F(Nvrtc, AnOptionItDoesNotKnowIsACompileError) {
   const Error error = compile_error({.name = "conv",
                                      .source = "extern \"C\" __global__ void conv() {}\n",
-                                     .entry = "conv",
+                                     .entries = {"conv"},
                                      .options = {"--no-such-option"}});
   EXPECT_EQ(error.code(), ErrorCode::compile_failed);
   EXPECT_NE(error.describe().find("no-such-option"), std::string::npos) << error.describe();
@@ -105,7 +110,7 @@ TEST_F(Nvrtc, AnOptionItDoesNotKnowIsACompileError) {
 TEST_F(Nvrtc, PassesOptionsOn) {
   Request::Fields fields{.name = "conv",
                          .source = "extern \"C\" __global__ void conv(float* x) { *x = sinf(*x); }\n",
-                         .entry = "conv",
+                         .entries = {"conv"},
                          .language = Language::cuda};
   const auto plain = compile(Request(fields)).value();
   fields.options = {"--use_fast_math", "--std=c++17"};
@@ -116,9 +121,55 @@ TEST_F(Nvrtc, PassesOptionsOn) {
   EXPECT_EQ(compile(Request(fields)).error().code(), ErrorCode::compile_failed) << "that is no code";
 }
 
-TEST_F(Nvrtc, RefusesOtherLanguagesAndRequestsWithoutAnEntry) {
+TEST_F(Nvrtc, RefusesOtherLanguagesAndSourcesWithoutAKernel) {
   EXPECT_EQ(compile(cuda_scale(3, Language::hip)).error().code(), ErrorCode::invalid_request);
-  EXPECT_EQ(compile_error({.name = "conv", .source = "int x;"}).code(), ErrorCode::invalid_request);
+  EXPECT_EQ(compile_error({.name = "conv", .source = "__device__ int x;"}).code(), ErrorCode::compile_failed);
+}
+
+constexpr const char* four_kernels = R"(
+namespace math {
+template <class T, int factor> __global__ void scale(T* data) { data[threadIdx.x] *= factor; }
+__global__ void add(float* data) { data[threadIdx.x] += 1; }
+}
+__global__ void add(double* data) { data[threadIdx.x] += 2; }
+extern "C" __global__ void plain(float* data) { data[threadIdx.x] = 3; }
+)";
+
+TEST_F(Nvrtc, CompilesSeveralEntryPointsAndTemplatesAtOnce) {
+  const std::vector<std::string> names = {"math::scale<float, 2>", "math::scale<double, 3>", "math::add", "::add",
+                                          "plain"};
+  const auto image = compile_image(
+      Request({.name = "four", .source = four_kernels, .entries = names, .language = Language::cuda}));
+  ASSERT_TRUE(image) << image.error().describe();
+  ASSERT_EQ(image->entries.size(), names.size());
+  const auto all = cuda::entry_points(image->bytes, ImageKind::cubin);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(image->entries[i].name, names[i]);
+    EXPECT_TRUE(std::ranges::any_of(all, [&](const auto& entry) {
+      return entry.symbol == image->entries[i].symbol;
+    })) << image->entries[i].symbol;
+    EXPECT_TRUE(cuda::argument_sizes(image->bytes, ImageKind::cubin, image->entries[i].symbol));
+  }
+  EXPECT_EQ(image->entries[4].symbol, "plain");
+}
+
+TEST_F(Nvrtc, FindsAllKernelsOfASourceThatNamesNone) {
+  const Request request({.name = "four", .source = four_kernels, .language = Language::cuda});
+  for (const int capability : {90, 990}) {
+    const auto image = compile_image(request, capability).value();
+    std::vector<std::string> names;
+    for (const auto& entry : image.entries) names.push_back(entry.name);
+    std::ranges::sort(names);
+    EXPECT_EQ(names, (std::vector<std::string>{"add", "math::add", "plain"}));
+  }
+}
+
+TEST_F(Nvrtc, AnEntryThatIsNotInTheSourceIsACompileErrorThatNamesIt) {
+  for (const char* entry : {"nothing", "math::scale", "math::scale<float>", "math::nothing<3>", "threadIdx"}) {
+    const Error error = compile_error({.name = "four", .source = four_kernels, .entries = {"plain", entry}});
+    EXPECT_EQ(error.code(), ErrorCode::compile_failed);
+    EXPECT_TRUE(error.message().starts_with(std::string("four has no kernel called ") + entry)) << error.message();
+  }
 }
 
 TEST_F(Nvrtc, CompilesOnFourThreadsAtOnce) {
@@ -141,8 +192,7 @@ TEST_F(Nvrtc, NoTruncatedImageIsTakenForAWholeOne) {
 }
 
 TEST_F(Nvrtc, ChangedBytesNeverCrashTheChecker) {
-  const auto image = compile(cuda_scale(3)).value();
-  const Binary binary = cuda::to_binary(ImageKind::cubin, image, cuda_scale(3));
+  const Binary binary = cuda::to_binary(ImageKind::cubin, compile_image(cuda_scale(3)).value(), "scale_3");
   std::mt19937 random(1);
   std::size_t refused = 0;
   for (int round = 0; round < 20000; ++round) {
@@ -162,12 +212,12 @@ TEST_F(Nvrtc, ChangedBytesNeverCrashTheChecker) {
 }
 
 TEST_F(Nvrtc, ABinaryComesApartIntoWhatItWasMadeOf) {
-  const auto image = compile(cuda_scale(3)).value();
-  const Binary binary = cuda::to_binary(ImageKind::cubin, image, cuda_scale(3));
+  const auto image = compile_image(cuda_scale(3)).value();
+  const Binary binary = cuda::to_binary(ImageKind::cubin, image, "scale_3");
   const auto parts = cuda::parts_of(binary, ImageKind::cubin).value();
   EXPECT_EQ(parts.name, "scale_3");
-  EXPECT_EQ(parts.entry, "scale");
-  EXPECT_EQ(std::vector(parts.image.begin(), parts.image.end()), image);
+  EXPECT_EQ(parts.entries, (std::vector<cuda::EntryPoint>{{"scale", "scale"}}));
+  EXPECT_EQ(std::vector(parts.image.begin(), parts.image.end()), image.bytes);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parts.image.data()) % 8, 0U);
   EXPECT_EQ(cuda::parts_of(binary, ImageKind::ptx).error().code(), ErrorCode::load_failed);
 }

@@ -52,7 +52,7 @@ TEST_F(HipCompiler, MakesCodeObjectsForTwoArchitectures) {
   for (const Binary* binary : {&vega, &rdna}) {
     const auto parts = cuda::parts_of(*binary, cuda::ImageKind::code_object).value();
     EXPECT_EQ(parts.name, "scale_3");
-    EXPECT_EQ(parts.entry, "scale");
+    EXPECT_EQ(parts.entries, (std::vector<cuda::EntryPoint>{{"scale", "scale"}}));
   }
   EXPECT_NE(fakes::text_of(vega.bytes).find("gfx906"), std::string::npos);
 }
@@ -77,7 +77,7 @@ TEST_F(HipCompiler, ErrorsInWhatIsDeclaredForAKernelNameTheDeclaration) {
 TEST_F(HipCompiler, ErrorsNameTheLineAndCarryTheLog) {
   const auto result = hip::compile_for(Request({.name = "conv",
                                                 .source = "\n\nextern \"C\" __global__ void conv() { nonsense; }\n",
-                                                .entry = "conv",
+                                                .entries = {"conv"},
                                                 .language = Language::hip,
                                                 .defines = {{"A", "1"}}}),
                                        "gfx906");
@@ -93,7 +93,7 @@ TEST_F(HipCompiler, TakesSourcesThatIncludeTheRuntimesHeader) {
       hip::compile_for(Request({.name = "conv",
                                 .source = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n"
                                           "extern \"C\" __global__ void conv(__half* x) { *x = 1; }\n",
-                                .entry = "conv",
+                                .entries = {"conv"},
                                 .language = Language::hip}),
                        "gfx906");
   EXPECT_TRUE(binary) << binary.error().describe();
@@ -102,7 +102,7 @@ TEST_F(HipCompiler, TakesSourcesThatIncludeTheRuntimesHeader) {
 TEST_F(HipCompiler, AKernelThatIsNotThereIsNamed) {
   const auto result = hip::compile_for(Request({.name = "conv",
                                                 .source = "extern \"C\" __global__ void upscale() {}\n",
-                                                .entry = "scale",
+                                                .entries = {"scale"},
                                                 .language = Language::hip}),
                                        "gfx906");
   ASSERT_FALSE(result);

@@ -37,7 +37,7 @@ class OpenClDevice : public testing::Test {
   static Request program(const std::string& arguments, const std::string& body = "") {
     return Request({.name = "odd",
                     .source = "__kernel void odd(" + arguments + ") { " + body + " }\n",
-                    .entry = "odd",
+                    .entries = {"odd"},
                     .language = Language::opencl});
   }
 

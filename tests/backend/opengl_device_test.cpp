@@ -100,7 +100,7 @@ TEST_F(OpenGlDevice, ReadsTheLogsOfBothKindsOfDriver) {
 }
 
 TEST_F(OpenGlDevice, AnEntryPointThatIsNotThereIsAClearError) {
-  const Error named = compile_error({.name = "conv", .source = scale(1).source(), .entry = "conv_main"});
+  const Error named = compile_error({.name = "conv", .source = scale(1).source(), .entries = {"conv_main"}});
   EXPECT_NE(named.message().find("conv_main"), std::string::npos);
   const Error none =
       compile_error({.name = "conv", .source = "#version 430\nlayout(local_size_x = 1) in;\nvoid f() {}\n"});

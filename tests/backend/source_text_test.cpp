@@ -6,7 +6,7 @@ namespace kiln {
 namespace {
 
 Request request(std::string name, Language language, std::string header = "") {
-  Request::Fields fields{.name = std::move(name), .source = "x", .entry = "x", .language = language};
+  Request::Fields fields{.name = std::move(name), .source = "x", .entries = {"x"}, .language = language};
   if (!header.empty()) {
     fields.source = "#include \"" + header + "\"\nx";
     fields.headers = {{header, "y"}};

@@ -160,7 +160,7 @@ TEST_F(VulkanDevice, SourcesThatAreNoComputeShadersAreClearErrors) {
             ErrorCode::invalid_request);
   const Error named = compile_error(Request({.name = "conv",
                                              .source = vulkan_scale(1).source(),
-                                             .entry = "conv_main",
+                                             .entries = {"conv_main"},
                                              .language = Language::vulkan_glsl}));
   EXPECT_NE(named.message().find("conv_main"), std::string::npos);
 }

@@ -127,10 +127,10 @@ TEST_F(CliDevice, WhyFindsTheProgramsOfEveryApi) {
     const Request made = kernel.request(language).value();
     const std::string text = backend::with_defines(made);
     // GLSL begins at main; elsewhere a program that is called as its kernel needs no --entry.
-    const std::string entry = made.entry();
+    const std::string entry = made.entries().at(0);
     {
       Cache cache(*device, {.directory = this->cache(), .log = quiet});
-      cache.get(Request({.name = "kiln_fill", .source = text, .entry = entry, .language = language})).value();
+      cache.get(Request({.name = "kiln_fill", .source = text, .entries = {entry}, .language = language})).value();
     }
     const auto file = source_file("kiln_fill.txt", text);
     const std::string name(to_string(language));

@@ -47,8 +47,10 @@ TEST_F(Emit, WhatItPrintsCompilesAsItIs) {
     const Language language = (*device)->info().language;
     const auto emitted =
         command_.run({"emit", "nbody_step", "--language", std::string(to_string(language)), "--json"}).json();
-    const Request request(
-        {.name = "printed", .source = emitted.at("source"), .entry = emitted.at("entry"), .language = language});
+    const Request request({.name = "printed",
+                           .source = emitted.at("source"),
+                           .entries = {emitted.at("entry")},
+                           .language = language});
     const auto compiled = (*device)->compile(request);
     EXPECT_TRUE(compiled) << api << ": " << compiled.error().describe();
   }

@@ -88,8 +88,8 @@ TEST(Kernel, EachLanguageAndParameterIsAnotherProgram) {
 TEST(Kernel, ItsNameBecomesAFunctionsName) {
   Kernel kernel = scale(2);
   kernel.name = "3x3 conv/\xC3\xA9";
-  EXPECT_EQ(kernel.request(Language::cuda).value().entry(), "kiln_3x3_conv___");
-  EXPECT_EQ(kernel.request(Language::glsl).value().entry(), "main");
+  EXPECT_EQ(kernel.request(Language::cuda).value().entries().at(0), "kiln_3x3_conv___");
+  EXPECT_EQ(kernel.request(Language::glsl).value().entries().at(0), "main");
 }
 
 TEST(Kernel, SaysWhatIsWrongWithItself) {

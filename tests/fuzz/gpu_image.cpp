@@ -15,8 +15,15 @@ void read_image(ImageKind kind, const std::string& entry, Bytes image) {
   const Binary binary{static_cast<std::uint32_t>(kind),
                       backend::join_sections({image, backend::as_section("name"), backend::as_section(entry)})};
   const auto parts = cuda::parts_of(binary, kind);
-  expect(parts.ok() == whole, "a driver sees an image that is whole, and no other");
-  expect(!parts || (parts->entry == entry && std::ranges::equal(parts->image, image)), "an image is as it was");
+  expect(parts.ok() == (whole && !entry.empty()), "a driver sees an image that is whole, and no other");
+  expect(!parts || std::ranges::equal(parts->image, image), "an image is as it was");
+  if (parts) {
+    const Binary again = cuda::to_binary(kind, {{image.begin(), image.end()}, parts->entries}, "name");
+    expect(cuda::parts_of(again, kind)->entries == parts->entries, "entry points are as they were");
+  }
+  const auto entries = cuda::entry_points(image, kind);
+  expect(whole || entries.empty(), "an image that is not whole has no entry points");
+  static_cast<void>(cuda::referenced_symbol(image, entry));
   if (!whole) return;
   for (const Bytes part : cuda::code_objects(image))
     expect(part.data() >= image.data() && part.data() + part.size() <= image.data() + image.size(),

@@ -59,7 +59,7 @@ void expect_other_keys(const Request::Fields& fields, const Digest& key) {
   };
   expect(Request(fields).key().digest == key, "equal requests have one key");
   differs("the name counts", [](auto& other) { other.name += '_'; });
-  differs("the entry point counts", [](auto& other) { other.entry += '_'; });
+  differs("the entry points count", [](auto& other) { other.entries.push_back("kiln_other"); });
   differs("the source counts", [](auto& other) { other.source += "\n_"; });
   differs("options count", [](auto& other) { other.options.insert(other.options.begin(), "_"); });
   differs("defines count", [](auto& other) { other.defines.emplace("kiln_other", "_"); });
@@ -78,7 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Request::Fields fields;
   fields.language = static_cast<Language>(input.number<std::uint8_t>() % 5);
   fields.name = input.text();
-  fields.entry = input.text();
+  if (const std::string entry = input.text(); !entry.empty()) fields.entries = {entry};
   fields.source = input.text();
   const std::string log = input.text();
   while (!input.empty()) add(input, fields);

@@ -50,7 +50,7 @@ TEST(BadRequest, NulInAnIncludedFileIsTold) {
 }
 
 TEST(BadRequest, WithoutAnEntryPointIsTold) {
-  EXPECT_TRUE(contains(complaint({.name = "conv", .source = "x", .entry = ""}), "entry point"));
+  EXPECT_TRUE(contains(complaint({.name = "conv", .source = "x", .entries = {""}}), "entry point"));
 }
 
 TEST(BadRequest, OptionThatMakesTheCompilerReadAFileIsToldByName) {

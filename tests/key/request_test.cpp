@@ -26,7 +26,7 @@ struct Change {
 Fields fields() {
   return {.name = "conv2d",
           .source = "#version 430\n#include \"tile.h\"\nvoid main() {}\n",
-          .entry = "main",
+          .entries = {"main"},
           .options = {"-O2", "-fast"},
           .defines = {{"TILE", "16"}, {"WIDTH", "3"}},
           .headers = {{"tile.h", "const int tile = TILE;\n"}}};
@@ -47,7 +47,7 @@ TEST(RequestKey, ChangesWithEverythingThatCanChangeTheProgram) {
       {"a name and a NUL", [](Fields& f) { f.name += '\0'; }},
       {"another letter in the source", [](Fields& f) { f.source.replace(f.source.find("430"), 3, "440"); }},
       {"a space more in the source", [](Fields& f) { f.source += ' '; }},
-      {"another entry", [](Fields& f) { f.entry = "main2"; }},
+      {"another entry", [](Fields& f) { f.entries = {"main2"}; }},
       {"another first option", [](Fields& f) { f.options[0] = "-O3"; }},
       {"another second option", [](Fields& f) { f.options[1] = "-slow"; }},
       {"an option more", [](Fields& f) { f.options.emplace_back("-g"); }},
@@ -196,7 +196,7 @@ TEST(RequestKey, OfARequestInErrorIsNoOneElses) {
 TEST(Request, GivesItsFieldsBack) {
   const Request request(fields());
   EXPECT_EQ(request.name(), "conv2d");
-  EXPECT_EQ(request.entry(), "main");
+  EXPECT_EQ(request.entries(), std::vector<std::string>{"main"});
   EXPECT_EQ(request.language(), Language::glsl);
   EXPECT_EQ(request.options(), fields().options);
   EXPECT_EQ(request.defines(), fields().defines);
@@ -245,7 +245,7 @@ TEST(RequestOptions, ThatNameFoldersAndDefinesAreFoldersAndDefines) {
   const std::string path = folder.path();
   const Fields plain{.name = "conv",
                      .source = "#include \"tile.h\"\n",
-                     .entry = "conv",
+                     .entries = {"conv"},
                      .language = Language::cuda,
                      .options = {"-g"},
                      .defines = {{"A", "1"}, {"B", "x=y"}},
@@ -275,7 +275,7 @@ TEST(Request, AnOptionStringOfOpenClHidesNothingFromTheKey) {
   const auto made = [&](std::vector<std::string> options) {
     return Request({.name = "k",
                     .source = "#include \"h.h\"\n__kernel void k() {}\n",
-                    .entry = "k",
+                    .entries = {"k"},
                     .language = Language::opencl,
                     .options = std::move(options)});
   };

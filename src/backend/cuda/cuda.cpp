@@ -53,7 +53,8 @@ constexpr Platform cuda_platform{
     .open_rtc = [](const Driver& driver) { return open_nvrtc(driver.version()); },
     .target = target_of,
     .wrap = LoadedModule<Module>::wrap,
-    .unwrap = LoadedModule<Module>::unwrap,
+    .image_of = LoadedModule<Module>::image_of,
+    .kernel_of = LoadedModule<Module>::kernel_of,
 };
 
 }  // namespace

@@ -76,20 +76,10 @@ Result<void> run_on_stream(Context& context, Enqueue enqueue, Doing doing) {
   return driver.error(status, doing());
 }
 
-/// The error for a source that compiled but lacks the entry point of the request.
-Error no_entry(const Request& request) {
-  const bool mentioned = request.source().find(request.entry()) != std::string::npos;
-  return Error(ErrorCode::compile_failed,
-               mentioned ? fmt::format("{} has no kernel called {}: declare it extern \"C\" __global__, so that it "
-                                       "keeps its name",
-                                       request.name(), request.entry())
-                         : fmt::format("{} has no kernel called {}", request.name(), request.entry()));
-}
-
 }  // namespace
 
-Result<std::vector<std::byte>> compile_image(const Platform& platform, const Rtc& rtc, const Target& target,
-                                             const Request& request) {
+Result<Image> compile_image(const Platform& platform, const Rtc& rtc, const Target& target,
+                            const Request& request) {
   KILN_TRY(backend::check_language(request, platform.language));
   const auto chooses = [&](const std::string& option) {
     return std::any_of(platform.architecture_options.begin(), platform.architecture_options.end(),
@@ -97,7 +87,15 @@ Result<std::vector<std::byte>> compile_image(const Platform& platform, const Rtc
   };
   std::vector<std::string> options;
   if (std::none_of(request.options().begin(), request.options().end(), chooses)) options.push_back(target.option);
-  return rtc.compile(request, options, target.kind == ImageKind::ptx ? Rtc::Output::text : Rtc::Output::code);
+  auto image = KILN_TRY(
+      rtc.compile(request, options, target.kind == ImageKind::ptx ? Rtc::Output::text : Rtc::Output::code));
+  if (image.entries.empty()) image.entries = entry_points(image.bytes, target.kind);
+  if (image.entries.empty())
+    return Error(
+        ErrorCode::compile_failed,
+        fmt::format("{} has no kernel: declare one as __global__, and name templates in Request::Fields::entries",
+                    request.name()));
+  return image;
 }
 
 DeviceInfo describe(const Platform& platform, const Driver& driver, int device, std::string name) {
@@ -130,10 +128,14 @@ Result<std::shared_ptr<Device>> CudaDevice::open(const Platform& platform, std::
 
 Result<Compiled> CudaDevice::compile(const Request& request) {
   auto image = KILN_TRY(compile_image(platform_, *rtc_, target_, request));
-  auto loaded = KILN_TRY(LoadedImage::load(context_, {request.name(), request.entry(), target_.kind, image}));
-  if (const auto function = loaded->function(); !function)
-    return function.error().code() == ErrorCode::load_failed ? no_entry(request) : function.error();
-  return Compiled{platform_.wrap(std::move(loaded)), to_binary(target_.kind, image, request)};
+  auto loaded = KILN_TRY(LoadedImage::load(context_, {request.name(), image.entries, target_.kind, image.bytes}));
+  for (const auto& kernel : loaded->kernels()) {
+    const auto function = kernel->function();
+    if (!function && function.error().code() == ErrorCode::load_failed)
+      return Error(ErrorCode::compile_failed, function.error().message());
+    if (!function) return function.error();
+  }
+  return Compiled{platform_.wrap(std::move(loaded)), to_binary(target_.kind, image, request.name())};
 }
 
 Result<std::unique_ptr<kiln::Module>> CudaDevice::load(const Binary& binary) {
@@ -169,11 +171,12 @@ Result<void> CudaDevice::read(const Buffer& buffer, std::span<std::byte> bytes, 
 }
 
 Result<void> CudaDevice::launch(kiln::Module& module, const Launch& launch) {
-  const auto prepared = KILN_TRY(PreparedLaunch::make(platform_.unwrap(module), launch, *context_, info_));
+  const auto prepared = KILN_TRY(
+      PreparedLaunch::make(platform_.image_of(module), platform_.kernel_of(module), launch, *context_, info_));
   if (!prepared.is_work()) return {};
   return run_on_stream(
       *context_, [&](Handle stream) { return prepared.enqueue(stream); },
-      [&] { return fmt::format("running {}", prepared.kernel().name()); });
+      [&] { return fmt::format("running {}", prepared.name()); });
 }
 
 Result<std::unique_ptr<Slot>> CudaDevice::open_slot() { return CudaSlot::open(platform_, context_, info_); }

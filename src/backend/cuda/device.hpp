@@ -39,8 +39,10 @@ struct Platform {
   /// `rtc` is null if there is no compiler.
   Result<Target> (*target)(const Driver& driver, int device, const Rtc* rtc);
   std::unique_ptr<kiln::Module> (*wrap)(std::unique_ptr<LoadedImage> image);
-  /// The image of a module of this platform; null for other modules.
-  LoadedImage* (*unwrap)(kiln::Module& module);
+  /// The image of a module of this platform, and its kernel; null for other modules, and if there are several
+  /// kernels.
+  LoadedImage* (*image_of)(const kiln::Module& module);
+  LoadedKernel* (*kernel_of)(const kiln::Module& module);
 };
 
 /// A device of CUDA or HIP. Every call makes the context current for its duration.
@@ -77,9 +79,8 @@ class CudaDevice final : public Device {
   const DeviceInfo info_;
 };
 
-/// Compiles a request to an image. Needs no device.
-Result<std::vector<std::byte>> compile_image(const Platform& platform, const Rtc& rtc, const Target& target,
-                                             const Request& request);
+/// Compiles a request to an image. Needs no device. Fails with compile_failed if it has no kernel.
+Result<Image> compile_image(const Platform& platform, const Rtc& rtc, const Target& target, const Request& request);
 
 /// Describes a device without making a context on it. DeviceInfo::problem says why it cannot be used.
 DeviceInfo describe(const Platform& platform, const Driver& driver, int device, std::string name);

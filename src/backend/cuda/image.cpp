@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 
+#include <cxxabi.h>
 #include <elf.h>
 
 #include <fmt/format.h>
@@ -114,11 +117,39 @@ std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> 
   return parts;
 }
 
-Binary to_binary(ImageKind kind, std::span<const std::byte> image, const Request& request) {
+namespace {
+
+/// One line for each kernel: its name, and its symbol behind a tab if that is another. Kiln 0.2 wrote the name of
+/// its only kernel.
+std::string to_text(const std::vector<EntryPoint>& entries) {
+  std::string text;
+  for (const auto& [name, symbol] : entries) {
+    if (!text.empty()) text += '\n';
+    text += name;
+    if (symbol != name) text += '\t' + symbol;
+  }
+  return text;
+}
+
+std::vector<EntryPoint> entries_in(std::string_view text) {
+  std::vector<EntryPoint> entries;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::size_t tab = line.find('\t');
+    entries.push_back({std::string(line.substr(0, tab)),
+                       std::string(tab == std::string_view::npos ? line : line.substr(tab + 1))});
+  }
+  return entries;
+}
+
+}  // namespace
+
+Binary to_binary(ImageKind kind, const Image& image, const std::string& name) {
+  const std::string entries = to_text(image.entries);
   // The image comes first, at offset 8, so that it is aligned as drivers may expect.
   return {.format = static_cast<std::uint32_t>(kind),
-          .bytes = backend::join_sections(
-              {image, backend::as_section(request.name()), backend::as_section(request.entry())})};
+          .bytes = backend::join_sections({image.bytes, backend::as_section(name), backend::as_section(entries)})};
 }
 
 Result<Parts> parts_of(const Binary& binary, ImageKind kind) {
@@ -127,9 +158,9 @@ Result<Parts> parts_of(const Binary& binary, ImageKind kind) {
                  fmt::format("the device does not support binary format {}", binary.format));
   const auto sections = backend::split_sections(binary.bytes, 3);
   if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: its sections cannot be read");
-  const Parts parts{backend::as_text((*sections)[1]), std::string(backend::as_text((*sections)[2])), kind,
+  const Parts parts{backend::as_text((*sections)[1]), entries_in(backend::as_text((*sections)[2])), kind,
                     (*sections)[0]};
-  if (!is_whole((*sections)[0], kind))
+  if (!is_whole((*sections)[0], kind) || parts.entries.empty())
     return Error(ErrorCode::load_failed, fmt::format("the binary of {} is damaged", parts.name));
   return parts;
 }
@@ -143,6 +174,8 @@ using Json = nlohmann::json;
 struct Section {
   std::string_view name;
   std::uint32_t type;
+  /// The index of a related section, as of the names of symbols.
+  std::uint32_t link;
   Bytes bytes;
 };
 
@@ -162,7 +195,7 @@ std::vector<Section> sections_of(Bytes elf) {
   std::vector<Section> sections;
   for (const Elf64_Shdr& section : table) {
     const std::string_view name = names.substr(std::min<std::size_t>(section.sh_name, names.size()));
-    sections.push_back({name.substr(0, name.find('\0')), section.sh_type, bytes_of(section)});
+    sections.push_back({name.substr(0, name.find('\0')), section.sh_type, section.sh_link, bytes_of(section)});
   }
   return sections;
 }
@@ -235,6 +268,49 @@ Sizes sizes_in_ptx(std::string_view text, const std::string& entry) {
   return sizes;
 }
 
+struct Symbol {
+  std::string_view name;
+  Elf64_Sym entry;
+};
+
+/// The symbols of an ELF file, which must be complete.
+std::vector<Symbol> symbols_of(Bytes elf) {
+  const auto sections = sections_of(elf);
+  std::vector<Symbol> symbols;
+  for (const Section& section : sections) {
+    if (section.type != SHT_SYMTAB || section.link >= sections.size()) continue;
+    const std::string_view names = backend::as_text(sections[section.link].bytes);
+    for (std::size_t at = 0; fits(section.bytes, at, sizeof(Elf64_Sym)); at += sizeof(Elf64_Sym)) {
+      const auto entry = read_at<Elf64_Sym>(section.bytes, at);
+      const std::string_view name = names.substr(std::min<std::size_t>(entry.st_name, names.size()));
+      symbols.push_back({name.substr(0, name.find('\0')), entry});
+    }
+  }
+  return symbols;
+}
+
+bool is_function(const Symbol& symbol) { return ELF64_ST_TYPE(symbol.entry.st_info) == STT_FUNC; }
+
+/// The kernels of a cubin: functions that its symbol table marks as entry points.
+std::vector<std::string> symbols_in_cubin(Bytes image) {
+  constexpr unsigned char entry_mark = 0x10;
+  std::vector<std::string> symbols;
+  for (const Symbol& symbol : symbols_of(image))
+    if (is_function(symbol) && (symbol.entry.st_other & entry_mark) != 0) symbols.emplace_back(symbol.name);
+  return symbols;
+}
+
+std::vector<std::string> symbols_in_ptx(std::string_view text) {
+  constexpr std::string_view keyword = ".entry ";
+  std::vector<std::string> symbols;
+  for (std::size_t at = text.find(keyword); at != std::string_view::npos; at = text.find(keyword, at)) {
+    at += keyword.size();
+    const std::size_t end = std::min(text.find_first_of("( \t\r\n", at), text.size());
+    symbols.emplace_back(text.substr(at, end - at));
+  }
+  return symbols;
+}
+
 /// The sizes of the arguments that the caller passes, without the hidden ones, which the runtime adds.
 Sizes sizes_in_metadata(const Json& metadata, const std::string& entry) {
   for (const Json& kernel : metadata.at("amdhsa.kernels")) {
@@ -281,8 +357,9 @@ bool is_shallow(std::span<const std::uint8_t> bytes) {
   return Json::sax_parse(bytes.begin(), bytes.end(), &depth, Json::input_format_t::msgpack);
 }
 
-/// Reads the metadata of AMD's compiler, which is MessagePack in an ELF note.
-Sizes sizes_in_code_object(Bytes elf, const std::string& entry) {
+/// Calls `take` with each metadata of AMD's compiler, which is MessagePack in an ELF note, until it returns true.
+template <class Take>
+void each_metadata(Bytes elf, Take take) {
   constexpr std::uint32_t metadata_note = 32;
   const auto padded = [](std::uint32_t size) { return (std::size_t{size} + 3) / 4 * 4; };
   for (const Section& section : sections_of(elf)) {
@@ -296,30 +373,113 @@ Sizes sizes_in_code_object(Bytes elf, const std::string& entry) {
         const auto* begin = reinterpret_cast<const std::uint8_t*>(notes.data() + content);
         const Json metadata =
             is_shallow({begin, note.n_descsz}) ? Json::from_msgpack(begin, begin + note.n_descsz) : Json();
-        if (auto sizes = sizes_in_metadata(metadata, entry)) return sizes;
+        if (take(metadata)) return;
       }
       at = content + padded(note.n_descsz);
     }
   }
-  return std::nullopt;
+}
+
+Sizes sizes_in_code_object(Bytes elf, const std::string& symbol) {
+  Sizes sizes;
+  each_metadata(elf, [&](const Json& metadata) {
+    sizes = sizes_in_metadata(metadata, symbol);
+    return sizes.has_value();
+  });
+  return sizes;
+}
+
+std::vector<std::string> symbols_in_code_object(Bytes elf) {
+  std::vector<std::string> symbols;
+  each_metadata(elf, [&](const Json& metadata) {
+    for (const Json& kernel : metadata.at("amdhsa.kernels"))
+      symbols.push_back(kernel.at(".name").get<std::string>());
+    return !symbols.empty();
+  });
+  return symbols;
+}
+
+/// The name of a symbol in a request: "math::scale" for math::scale(float*).
+std::string name_of(const std::string& symbol) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> demangled(
+      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
+  if (status != 0 || demangled == nullptr) return symbol;
+  // Templates have their return type in front, and all have their arguments behind.
+  std::string_view name = demangled.get();
+  if (name.starts_with("void ")) name.remove_prefix(5);
+  int depth = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (name[i] == '<') ++depth;
+    if (name[i] == '>') --depth;
+    if (name[i] == '(' && depth == 0 && !name.substr(i).starts_with("(anonymous"))
+      return std::string(name.substr(0, i));
+  }
+  return symbol;
 }
 
 }  // namespace
 
 std::optional<std::vector<std::size_t>> argument_sizes(std::span<const std::byte> image, ImageKind kind,
-                                                       const std::string& entry) {
+                                                       const std::string& symbol) {
   if (!is_whole(image, kind)) return std::nullopt;
   try {
     switch (kind) {
-      case ImageKind::cubin: return sizes_in_cubin(image, entry);
-      case ImageKind::ptx: return sizes_in_ptx(backend::as_text(image), entry);
+      case ImageKind::cubin: return sizes_in_cubin(image, symbol);
+      case ImageKind::ptx: return sizes_in_ptx(backend::as_text(image), symbol);
       case ImageKind::code_object:
         for (const auto part : code_objects(image))
-          if (auto sizes = sizes_in_code_object(part, entry)) return sizes;
+          if (auto sizes = sizes_in_code_object(part, symbol)) return sizes;
         return std::nullopt;
     }
   } catch (const Json::exception&) {
     // The metadata has an unknown form.
+  }
+  return std::nullopt;
+}
+
+std::vector<EntryPoint> entry_points(std::span<const std::byte> image, ImageKind kind) {
+  std::vector<std::string> symbols;
+  try {
+    if (is_whole(image, kind)) switch (kind) {
+        case ImageKind::cubin: symbols = symbols_in_cubin(image); break;
+        case ImageKind::ptx: symbols = symbols_in_ptx(backend::as_text(image)); break;
+        case ImageKind::code_object:
+          for (const auto part : code_objects(image))
+            if (symbols.empty()) symbols = symbols_in_code_object(part);
+          break;
+      }
+  } catch (const Json::exception&) {
+    // The metadata has an unknown form.
+  }
+  std::map<std::string, int> count;
+  for (const std::string& symbol : symbols) ++count[name_of(symbol)];
+  std::vector<EntryPoint> entries;
+  for (std::string& symbol : symbols) {
+    std::string name = name_of(symbol);
+    if (count[name] > 1) name = symbol;
+    entries.push_back({std::move(name), std::move(symbol)});
+  }
+  return entries;
+}
+
+std::optional<std::string> referenced_symbol(std::span<const std::byte> image, std::string_view name) {
+  if (!is_whole(image, ImageKind::code_object)) return std::nullopt;
+  for (const auto elf : code_objects(image)) {
+    const auto symbols = symbols_of(elf);
+    const auto variable = std::ranges::find(symbols, name, &Symbol::name);
+    if (variable == symbols.end()) continue;
+    // The linker leaves the address to the loader.
+    for (const Section& section : sections_of(elf)) {
+      if (section.type != SHT_RELA) continue;
+      for (std::size_t at = 0; fits(section.bytes, at, sizeof(Elf64_Rela)); at += sizeof(Elf64_Rela)) {
+        const auto relocation = read_at<Elf64_Rela>(section.bytes, at);
+        if (relocation.r_offset != variable->entry.st_value) continue;
+        for (const Symbol& symbol : symbols)
+          if (is_function(symbol) && symbol.entry.st_value == static_cast<std::uint64_t>(relocation.r_addend))
+            return std::string(symbol.name);
+      }
+    }
   }
   return std::nullopt;
 }

@@ -33,15 +33,29 @@ enum class ImageKind : std::uint32_t {
   code_object = 3,  ///< code of one AMD architecture, or a bundle of code objects
 };
 
+/// A kernel: its name in requests, as in "scale<float>", and its symbol in the image.
+struct EntryPoint {
+  std::string name;
+  std::string symbol;
+
+  bool operator==(const EntryPoint&) const = default;
+};
+
+/// A compiler's output and its kernels.
+struct Image {
+  std::vector<std::byte> bytes;
+  std::vector<EntryPoint> entries;
+};
+
 /// The parts of a CUDA or HIP binary. `name` and `image` refer to its bytes.
 struct Parts {
   std::string_view name;
-  std::string entry;
+  std::vector<EntryPoint> entries;
   ImageKind kind;
   std::span<const std::byte> image;
 };
 
-Binary to_binary(ImageKind kind, std::span<const std::byte> image, const Request& request);
+Binary to_binary(ImageKind kind, const Image& image, const std::string& name);
 
 /// The parts of a binary, valid as long as the binary. Fails if it is damaged or of another kind: the driver must
 /// not get it.
@@ -54,9 +68,17 @@ bool is_whole(std::span<const std::byte> image, ImageKind kind) noexcept;
 /// The ELF files in a complete AMD image: the image itself, or the parts of a bundle.
 std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> image);
 
+/// All kernels of a complete image, in the order of their symbols. A kernel that is not extern "C" is named as in
+/// "math::scale" or "scale<float>", or by its symbol if another has that name.
+std::vector<EntryPoint> entry_points(std::span<const std::byte> image, ImageKind kind);
+
+/// The symbol of the function whose address the variable `name` of a complete AMD image holds; nullopt if there is
+/// none.
+std::optional<std::string> referenced_symbol(std::span<const std::byte> image, std::string_view name);
+
 /// The size of each argument of a kernel in bytes, read from its image; nullopt if the image is incomplete, lacks
 /// the kernel, or does not contain the sizes. Drivers get the arguments without their number, so Kiln must know it.
 std::optional<std::vector<std::size_t>> argument_sizes(std::span<const std::byte> image, ImageKind kind,
-                                                       const std::string& entry);
+                                                       const std::string& symbol);
 
 }  // namespace kiln::cuda

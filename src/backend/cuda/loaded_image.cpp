@@ -31,9 +31,7 @@ Result<std::unique_ptr<LoadedImage>> LoadedImage::load(std::shared_ptr<Context> 
   const auto doing = [&parts] { return fmt::format("loading {}", parts.name); };
   const Context::ScopedCurrent scope(*context);
   if (scope.status() != status::success) return driver.error(scope.status(), doing());
-  std::optional<std::vector<std::size_t>> arguments;
-  if (driver->parameter_info == nullptr) arguments = argument_sizes(parts.image, parts.kind, parts.entry);
-  auto loaded = std::make_unique<LoadedImage>(std::move(context), parts, std::move(arguments));
+  auto loaded = std::make_unique<LoadedImage>(std::move(context), parts);
   const Status status = driver->module_load(&loaded->module_, parts.image.data());
   if (status == status::success) return loaded;
   // Caches remove entries that return load_failed, so return it only if the image is at fault.
@@ -42,13 +40,19 @@ Result<std::unique_ptr<LoadedImage>> LoadedImage::load(std::shared_ptr<Context> 
                fmt::format("the driver refuses the binary of {}: {}", parts.name, driver.error_name(status)));
 }
 
-LoadedImage::LoadedImage(std::shared_ptr<Context> context, const Parts& parts,
-                         std::optional<std::vector<std::size_t>> arguments)
-    : context_(std::move(context)),
-      name_(parts.name),
-      entry_(parts.entry),
-      bytes_(parts.image.size()),
-      arguments_(std::move(arguments)) {}
+LoadedImage::LoadedImage(std::shared_ptr<Context> context, const Parts& parts)
+    : context_(std::move(context)), name_(parts.name), bytes_(parts.image.size()) {
+  for (const EntryPoint& entry : parts.entries) {
+    std::optional<std::vector<std::size_t>> arguments;
+    if (context_->driver()->parameter_info == nullptr)
+      arguments = argument_sizes(parts.image, parts.kind, entry.symbol);
+    kernels_.push_back(std::make_unique<LoadedKernel>(*this, entry, std::move(arguments)));
+  }
+}
+
+LoadedKernel::LoadedKernel(const LoadedImage& image, EntryPoint entry,
+                           std::optional<std::vector<std::size_t>> arguments)
+    : image_(image), entry_(std::move(entry)), arguments_(std::move(arguments)) {}
 
 LoadedImage::~LoadedImage() {
   if (module_ == nullptr) return;
@@ -56,7 +60,7 @@ LoadedImage::~LoadedImage() {
   if (scope.status() == status::success) context_->driver()->module_unload(module_);
 }
 
-Result<const LoadedImage::Function*> LoadedImage::function() {
+Result<const LoadedKernel::Function*> LoadedKernel::function() {
   if (const Function* found = found_.load(std::memory_order_acquire)) return found;
   const base::MutexLock lock(lookup_);
   if (const Function* found = found_.load(std::memory_order_relaxed)) return found;
@@ -66,9 +70,9 @@ Result<const LoadedImage::Function*> LoadedImage::function() {
   return &function_;
 }
 
-Handle LoadedImage::native_function() noexcept {
+Handle LoadedKernel::native() noexcept {
   try {
-    const Context::ScopedCurrent scope(*context_);
+    const Context::ScopedCurrent scope(image_.context());
     const auto found = find_native(scope);
     return found ? *found : nullptr;
   } catch (const std::exception&) {
@@ -76,23 +80,24 @@ Handle LoadedImage::native_function() noexcept {
   }
 }
 
-Result<Handle> LoadedImage::find_native(const Context::ScopedCurrent& scope) {
+Result<Handle> LoadedKernel::find_native(const Context::ScopedCurrent& scope) {
   if (Handle found = native_.load(std::memory_order_acquire)) return found;
-  const Driver& driver = context_->driver();
+  const Driver& driver = image_.context().driver();
   Handle native = nullptr;
   Status status = scope.status();
-  if (status == status::success) status = driver->module_function(&native, module_, entry_.c_str());
+  if (status == status::success) status = driver->module_function(&native, image_.module(), entry_.symbol.c_str());
   if (status == status::not_found)
-    return Error(ErrorCode::load_failed, fmt::format("{} has no kernel called {}", name_, entry_));
-  if (status != status::success) return driver.error(status, fmt::format("looking up {} in {}", entry_, name_));
+    return Error(ErrorCode::load_failed, fmt::format("{} has no kernel called {}", image_.name(), entry_.name));
+  if (status != status::success)
+    return driver.error(status, fmt::format("looking up {} in {}", entry_.name, image_.name()));
   // Every thread that looks it up finds the same handle.
   native_.store(native, std::memory_order_release);
   return native;
 }
 
-Result<LoadedImage::Function> LoadedImage::find_function() {
-  const Driver& driver = context_->driver();
-  const Context::ScopedCurrent scope(*context_);
+Result<LoadedKernel::Function> LoadedKernel::find_function() {
+  const Driver& driver = image_.context().driver();
+  const Context::ScopedCurrent scope(image_.context());
   auto native = KILN_TRY(find_native(scope));
   Function function;
   function.native = native;
@@ -113,11 +118,11 @@ Result<LoadedImage::Function> LoadedImage::find_function() {
 
 namespace {
 
-Error invalid(const LoadedImage& kernel, std::string what) {
-  return Error(ErrorCode::invalid_request, fmt::format("{}: {}", kernel.name(), what));
+Error invalid(const LoadedKernel& kernel, std::string what) {
+  return Error(ErrorCode::invalid_request, fmt::format("{}: {}", kernel.image().name(), what));
 }
 
-Result<void> check_sizes(const LoadedImage& kernel, const LoadedImage::Function& function,
+Result<void> check_sizes(const LoadedKernel& kernel, const LoadedKernel::Function& function,
                          const DeviceLimits& limits, const Launch& launch) {
   std::uint64_t items = 1;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -139,7 +144,7 @@ Result<void> check_sizes(const LoadedImage& kernel, const LoadedImage::Function&
   return {};
 }
 
-Result<void> check_arguments(const LoadedImage& kernel, const std::vector<std::size_t>& taken,
+Result<void> check_arguments(const LoadedKernel& kernel, const std::vector<std::size_t>& taken,
                              const Launch& launch) {
   const std::size_t given = launch.buffers.size() + (launch.parameters.empty() ? 0 : 1);
   for (std::size_t i = 0; i < std::min(given, taken.size()); ++i) {
@@ -157,8 +162,8 @@ Result<void> check_arguments(const LoadedImage& kernel, const std::vector<std::s
 }
 
 /// Checks a launch against the device and the kernel.
-Result<void> check_launch(const LoadedImage& kernel, const LoadedImage::Function& function, const DeviceInfo& info,
-                          const Launch& launch) {
+Result<void> check_launch(const LoadedKernel& kernel, const LoadedKernel::Function& function,
+                          const DeviceInfo& info, const Launch& launch) {
   if (launch.group_size == std::array<std::uint32_t, 3>{0, 0, 0})
     return invalid(kernel, fmt::format("{} programs do not declare a group size; set Launch::group_size",
                                        info.language == Language::cuda ? "CUDA" : "HIP"));
@@ -167,20 +172,21 @@ Result<void> check_launch(const LoadedImage& kernel, const LoadedImage::Function
   // too short.
   if (!function.arguments)
     return Error(ErrorCode::unsupported,
-                 fmt::format("{}: neither the driver nor the binary reports the arguments of {}", kernel.name(),
-                             kernel.entry()));
+                 fmt::format("{}: neither the driver nor the binary reports the arguments of {}",
+                             kernel.image().name(), kernel.entry()));
   return check_arguments(kernel, *function.arguments, launch);
 }
 
 }  // namespace
 
-Result<PreparedLaunch> PreparedLaunch::make(LoadedImage* kernel, const Launch& launch, const Context& context,
-                                            const DeviceInfo& info) {
-  if (kernel == nullptr || &kernel->context() != &context)
-    return backend::foreign_program(kernel != nullptr ? kernel->name() : "the program", info.name);
+Result<PreparedLaunch> PreparedLaunch::make(const LoadedImage* image, LoadedKernel* kernel, const Launch& launch,
+                                            const Context& context, const DeviceInfo& info) {
+  if (image == nullptr || &image->context() != &context)
+    return backend::foreign_program(image != nullptr ? image->name() : "the program", info.name);
+  if (kernel == nullptr) return backend::no_entry_chosen(image->name(), image->kernels().size());
   const auto function = KILN_TRY(kernel->function());
   KILN_TRY(check_launch(*kernel, *function, info, launch));
-  const auto buffers = KILN_TRY(backend::own_buffers<CudaBuffer>(launch, context, info.name, kernel->name()));
+  const auto buffers = KILN_TRY(backend::own_buffers<CudaBuffer>(launch, context, info.name, image->name()));
   PreparedLaunch prepared(*kernel, function->native, launch);
   for (const CudaBuffer* buffer : buffers) prepared.addresses_.push_back(buffer->address());
   return prepared;
@@ -197,8 +203,8 @@ Status PreparedLaunch::enqueue(Handle stream) const {
   std::vector<void*> arguments;
   for (const Address& address : addresses_) arguments.push_back(const_cast<Address*>(&address));
   if (!launch_->parameters.empty()) arguments.push_back(const_cast<std::byte*>(launch_->parameters.data()));
-  return kernel_->context().driver()->launch(function_, groups[0], groups[1], groups[2], size[0], size[1], size[2],
-                                             0, stream, arguments.data(), nullptr);
+  return kernel_->image().context().driver()->launch(function_, groups[0], groups[1], groups[2], size[0], size[1],
+                                                     size[2], 0, stream, arguments.data(), nullptr);
 }
 
 }  // namespace kiln::cuda

@@ -15,8 +15,10 @@
 
 namespace kiln::cuda {
 
-/// An image loaded into a context, and its entry function.
-class LoadedImage {
+class LoadedImage;
+
+/// A kernel of a loaded image. Thread-safe.
+class LoadedKernel {
  public:
   /// The properties of the function, read at its first use.
   struct Function {
@@ -26,36 +28,26 @@ class LoadedImage {
     std::optional<std::vector<std::size_t>> arguments = {};
   };
 
-  /// Loads the image into the driver. Does not look up the function, because that would take most of the time.
-  static Result<std::unique_ptr<LoadedImage>> load(std::shared_ptr<Context> context, const Parts& parts);
+  /// `arguments` are the argument sizes from the image, if the driver does not report them. `image` must outlive
+  /// this.
+  LoadedKernel(const LoadedImage& image, EntryPoint entry, std::optional<std::vector<std::size_t>> arguments);
+  LoadedKernel(const LoadedKernel&) = delete;
+  LoadedKernel& operator=(const LoadedKernel&) = delete;
 
-  /// For load(), which sets the module.
-  LoadedImage(std::shared_ptr<Context> context, const Parts& parts,
-              std::optional<std::vector<std::size_t>> arguments);
-  ~LoadedImage();
-  LoadedImage(const LoadedImage&) = delete;
-  LoadedImage& operator=(const LoadedImage&) = delete;
-
-  const Context& context() const noexcept { return *context_; }
-  const std::string& name() const noexcept { return name_; }
-  const std::string& entry() const noexcept { return entry_; }
-  Handle module() const noexcept { return module_; }
-  std::size_t bytes() const noexcept { return bytes_; }
-  /// The function, looked up at the first call. The pointer is valid as long as this object. Thread-safe.
+  const LoadedImage& image() const noexcept { return image_; }
+  /// The name in the request.
+  const std::string& entry() const noexcept { return entry_.name; }
+  /// The function, looked up at the first call. The pointer is valid as long as this object.
   Result<const Function*> function();
-  /// Only the handle of the function, which needs fewer calls to the driver; null on failure. Thread-safe.
-  Handle native_function() noexcept;
+  /// Only the handle of the function, which needs fewer calls to the driver; null on failure.
+  Handle native() noexcept;
 
  private:
   Result<Handle> find_native(const Context::ScopedCurrent& scope);
   Result<Function> find_function();
 
-  const std::shared_ptr<Context> context_;
-  Handle module_ = nullptr;
-  const std::string name_;
-  const std::string entry_;
-  const std::size_t bytes_;
-  /// The argument sizes from the image, if the driver does not report them.
+  const LoadedImage& image_;
+  const EntryPoint entry_;
   const std::optional<std::vector<std::size_t>> arguments_;
   std::atomic<Handle> native_ = nullptr;
   base::Mutex lookup_;
@@ -64,7 +56,34 @@ class LoadedImage {
   std::atomic<const Function*> found_ = nullptr;
 };
 
-/// The module of a loaded image. `Public` is cuda::Module or hip::Module.
+/// An image loaded into a context, and its kernels.
+class LoadedImage {
+ public:
+  /// Loads the image into the driver. Does not look up functions, because that would take most of the time.
+  static Result<std::unique_ptr<LoadedImage>> load(std::shared_ptr<Context> context, const Parts& parts);
+
+  /// For load(), which sets the module.
+  LoadedImage(std::shared_ptr<Context> context, const Parts& parts);
+  ~LoadedImage();
+  LoadedImage(const LoadedImage&) = delete;
+  LoadedImage& operator=(const LoadedImage&) = delete;
+
+  const Context& context() const noexcept { return *context_; }
+  const std::string& name() const noexcept { return name_; }
+  Handle module() const noexcept { return module_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  /// At least one, in the order of the request.
+  const std::vector<std::unique_ptr<LoadedKernel>>& kernels() const noexcept { return kernels_; }
+
+ private:
+  const std::shared_ptr<Context> context_;
+  Handle module_ = nullptr;
+  const std::string name_;
+  const std::size_t bytes_;
+  std::vector<std::unique_ptr<LoadedKernel>> kernels_;
+};
+
+/// The module of a loaded image, or of one of its kernels. `Public` is cuda::Module or hip::Module.
 template <class Public>
 class LoadedModule final : public Public {
   template <auto getter>
@@ -72,37 +91,66 @@ class LoadedModule final : public Public {
 
  public:
   static std::unique_ptr<kiln::Module> wrap(std::unique_ptr<LoadedImage> image) {
-    return std::make_unique<LoadedModule>(std::move(image));
+    auto module = std::make_unique<LoadedModule>(std::shared_ptr<LoadedImage>(std::move(image)), nullptr);
+    const auto& kernels = module->image_->kernels();
+    if (kernels.size() == 1) module->kernel_ = kernels[0].get();
+    if (kernels.size() > 1)
+      for (const auto& kernel : kernels)
+        module->entries_.push_back(std::make_unique<LoadedModule>(module->image_, kernel.get()));
+    return module;
   }
-  /// The image of a module of this class; null for other modules.
-  static LoadedImage* unwrap(kiln::Module& module) {
+  /// The image and the kernel of a module of this class; null for other modules, and if the module has several
+  /// kernels.
+  static LoadedImage* image_of(const kiln::Module& module) {
     const auto* own = dynamic_cast<const LoadedModule*>(&module);
     return own != nullptr ? own->image_.get() : nullptr;
   }
+  static LoadedKernel* kernel_of(const kiln::Module& module) {
+    const auto* own = dynamic_cast<const LoadedModule*>(&module);
+    return own != nullptr ? own->kernel_ : nullptr;
+  }
 
-  explicit LoadedModule(std::unique_ptr<LoadedImage> image) noexcept : image_(std::move(image)) {}
+  LoadedModule(std::shared_ptr<LoadedImage> image, LoadedKernel* kernel) noexcept
+      : image_(std::move(image)), kernel_(kernel) {}
 
   Native<&Public::native> native() const noexcept override {
     return static_cast<Native<&Public::native>>(image_->module());
   }
   Native<&Public::function> function() const noexcept override {
-    return static_cast<Native<&Public::function>>(image_->native_function());
+    return static_cast<Native<&Public::function>>(kernel_ != nullptr ? kernel_->native() : nullptr);
   }
   std::size_t bytes() const noexcept override { return image_->bytes(); }
+  std::vector<std::string> entries() const override {
+    std::vector<std::string> names;
+    for (const auto& kernel : image_->kernels())
+      if (kernel_ == nullptr || kernel.get() == kernel_) names.push_back(kernel->entry());
+    return names;
+  }
+  kiln::Module* entry(std::string_view name) noexcept override {
+    if (kernel_ != nullptr) return kernel_->entry() == name ? this : nullptr;
+    for (const auto& module : entries_)
+      if (module->kernel_->entry() == name) return module.get();
+    return nullptr;
+  }
 
  private:
-  std::unique_ptr<LoadedImage> image_;
+  std::shared_ptr<LoadedImage> image_;
+  /// Null if there are several.
+  LoadedKernel* kernel_;
+  /// A module for each kernel, if there are several.
+  std::vector<std::unique_ptr<LoadedModule>> entries_;
 };
 
 /// A validated launch, in the driver's terms. The kernel and the launch must outlive it.
 class PreparedLaunch {
  public:
-  /// The error says what does not fit. `kernel` is null for a module of another API. `context` and `info` are the
+  /// The error says what does not fit. `image` and `kernel` are those of the module; `context` and `info` are the
   /// device's.
-  static Result<PreparedLaunch> make(LoadedImage* kernel, const Launch& launch, const Context& context,
-                                     const DeviceInfo& info);
+  static Result<PreparedLaunch> make(const LoadedImage* image, LoadedKernel* kernel, const Launch& launch,
+                                     const Context& context, const DeviceInfo& info);
 
-  const LoadedImage& kernel() const noexcept { return *kernel_; }
+  /// The name of the program.
+  const std::string& name() const noexcept { return kernel_->image().name(); }
   /// False if the launch has no groups: drivers refuse it.
   bool is_work() const noexcept;
   /// Returns the driver's status. The driver has read the arguments when it returns. Call it within a
@@ -110,10 +158,10 @@ class PreparedLaunch {
   Status enqueue(Handle stream) const;
 
  private:
-  PreparedLaunch(const LoadedImage& kernel, Handle function, const Launch& launch) noexcept
+  PreparedLaunch(const LoadedKernel& kernel, Handle function, const Launch& launch) noexcept
       : kernel_(&kernel), function_(function), launch_(&launch) {}
 
-  const LoadedImage* kernel_;
+  const LoadedKernel* kernel_;
   Handle function_;
   const Launch* launch_;
   std::vector<Address> addresses_;

@@ -18,6 +18,27 @@ namespace {
 /// no file below this one.
 constexpr std::string_view nowhere = "/dev/null/";
 
+/// The error for a source that lacks a kernel of the request.
+Error no_entry(const Request& request, std::string_view entry, std::string log) {
+  return Error(
+      ErrorCode::compile_failed,
+      fmt::format("{} has no kernel called {}; name a __global__ function of the source, with the arguments of a "
+                  "template, as in scale<float>",
+                  request.name(), entry),
+      std::move(log));
+}
+
+/// The error if the log says that NVRTC does not find an entry point. It looks them up in a file of its own, behind
+/// the source.
+std::optional<Error> missing_entry(const Request& request, const std::string& log) {
+  constexpr std::string_view mark = "#pragma nv_mangled_name ";
+  if (!log.starts_with("__nv_name_map(")) return std::nullopt;
+  const std::size_t begin = log.find(mark);
+  if (begin == std::string::npos) return std::nullopt;
+  const std::string_view line = std::string_view(log).substr(begin + mark.size());
+  return no_entry(request, line.substr(0, line.find('\n')), log);
+}
+
 }  // namespace
 
 /// Owns a program of the compiler, for one compilation.
@@ -103,8 +124,7 @@ Rtc::Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions funct
   std::sort(architectures_.begin(), architectures_.end());
 }
 
-Result<std::vector<std::byte>> Rtc::compile(const Request& request, const std::vector<std::string>& options,
-                                            Output output) const {
+Result<Image> Rtc::compile(const Request& request, const std::vector<std::string>& options, Output output) const {
   const auto folders = KILN_TRY(backend::HeaderFolders::create(request));
   const Compilation compilation(functions_, backend::with_defines(request), file_prefix_ + request.name());
   std::vector<std::string> searched;
@@ -114,24 +134,32 @@ Result<std::vector<std::byte>> Rtc::compile(const Request& request, const std::v
   if (has_cache_) words.push_back(backend::quirks::NvrtcCache::option_off);
   for (const std::string& option : options) words.push_back(option.c_str());
   for (const std::string& option : request.options()) words.push_back(option.c_str());
-  const int result = compilation.result() != 0
-                         ? compilation.result()
-                         : functions_.compile(compilation.native(), static_cast<int>(words.size()), words.data());
+  int result = compilation.result();
+  for (const std::string& entry : request.entries())
+    if (result == 0) result = functions_.add_name(compilation.native(), entry.c_str());
+  if (result == 0) result = functions_.compile(compilation.native(), static_cast<int>(words.size()), words.data());
   if (result != 0) {
     std::string log = compilation.native() != nullptr ? folders.with_names(compilation.log()) : "";
     for (std::size_t at = log.find(nowhere); at != std::string::npos; at = log.find(nowhere))
       log.erase(at, nowhere.size());
     // There is no log for a refused option.
     if (log.empty()) log = fmt::format("error: {}", functions_.error(result));
+    if (auto error = missing_entry(request, log)) return std::move(*error);
     return backend::refusal(request, std::move(log));
   }
-  auto bytes = compilation.take(output);
-  if (bytes.empty())
+  Image image{compilation.take(output), {}};
+  if (image.bytes.empty())
     return Error(ErrorCode::compile_failed,
                  fmt::format("{} produced no output for {}; remove options that select another kind of output",
                              version_, request.name()),
                  compilation.log());
-  return bytes;
+  for (const std::string& entry : request.entries()) {
+    const char* symbol = nullptr;
+    if (functions_.lowered_name(compilation.native(), entry.c_str(), &symbol) != 0 || symbol == nullptr)
+      return no_entry(request, entry, compilation.log());
+    image.entries.push_back({entry, symbol});
+  }
+  return image;
 }
 
 }  // namespace kiln::cuda

@@ -12,6 +12,7 @@
 #include <kiln/result.hpp>
 
 #include "backend/cuda/driver.hpp"
+#include "backend/cuda/image.hpp"
 #include "base/dynamic_library.hpp"
 
 namespace kiln::cuda {
@@ -24,6 +25,9 @@ namespace kiln::cuda {
   X(create, "nvrtcCreateProgram", "hiprtcCreateProgram", \
     int(Program* program, const char* source, const char* name, int headers, const char* const* texts, \
       const char* const* names)) \
+  X(add_name, "nvrtcAddNameExpression", "hiprtcAddNameExpression", int(Program program, const char* expression)) \
+  X(lowered_name, "nvrtcGetLoweredName", "hiprtcGetLoweredName", \
+    int(Program program, const char* expression, const char** name)) \
   X(destroy, "nvrtcDestroyProgram", "hiprtcDestroyProgram", int(Program* program)) \
   X(compile, "nvrtcCompileProgram", "hiprtcCompileProgram", \
     int(Program program, int count, const char* const* options)) \
@@ -84,9 +88,9 @@ class Rtc {
   /// The numbers of the supported architectures, as in 90, in ascending order; empty if the compiler does not list
   /// them.
   const std::vector<int>& architectures() const noexcept { return architectures_; }
-  /// Compiles with `options`, followed by the request's options.
-  Result<std::vector<std::byte>> compile(const Request& request, const std::vector<std::string>& options,
-                                         Output output) const;
+  /// Compiles with `options`, followed by the request's options. The result has the entry points of the request;
+  /// none if the request names none.
+  Result<Image> compile(const Request& request, const std::vector<std::string>& options, Output output) const;
 
  private:
   class Compilation;

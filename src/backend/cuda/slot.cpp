@@ -162,10 +162,11 @@ Result<void> CudaSlot::queue_copy(const Copy& copy) {
 }
 
 Result<void> CudaSlot::launch(kiln::Module& module, const Launch& launch) {
-  const auto prepared = KILN_TRY(PreparedLaunch::make(platform_.unwrap(module), launch, *context_, device_));
+  const auto prepared = KILN_TRY(
+      PreparedLaunch::make(platform_.image_of(module), platform_.kernel_of(module), launch, *context_, device_));
   if (!prepared.is_work()) return queue_nothing();
   return add([&](Handle stream) { return prepared.enqueue(stream); },
-             [&] { return fmt::format("launching {}", prepared.kernel().name()); });
+             [&] { return fmt::format("launching {}", prepared.name()); });
 }
 
 Result<void> CudaSlot::submit() {

@@ -113,7 +113,8 @@ constexpr cuda::Platform hip_platform{
     .open_rtc = open_hiprtc,
     .target = target_of,
     .wrap = cuda::LoadedModule<Module>::wrap,
-    .unwrap = cuda::LoadedModule<Module>::unwrap,
+    .image_of = cuda::LoadedModule<Module>::image_of,
+    .kernel_of = cuda::LoadedModule<Module>::kernel_of,
 };
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <optional>
+#include <span>
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -111,6 +113,51 @@ std::string contents(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
+std::string reference_name(std::size_t entry) { return fmt::format("kiln_entry_{}", entry); }
+
+/// Lines behind the source that refer to the entry points: hipcc instantiates the templates, and the code object
+/// tells which symbol each one has.
+std::string references_to(const Request& request) {
+  std::string text;
+  for (std::size_t i = 0; i < request.entries().size(); ++i) {
+    std::string_view entry = request.entries()[i];
+    if (entry.starts_with('&')) entry.remove_prefix(1);
+    text += fmt::format(
+        "\n#line {}\nextern \"C\" __attribute__((used)) __device__ const void* const {} = (const void*)&{};\n",
+        backend::generated_lines, reference_name(i), entry);
+  }
+  return text;
+}
+
+Error no_entry(const Request& request, const std::string& entry, std::string log = {}) {
+  return Error(
+      ErrorCode::compile_failed,
+      fmt::format("{} has no kernel called {}; name a __global__ function of the source, with the arguments of a "
+                  "template, as in scale<float>",
+                  request.name(), entry),
+      std::move(log));
+}
+
+/// The error if the first error of the log is in a line that refers to an entry point.
+std::optional<Error> missing_entry(const Request& request, const std::string& log) {
+  const std::size_t error = log.find(fmt::format(":{}:", backend::generated_lines));
+  if (error == std::string::npos || log.find(" error: ") < error) return std::nullopt;
+  for (std::size_t i = 0; i < request.entries().size(); ++i)
+    if (log.find(reference_name(i) + ' ', error) != std::string::npos)
+      return no_entry(request, request.entries()[i], log);
+  return std::nullopt;
+}
+
+Result<std::vector<cuda::EntryPoint>> referenced_entries(const Request& request, std::span<const std::byte> image) {
+  std::vector<cuda::EntryPoint> entries;
+  for (const std::string& entry : request.entries()) {
+    auto symbol = cuda::referenced_symbol(image, reference_name(entries.size()));
+    if (!symbol) return no_entry(request, entry);
+    entries.push_back({entry, std::move(*symbol)});
+  }
+  return entries;
+}
+
 /// Runs hipcc from PATH, or from the folder of ROCm's packages.
 Result<int> run_hipcc(std::vector<std::string> words, const std::map<std::string, std::string>& environment,
                       const std::filesystem::path& output) {
@@ -138,7 +185,7 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
   const auto source = folder.path() / "program.hip";
   const auto object = folder.path() / "program.hsaco";
   const auto output = folder.path() / "log";
-  KILN_TRY(base::write_file(source, backend::with_defines(request)));
+  KILN_TRY(base::write_file(source, backend::with_defines(request) + references_to(request)));
   const auto headers = KILN_TRY(backend::HeaderFolders::create(request));
 
   // hipRTC includes this header itself, and the same source must compile with both.
@@ -157,7 +204,9 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
   if (status != 0 || image.empty()) {
     std::string text = contents(output);
     if (text.empty()) text = fmt::format("error: hipcc exited with status {} and printed nothing", status);
-    return backend::refusal(request, headers.with_names(std::move(text)));
+    text = headers.with_names(std::move(text));
+    if (auto error = missing_entry(request, text)) return std::move(*error);
+    return backend::refusal(request, std::move(text));
   }
   const auto bytes = backend::as_section(image);
   if (!cuda::is_whole(bytes, cuda::ImageKind::code_object))
@@ -166,11 +215,14 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
         fmt::format("hipcc produced no code object for {}; remove options that select another kind of output",
                     request.name()),
         contents(output));
-  if (!cuda::argument_sizes(bytes, cuda::ImageKind::code_object, request.entry()))
-    return Error(ErrorCode::compile_failed,
-                 fmt::format("{} has no kernel called {}; declare it extern \"C\" __global__", request.name(),
-                             request.entry()));
-  return cuda::to_binary(cuda::ImageKind::code_object, bytes, request);
+  cuda::Image compiled{{bytes.begin(), bytes.end()}, cuda::entry_points(bytes, cuda::ImageKind::code_object)};
+  if (!request.entries().empty()) compiled.entries = KILN_TRY(referenced_entries(request, bytes));
+  if (compiled.entries.empty())
+    return Error(
+        ErrorCode::compile_failed,
+        fmt::format("{} has no kernel: declare one as __global__, and name templates in Request::Fields::entries",
+                    request.name()));
+  return cuda::to_binary(cuda::ImageKind::code_object, compiled, request.name());
 }
 
 }  // namespace kiln::hip

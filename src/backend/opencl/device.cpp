@@ -8,6 +8,7 @@
 
 #include "backend/device_info.hpp"
 #include "backend/launch_checks.hpp"
+#include "backend/opencl/launch.hpp"
 #include "backend/opencl/memory.hpp"
 #include "backend/opencl/program.hpp"
 #include "backend/opencl/slot.hpp"
@@ -166,7 +167,7 @@ Result<void> ClDevice::launch(kiln::Module& module, const Launch& launch) {
         const cl_int error = prepared.enqueue(queue, nullptr);
         return error == CL_SUCCESS ? context_->cl().clFinish(queue) : error;
       },
-      [&] { return fmt::format("launching {}", prepared.program().name()); });
+      [&] { return fmt::format("launching {}", prepared.name()); });
 }
 
 Result<std::unique_ptr<Slot>> ClDevice::open_slot() { return ClSlot::open(context_, info_); }

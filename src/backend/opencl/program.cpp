@@ -12,8 +12,6 @@
 #include <kiln/opencl.hpp>
 
 #include "backend/header_folders.hpp"
-#include "backend/launch_checks.hpp"
-#include "backend/opencl/memory.hpp"
 #include "backend/quirks/nvidia_opencl.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
@@ -68,6 +66,16 @@ std::string with_origins(const std::string& log, std::string_view text) {
   return mapped + log.substr(begin);
 }
 
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (;;) {
+    const std::size_t end = text.find('\n');
+    lines.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return lines;
+    text.remove_prefix(end + 1);
+  }
+}
+
 /// Converts an error from loading a binary. Caches remove entries that return load_failed, so return it only if the
 /// binary is at fault.
 Error of_load(const std::string& name, Error error) {
@@ -78,10 +86,10 @@ Error of_load(const std::string& name, Error error) {
 
 }  // namespace
 
-BuiltProgram::BuiltProgram(std::shared_ptr<const Context> context, cl_program program, std::string name,
-                           std::string entry)
-    : context_(std::move(context)), program_(program), name_(std::move(name)), entry_(std::move(entry)) {
-  if (context_->has_pocl_dlhandle_cache()) pocl_dlhandle_cache_ = backend::quirks::PoclDlhandleCache::of(entry_);
+ProgramKernel::ProgramKernel(const BuiltProgram& program, std::string entry)
+    : program_(program), entry_(std::move(entry)) {
+  if (program_.context().has_pocl_dlhandle_cache())
+    pocl_dlhandle_cache_ = backend::quirks::PoclDlhandleCache::of(entry_);
 }
 
 BuiltProgram::~BuiltProgram() {
@@ -99,7 +107,7 @@ Result<std::unique_ptr<BuiltProgram>> BuiltProgram::from_source(const std::share
   cl_int error = CL_SUCCESS;
   cl_program made = cl.clCreateProgramWithSource(context->context(), 1, &text, &length, &error);
   if (made == nullptr) return cl_error(error, fmt::format("compiling {}", request.name()));
-  auto program = std::make_unique<BuiltProgram>(context, made, request.name(), request.entry());
+  auto program = std::make_unique<BuiltProgram>(context, made, request.name());
   auto built = program->build("-cl-kernel-arg-info", options);
   if (!built && built.error().code() == ErrorCode::compile_failed &&
       backend::quirks::NvidiaOpenCl::may_fail_with_argument_info(cl, context->device()))
@@ -108,8 +116,14 @@ Result<std::unique_ptr<BuiltProgram>> BuiltProgram::from_source(const std::share
     return built.error().code() == ErrorCode::compile_failed
                ? backend::refusal(request, folders.with_names(with_origins(program->build_log(), source)))
                : std::move(built).error();
-  KILN_TRY(program->open_kernel());
-  KILN_TRY(program->read_arguments());
+  const auto entries = request.entries().empty() ? KILN_TRY(program->kernel_names()) : request.entries();
+  if (entries.empty())
+    return Error(ErrorCode::compile_failed,
+                 fmt::format("{} has no kernel; declare one as __kernel", request.name()));
+  for (const std::string& entry : entries) {
+    auto* kernel = KILN_TRY(program->add_kernel(entry));
+    KILN_TRY(kernel->read_arguments());
+  }
   return program;
 }
 
@@ -136,12 +150,19 @@ Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& con
     if (!whole) context->log().debug("PoCL left the program out of the binary of " + request.name());
     if (!whole && tries < most_tries) continue;
     program->bytes_ = image.size();
+    std::string entries;
+    std::string arguments;
+    for (const auto& kernel : program->kernels()) {
+      if (!entries.empty()) entries += '\n', arguments += '\n';
+      entries += kernel->entry();
+      arguments += kernel->arguments();
+    }
     std::optional<Binary> binary;
     if (whole && !image.empty())
-      binary = Binary{binary_format, backend::seal_sections({backend::as_section(program->name()),
-                                                             backend::as_section(program->entry()),
-                                                             backend::as_section(program->arguments_), image})};
-    return Compiled{std::move(program), std::move(binary)};
+      binary = Binary{binary_format,
+                      backend::seal_sections({backend::as_section(program->name()), backend::as_section(entries),
+                                              backend::as_section(arguments), image})};
+    return Compiled{ProgramModule::of(std::move(program)), std::move(binary)};
   }
 }
 
@@ -170,12 +191,19 @@ Result<std::unique_ptr<kiln::Module>> BuiltProgram::load(const std::shared_ptr<c
     return Error(ErrorCode::load_failed, fmt::format("the driver refuses the binary of {}: {}", name,
                                                      error_name(status != CL_SUCCESS ? status : error)));
   }
-  auto program = std::make_unique<BuiltProgram>(context, made, name, std::string(backend::as_text((*sections)[1])));
-  program->arguments_ = backend::as_text((*sections)[2]);
+  auto program = std::make_unique<BuiltProgram>(context, made, name);
   program->bytes_ = size;
   if (auto built = program->build("", ""); !built) return of_load(name, std::move(built).error());
-  if (auto opened = program->open_kernel(); !opened) return of_load(name, std::move(opened).error());
-  return std::unique_ptr<kiln::Module>(std::move(program));
+  const auto entries = lines_of(backend::as_text((*sections)[1]));
+  const auto arguments = lines_of(backend::as_text((*sections)[2]));
+  if (entries.size() != arguments.size())
+    return Error(ErrorCode::load_failed, fmt::format("the binary of {} is damaged", name));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    auto kernel = program->add_kernel(std::string(entries[i]));
+    if (!kernel) return of_load(name, std::move(kernel).error());
+    (*kernel)->set_arguments(arguments[i]);
+  }
+  return std::unique_ptr<kiln::Module>(ProgramModule::of(std::move(program)));
 }
 
 Result<void> BuiltProgram::build(const std::string& own, const std::string& asked) {
@@ -201,50 +229,104 @@ std::string BuiltProgram::build_log() const {
   return log;
 }
 
-Result<void> BuiltProgram::open_kernel() {
-  auto kernel = KILN_TRY(borrow_kernel());
+Result<std::vector<std::string>> BuiltProgram::kernel_names() const {
   const Library& cl = context_->cl();
+  std::size_t size = 0;
+  cl_int error = cl.clGetProgramInfo(program_, CL_PROGRAM_KERNEL_NAMES, 0, nullptr, &size);
+  std::string text(size, '\0');
+  if (error == CL_SUCCESS)
+    error = cl.clGetProgramInfo(program_, CL_PROGRAM_KERNEL_NAMES, size, text.data(), nullptr);
+  if (error != CL_SUCCESS) return cl_error(error, fmt::format("listing the kernels of {}", name_));
+  text.resize(std::min(text.find('\0'), text.size()));
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(';', begin), text.size());
+    if (end > begin) names.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
+Result<ProgramKernel*> BuiltProgram::add_kernel(const std::string& entry) {
+  auto kernel = std::make_unique<ProgramKernel>(*this, entry);
+  KILN_TRY(kernel->open());
+  kernels_.push_back(std::move(kernel));
+  return kernels_.back().get();
+}
+
+Result<void> ProgramKernel::open() {
+  auto kernel = KILN_TRY(borrow());
+  const Context& context = program_.context();
   cl_ulong used = 0;
-  cl.clGetKernelWorkGroupInfo(kernel->get(), context_->device(), CL_KERNEL_LOCAL_MEM_SIZE, sizeof used, &used,
-                              nullptr);
-  const auto has = cl.number<cl_ulong>(context_->device(), CL_DEVICE_LOCAL_MEM_SIZE);
+  context.cl().clGetKernelWorkGroupInfo(kernel->get(), context.device(), CL_KERNEL_LOCAL_MEM_SIZE, sizeof used,
+                                        &used, nullptr);
+  const auto has = context.cl().number<cl_ulong>(context.device(), CL_DEVICE_LOCAL_MEM_SIZE);
   if (used > has)
     return Error(ErrorCode::unsupported,
-                 fmt::format("{} uses {} bytes of local memory; the device has {}", name_, used, has));
+                 fmt::format("{} uses {} bytes of local memory; the device has {}", program_.name(), used, has));
   return {};
 }
 
-Result<void> BuiltProgram::read_arguments() {
-  auto kernel = KILN_TRY(borrow_kernel());
-  const Library& cl = context_->cl();
+Result<void> ProgramKernel::read_arguments() {
+  auto kernel = KILN_TRY(borrow());
+  const Library& cl = program_.context().cl();
   cl_uint count = 0;
   if (const cl_int error = cl.clGetKernelInfo(kernel->get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr);
       error != CL_SUCCESS)
-    return cl_error(error, fmt::format("counting the arguments of {}", name_));
+    return cl_error(error, fmt::format("counting the arguments of {}", entry_));
   for (cl_uint i = 0; i < count; ++i) arguments_ += static_cast<char>(kind_of(cl, kernel->get(), i));
   return {};
 }
 
-Result<backend::Pool<KernelObject>::Loan> BuiltProgram::borrow_kernel() const {
-  return kernels_.borrow([this]() -> Result<std::unique_ptr<KernelObject>> {
+Result<backend::Pool<KernelObject>::Loan> ProgramKernel::borrow() const {
+  return objects_.borrow([this]() -> Result<std::unique_ptr<KernelObject>> {
+    const Context& context = program_.context();
     cl_int error = CL_SUCCESS;
-    cl_kernel kernel = context_->cl().clCreateKernel(program_, entry_.c_str(), &error);
-    if (kernel != nullptr) return std::make_unique<KernelObject>(*context_, kernel);
+    cl_kernel kernel = context.cl().clCreateKernel(program_.program(), entry_.c_str(), &error);
+    if (kernel != nullptr) return std::make_unique<KernelObject>(context, kernel);
     if (error == CL_INVALID_KERNEL_NAME)
       return Error(ErrorCode::compile_failed,
-                   fmt::format("there is no kernel {} in the source of {}", entry_, name_));
-    return cl_error(error, fmt::format("creating the kernel {} of {}", entry_, name_));
+                   fmt::format("there is no kernel {} in the source of {}", entry_, program_.name()));
+    return cl_error(error, fmt::format("creating the kernel {} of {}", entry_, program_.name()));
   });
 }
 
-cl_int BuiltProgram::enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& global,
-                             const std::array<std::size_t, 3>& local, cl_event* event) const {
-  const Library& cl = context_->cl();
+cl_int ProgramKernel::enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& global,
+                              const std::array<std::size_t, 3>& local, cl_event* event) const {
+  const Library& cl = program_.context().cl();
   const auto enqueue_on = [&](cl_event* given) {
     return cl.clEnqueueNDRangeKernel(queue, kernel, 3, nullptr, global.data(), local.data(), 0, nullptr, given);
   };
   if (pocl_dlhandle_cache_ == nullptr) return enqueue_on(event);
   return pocl_dlhandle_cache_->run(cl, queue, widest_, global, local, event, enqueue_on);
+}
+
+std::unique_ptr<ProgramModule> ProgramModule::of(std::shared_ptr<const BuiltProgram> program) {
+  const auto& kernels = program->kernels();
+  if (kernels.size() == 1) return std::make_unique<ProgramModule>(program, kernels[0].get());
+  auto module = std::make_unique<ProgramModule>(program, nullptr);
+  for (const auto& kernel : kernels)
+    module->entries_.push_back(std::make_unique<ProgramModule>(program, kernel.get()));
+  return module;
+}
+
+const std::string& ProgramModule::kernel_name() const noexcept {
+  static const std::string none;
+  return kernel_ != nullptr ? kernel_->entry() : none;
+}
+
+std::vector<std::string> ProgramModule::entries() const {
+  if (kernel_ != nullptr) return {kernel_->entry()};
+  std::vector<std::string> names;
+  for (const auto& kernel : program_->kernels()) names.push_back(kernel->entry());
+  return names;
+}
+
+kiln::Module* ProgramModule::entry(std::string_view name) noexcept {
+  if (kernel_ != nullptr) return kernel_->entry() == name ? this : nullptr;
+  for (const auto& module : entries_)
+    if (module->kernel_->entry() == name) return module.get();
+  return nullptr;
 }
 
 Result<std::vector<std::byte>> BuiltProgram::image() const {
@@ -261,117 +343,6 @@ Result<std::vector<std::byte>> BuiltProgram::image() const {
         error != CL_SUCCESS)
       return cl_error(error, fmt::format("reading the binary of {}", name_));
   return bytes;
-}
-
-namespace {
-
-/// Checks the number and the kinds of a launch's arguments. Drivers do not: they read a value as a handle and
-/// crash.
-Result<void> check_arguments(const BuiltProgram& program, const Launch& launch) {
-  const std::size_t buffers = launch.buffers.size();
-  const std::size_t given = buffers + (launch.parameters.empty() ? 0 : 1);
-  const auto refuse = [&](std::string why) {
-    return Error(ErrorCode::invalid_request, fmt::format("{}{}", program.name(), why));
-  };
-  if (program.argument_count() != given)
-    return refuse(fmt::format(" takes {} arguments; the launch has {} buffers{}", program.argument_count(), buffers,
-                              launch.parameters.empty() ? "" : " and parameters"));
-  for (std::size_t i = 0; i < given; ++i) {
-    switch (program.argument(i)) {
-      case ArgumentKind::buffer:
-        if (i == buffers) return refuse(fmt::format(": argument {} takes a buffer; the launch has parameters", i));
-        break;
-      case ArgumentKind::value:
-        if (i < buffers) return refuse(fmt::format(": argument {} takes a value; the launch has a buffer", i));
-        break;
-      case ArgumentKind::local:
-        return refuse(fmt::format(": argument {} is local memory; declare it in the kernel instead", i));
-      case ArgumentKind::object:
-        return refuse(
-            fmt::format(": argument {} is an image or a sampler; launches have buffers and parameters", i));
-      case ArgumentKind::unknown: break;
-    }
-  }
-  return {};
-}
-
-/// The group size: that of the launch, or the one that the source requires.
-Result<std::array<std::size_t, 3>> group_size(const BuiltProgram& program, const Launch& launch, cl_kernel kernel,
-                                              const DeviceLimits& limits) {
-  std::array<std::size_t, 3> demanded{};
-  program.context().cl().clGetKernelWorkGroupInfo(kernel, program.context().device(),
-                                                  CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof demanded,
-                                                  demanded.data(), nullptr);
-  const bool demands = demanded[0] != 0;
-  const bool given = launch.group_size[0] != 0;
-  if (!demands && !given)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} does not declare a group size; set Launch::group_size", program.name()));
-  std::array<std::size_t, 3> size = demanded;
-  if (given) size = {launch.group_size[0], launch.group_size[1], launch.group_size[2]};
-  if (demands && size != demanded)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} requires groups of {} x {} x {}; the launch has {} x {} x {}", program.name(),
-                             demanded[0], demanded[1], demanded[2], size[0], size[1], size[2]));
-  std::size_t items = 1;
-  for (std::size_t i = 0; i < 3; ++i) {
-    items *= size[i];
-    if (size[i] == 0 || size[i] > limits.max_group_size[i] || items > limits.max_group_items)
-      return Error(
-          ErrorCode::invalid_request,
-          fmt::format("{} is launched in groups of {} x {} x {}; the device allows {} x {} x {} and at most {} "
-                      "work items",
-                      program.name(), size[0], size[1], size[2], limits.max_group_size[0], limits.max_group_size[1],
-                      limits.max_group_size[2], limits.max_group_items));
-  }
-  return size;
-}
-
-Result<void> set_arguments(const BuiltProgram& program, const Launch& launch, cl_kernel kernel,
-                           std::string_view device) {
-  KILN_TRY(check_arguments(program, launch));
-  const Library& cl = program.context().cl();
-  const auto buffers = KILN_TRY(backend::own_buffers<ClBuffer>(launch, program.context(), device, program.name()));
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const cl_mem memory = buffers[i]->memory();
-    if (const cl_int error = cl.clSetKernelArg(kernel, static_cast<cl_uint>(i), sizeof(cl_mem), &memory);
-        error != CL_SUCCESS)
-      return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is not a buffer in the source ({})",
-                                                           program.name(), i, error_name(error)));
-  }
-  if (launch.parameters.empty()) return {};
-  const std::size_t last = launch.buffers.size();
-  if (const cl_int error =
-          cl.clSetKernelArg(kernel, static_cast<cl_uint>(last), launch.parameters.size(), launch.parameters.data());
-      error != CL_SUCCESS)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{}: argument {} does not take {} bytes ({})", program.name(), last,
-                             launch.parameters.size(), error_name(error)));
-  return {};
-}
-
-}  // namespace
-
-Result<PreparedLaunch> PreparedLaunch::make(const kiln::Module& module, const Launch& launch,
-                                            const Context& context, const DeviceInfo& info) {
-  const auto* own = dynamic_cast<const BuiltProgram*>(&module);
-  if (own == nullptr || &own->context() != &context)
-    return backend::foreign_program(own != nullptr ? own->name() : "the program", info.name);
-  const BuiltProgram& program = *own;
-  auto kernel = KILN_TRY(program.borrow_kernel());
-  const auto local = KILN_TRY(group_size(program, launch, kernel->get(), info.limits));
-  KILN_TRY(set_arguments(program, launch, kernel->get(), info.name));
-  Sizes global{};
-  for (std::size_t i = 0; i < 3; ++i) global[i] = launch.groups[i] * local[i];
-  return PreparedLaunch(program, std::move(kernel), global, local);
-}
-
-bool PreparedLaunch::is_work() const noexcept {
-  return std::ranges::find(global_, std::size_t{0}) == global_.end();
-}
-
-cl_int PreparedLaunch::enqueue(cl_command_queue queue, cl_event* event) const {
-  return program_.enqueue(queue, kernel_->get(), global_, local_, event);
 }
 
 }  // namespace kiln::opencl

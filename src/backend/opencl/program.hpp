@@ -21,8 +21,8 @@
 
 namespace kiln::opencl {
 
-/// The only format of Kiln's OpenCL binaries, sealed as in seal_sections(): the program's name, the kernel's name,
-/// the kinds of its arguments, the driver's binary.
+/// The only format of Kiln's OpenCL binaries, sealed as in seal_sections(): the program's name, the names of its
+/// kernels, the kinds of their arguments, the driver's binary. Names and kinds have a line for each kernel.
 constexpr std::uint32_t binary_format = 2;
 
 /// The kind of a kernel's argument. Drivers report it only for programs built from source, so binaries store it.
@@ -84,13 +84,52 @@ class KernelObject {
   cl_kernel kernel_;
 };
 
-/// A built program and a pool of its kernel objects.
-class BuiltProgram final : public Module {
+class BuiltProgram;
+
+/// A kernel of a built program. Thread-safe once it is open.
+class ProgramKernel {
  public:
-  /// Takes ownership of the cl_program, which need not be built yet. The object can be used once open_kernel() has
-  /// succeeded.
-  BuiltProgram(std::shared_ptr<const Context> context, cl_program program, std::string name, std::string entry);
-  ~BuiltProgram() override;
+  /// `program` must outlive it.
+  ProgramKernel(const BuiltProgram& program, std::string entry);
+  ProgramKernel(const ProgramKernel&) = delete;
+  ProgramKernel& operator=(const ProgramKernel&) = delete;
+
+  const BuiltProgram& program() const noexcept { return program_; }
+  const std::string& entry() const noexcept { return entry_; }
+  std::size_t argument_count() const noexcept { return arguments_.size(); }
+  ArgumentKind argument(std::size_t i) const noexcept { return static_cast<ArgumentKind>(arguments_[i]); }
+
+  /// Makes the first kernel object, and checks that the device has enough local memory for it.
+  Result<void> open();
+  /// The kinds of the arguments, one ArgumentKind each: read from a program that was built from source, or set.
+  Result<void> read_arguments();
+  void set_arguments(std::string_view kinds) { arguments_ = kinds; }
+  const std::string& arguments() const noexcept { return arguments_; }
+
+  /// Lends a kernel object for one launch.
+  Result<backend::Pool<KernelObject>::Loan> borrow() const;
+  /// Queues a launch of a kernel object. Returns the driver's error code. `event` may be null.
+  cl_int enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& global,
+                 const std::array<std::size_t, 3>& local, cl_event* event) const;
+
+ private:
+  const BuiltProgram& program_;
+  const std::string entry_;
+  std::string arguments_;
+  // This member and those below are thread-safe.
+  mutable backend::Pool<KernelObject> objects_;
+  /// Null if the driver does not need it.
+  std::shared_ptr<backend::quirks::PoclDlhandleCache> pocl_dlhandle_cache_;
+  mutable backend::quirks::PoclDlhandleCache::Widest widest_;
+};
+
+/// A built program and its kernels.
+class BuiltProgram {
+ public:
+  /// Takes ownership of the cl_program, which need not be built yet.
+  BuiltProgram(std::shared_ptr<const Context> context, cl_program program, std::string name)
+      : context_(std::move(context)), program_(program), name_(std::move(name)) {}
+  ~BuiltProgram();
   BuiltProgram(const BuiltProgram&) = delete;
   BuiltProgram& operator=(const BuiltProgram&) = delete;
 
@@ -100,19 +139,11 @@ class BuiltProgram final : public Module {
                                                     const Binary& binary);
 
   const Context& context() const noexcept { return *context_; }
-  cl_program program() const noexcept override { return program_; }
+  cl_program program() const noexcept { return program_; }
   const std::string& name() const noexcept { return name_; }
-  const std::string& entry() const noexcept override { return entry_; }
-  std::size_t bytes() const noexcept override { return bytes_; }
-  std::size_t argument_count() const noexcept { return arguments_.size(); }
-  ArgumentKind argument(std::size_t i) const noexcept { return static_cast<ArgumentKind>(arguments_[i]); }
-
-  /// Queues a launch of a kernel object. Returns the driver's error code. `event` may be null.
-  cl_int enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& global,
-                 const std::array<std::size_t, 3>& local, cl_event* event) const;
-
-  /// Lends a kernel object for one launch.
-  Result<backend::Pool<KernelObject>::Loan> borrow_kernel() const;
+  std::size_t bytes() const noexcept { return bytes_; }
+  /// At least one, in the order of the request.
+  const std::vector<std::unique_ptr<ProgramKernel>>& kernels() const noexcept { return kernels_; }
 
  private:
   static Result<std::unique_ptr<BuiltProgram>> from_source(const std::shared_ptr<const Context>& context,
@@ -122,51 +153,40 @@ class BuiltProgram final : public Module {
   /// Builds with Kiln's options (`own`) and the request's (`asked`).
   Result<void> build(const std::string& own, const std::string& asked);
   std::string build_log() const;
-  /// Makes the first kernel object, and checks that the device has enough local memory for it.
-  Result<void> open_kernel();
-  /// Reads the kinds of the arguments. The program must have been built from source.
-  Result<void> read_arguments();
+  /// The names of all kernels of the built program.
+  Result<std::vector<std::string>> kernel_names() const;
+  Result<ProgramKernel*> add_kernel(const std::string& entry);
   Result<std::vector<std::byte>> image() const;
 
   std::shared_ptr<const Context> context_;
   cl_program program_;
   std::string name_;
-  std::string entry_;
-  /// One ArgumentKind per argument.
-  std::string arguments_;
   std::size_t bytes_ = 0;
-  // This member and those below are thread-safe.
-  mutable backend::Pool<KernelObject> kernels_;
-  /// Null if the driver does not need it.
-  std::shared_ptr<backend::quirks::PoclDlhandleCache> pocl_dlhandle_cache_;
-  mutable backend::quirks::PoclDlhandleCache::Widest widest_;
+  std::vector<std::unique_ptr<ProgramKernel>> kernels_;
 };
 
-/// A validated launch, and a kernel object that holds its arguments. The program must outlive it.
-class PreparedLaunch {
+/// The module of a built program, or of one of its kernels.
+class ProgramModule final : public Module {
  public:
-  /// The error says what does not fit. `context` and `info` are the device's.
-  static Result<PreparedLaunch> make(const kiln::Module& module, const Launch& launch, const Context& context,
-                                     const DeviceInfo& info);
+  static std::unique_ptr<ProgramModule> of(std::shared_ptr<const BuiltProgram> program);
+  /// `kernel` is null if the program has several.
+  ProgramModule(std::shared_ptr<const BuiltProgram> program, const ProgramKernel* kernel) noexcept
+      : program_(std::move(program)), kernel_(kernel) {}
 
-  const BuiltProgram& program() const noexcept { return program_; }
-  /// False if the launch has no groups: drivers treat it differently.
-  bool is_work() const noexcept;
-  /// Returns the driver's error code. The kernel object may be reused at once: a queued command keeps the arguments
-  /// that it was queued with.
-  cl_int enqueue(cl_command_queue queue, cl_event* event) const;
+  const BuiltProgram& built() const noexcept { return *program_; }
+  const ProgramKernel* kernel() const noexcept { return kernel_; }
+
+  cl_program program() const noexcept override { return program_->program(); }
+  const std::string& kernel_name() const noexcept override;
+  std::size_t bytes() const noexcept override { return program_->bytes(); }
+  std::vector<std::string> entries() const override;
+  kiln::Module* entry(std::string_view name) noexcept override;
 
  private:
-  using KernelLoan = backend::Pool<KernelObject>::Loan;
-  using Sizes = std::array<std::size_t, 3>;
-
-  PreparedLaunch(const BuiltProgram& program, KernelLoan kernel, Sizes global, Sizes local) noexcept
-      : program_(program), kernel_(std::move(kernel)), global_(global), local_(local) {}
-
-  const BuiltProgram& program_;
-  KernelLoan kernel_;
-  Sizes global_;
-  Sizes local_;
+  std::shared_ptr<const BuiltProgram> program_;
+  const ProgramKernel* kernel_;
+  /// A module for each kernel, if there are several.
+  std::vector<std::unique_ptr<ProgramModule>> entries_;
 };
 
 }  // namespace kiln::opencl

@@ -102,7 +102,7 @@ Result<void> ClSlot::launch(kiln::Module& module, const Launch& launch) {
   const auto prepared = KILN_TRY(PreparedLaunch::make(module, launch, *context_, device_));
   if (!prepared.is_work()) return queue_nothing();
   return add([&](cl_event* event) { return prepared.enqueue(queue_->get(), event); },
-             [&] { return fmt::format("launching {}", prepared.program().name()); });
+             [&] { return fmt::format("launching {}", prepared.name()); });
 }
 
 Result<void> ClSlot::submit() {

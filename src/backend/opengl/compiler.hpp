@@ -32,6 +32,8 @@ class LinkedProgram final : public Module {
   std::uint32_t id() const noexcept override { return id_; }
   const std::string& name() const noexcept override { return name_; }
   std::size_t bytes() const noexcept override { return bytes_; }
+  std::vector<std::string> entries() const override { return {"main"}; }
+  kiln::Module* entry(std::string_view name) noexcept override { return name == "main" ? this : nullptr; }
   /// The share group in which the program object exists.
   const ShareGroup& group() const noexcept { return *group_; }
 

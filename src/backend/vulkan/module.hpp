@@ -71,6 +71,8 @@ class PipelineModule final : public Module {
   std::uint32_t buffers() const noexcept override { return pipeline_->interface.buffers; }
   std::uint32_t parameter_bytes() const noexcept override { return pipeline_->interface.parameter_bytes; }
   std::size_t bytes() const noexcept override { return pipeline_->bytes; }
+  std::vector<std::string> entries() const override { return {"main"}; }
+  kiln::Module* entry(std::string_view name) noexcept override { return name == "main" ? this : nullptr; }
   const Context& context() const noexcept { return *pipeline_->context; }
 
  private:
