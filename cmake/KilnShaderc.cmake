@@ -15,5 +15,16 @@ endforeach()
 if(KILN_SHADERC_PARTS MATCHES "NOTFOUND")
   set(KILN_SHADERC_PARTS)
 endif()
-# For shaderc's version: its API reports only the version of SPIR-V.
+# The version of the compiler, for identities of devices: shaderc's API reports only the version of SPIR-V, and glslang
+# and SPIRV-Tools are packages of their own.
 pkg_check_modules(KILN_SHADERC_PACKAGE QUIET shaderc_combined)
+pkg_check_modules(KILN_SPIRV_TOOLS_PACKAGE QUIET SPIRV-Tools)
+set(KILN_SHADERC_VERSION "${KILN_SHADERC_PACKAGE_VERSION}, SPIRV-Tools ${KILN_SPIRV_TOOLS_PACKAGE_VERSION}")
+find_file(KILN_GLSLANG_BUILD_INFO glslang/build_info.h)
+mark_as_advanced(KILN_GLSLANG_BUILD_INFO)
+if(KILN_GLSLANG_BUILD_INFO)
+  file(STRINGS ${KILN_GLSLANG_BUILD_INFO} numbers REGEX "define GLSLANG_VERSION_(MAJOR|MINOR|PATCH) +[0-9]+")
+  string(REGEX REPLACE "[^;]* ([0-9]+)" "\\1" numbers "${numbers}")
+  list(JOIN numbers . KILN_GLSLANG_VERSION)
+  string(APPEND KILN_SHADERC_VERSION ", glslang ${KILN_GLSLANG_VERSION}")
+endif()

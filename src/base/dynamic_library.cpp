@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstddef>
+
 #include "base/process.hpp"
 
 namespace kiln::base {
@@ -27,6 +29,18 @@ Result<DynamicLibrary> DynamicLibrary::open_with(const std::string& name, int fl
 
 DynamicLibrary DynamicLibrary::loaded(const std::string& name) {
   return DynamicLibrary(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD));
+}
+
+std::vector<std::filesystem::path> DynamicLibrary::search_path() {
+  void* program = dlopen(nullptr, RTLD_LAZY);
+  Dl_serinfo sizes{};
+  if (program == nullptr || dlinfo(program, RTLD_DI_SERINFOSIZE, &sizes) != 0) return {};
+  std::vector<std::byte> memory(sizes.dls_size);
+  auto* list = reinterpret_cast<Dl_serinfo*>(memory.data());
+  if (dlinfo(program, RTLD_DI_SERINFOSIZE, list) != 0 || dlinfo(program, RTLD_DI_SERINFO, list) != 0) return {};
+  std::vector<std::filesystem::path> folders;
+  for (unsigned int i = 0; i < list->dls_cnt; ++i) folders.emplace_back(list->dls_serpath[i].dls_name);
+  return folders;
 }
 
 DynamicLibrary::~DynamicLibrary() {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <kiln/result.hpp>
 
@@ -18,6 +19,10 @@ class DynamicLibrary {
   static Result<DynamicLibrary> open_for_good(const std::string& name);
   /// The library if it is already loaded in this process; empty otherwise.
   static DynamicLibrary loaded(const std::string& name);
+
+  /// The folders in which the program's dynamic loader searches for libraries, such as its run path. Not
+  /// `LD_LIBRARY_PATH` of a set-uid program, which the loader ignores.
+  static std::vector<std::filesystem::path> search_path();
 
   DynamicLibrary() = default;
   DynamicLibrary(DynamicLibrary&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}

@@ -1,4 +1,5 @@
 #include <array>
+#include <fstream>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 #include "backend/vulkan/shaderc.hpp"
 #include "backend/vulkan/spirv.hpp"
 #include "backend/vulkan_fixture.hpp"
+#include "fakes/child.hpp"
 
 namespace kiln::vulkan {
 namespace {
@@ -22,7 +24,7 @@ class Random {
 };
 
 std::vector<std::uint32_t> compiled(const Request& request) {
-  return Shaderc::open().value()->compile(request).value();
+  return Shaderc::find().value()->compile(request).value();
 }
 
 /// A module with something of everything that the reader looks at.
@@ -61,12 +63,37 @@ TEST(Compiler, ThatIsMissingIsNamedWithWhatMakesIt) {
   EXPECT_NE(missing.error().log().find("libc.so.6 has no shaderc_compiler_initialize"), std::string::npos);
 }
 
-#ifdef KILN_SHADERC_LIBRARY
-TEST(Compiler, OfTheBuildsOwnMakingTellsItsRelease) {
-  // Where it was built, or where the loader finds it on another machine.
-  static constexpr std::array libraries = {KILN_SHADERC_LIBRARY, "libkiln_shaderc.so.0"};
-  const std::string version = Shaderc::open(libraries).value()->version();
-  EXPECT_TRUE(version.starts_with("shaderc " KILN_SHADERC_VERSION " spirv 1.")) << version;
+#ifdef KILN_SHADERC_VERSION
+TEST(Compiler, OfTheBuildsOwnMakingIsFoundWithoutLoadingIt) {
+  const auto shaderc = Shaderc::find().value();
+  EXPECT_EQ(shaderc->version(), "shaderc " KILN_SHADERC_VERSION);
+  EXPECT_FALSE(shaderc->is_loaded());
+  ASSERT_TRUE(shaderc->compile(Request({.name = "nothing",
+                                        .source = "#version 450\nlayout(local_size_x = 1) in;\nvoid main() {}\n",
+                                        .language = Language::vulkan_glsl})));
+  EXPECT_TRUE(shaderc->is_loaded());
+}
+
+TEST(Compiler, OfAnotherVersionThanKilnWasBuiltWithIsRefused) {
+  // Its programs would be stored under the wrong identity.
+  const std::string file = fakes::in_child([]() -> std::string {
+    const auto loaded = Shaderc::find().value();
+    static_cast<void>(loaded->compile(Request({.source = "#version 450\n", .language = Language::vulkan_glsl})));
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+      if (line.find("libkiln_shaderc") != std::string::npos) return line.substr(line.find('/'));
+    return "";
+  });
+  ASSERT_FALSE(file.empty());
+  const Shaderc other(file, "shaderc 1.0");
+  const auto refused =
+      other.compile(Request({.name = "conv",
+                             .source = "#version 450\nlayout(local_size_x = 1) in;\nvoid main() {}\n",
+                             .language = Language::vulkan_glsl}));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::unsupported);
+  EXPECT_NE(refused.error().message().find("install both together"), std::string::npos)
+      << refused.error().message();
 }
 #endif
 

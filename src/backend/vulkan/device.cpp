@@ -86,7 +86,7 @@ std::vector<DeviceInfo> list_vulkan_devices(const Log&) {
   if (!instance) return nothing(instance.error());
   const auto devices = (*instance)->devices();
   if (!devices) return nothing(devices.error());
-  const auto shaderc = Shaderc::open();
+  const auto shaderc = Shaderc::find();
   std::vector<DeviceInfo> infos;
   for (const Physical& physical : *devices) {
     infos.push_back(
@@ -110,7 +110,7 @@ Result<std::shared_ptr<Device>> open_vulkan_device(std::size_t number, const Log
   const Physical& physical = devices[number];
   if (const std::string problem = physical.problem(); !problem.empty())
     return Error(ErrorCode::no_device, fmt::format("{}: {}", name, problem));
-  auto shaderc = Shaderc::open();
+  auto shaderc = Shaderc::find();
   if (!shaderc)
     return Error(ErrorCode::no_device, fmt::format("{}: {}", name, shaderc.error().message()),
                  shaderc.error().log());
@@ -139,7 +139,7 @@ Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log) {
     return Error(ErrorCode::invalid_request,
                  fmt::format("queue family {} of {} does not support compute; use family {}", adopted.queue_family,
                              physical.properties.deviceName, *physical.compute_family));
-  auto shaderc = KILN_TRY(Shaderc::open());
+  auto shaderc = KILN_TRY(Shaderc::find());
   auto context =
       KILN_TRY(Context::adopt(std::move(instance), physical, adopted.device, adopted.queue, adopted.queue_family));
   DeviceInfo info = describe(physical, "vulkan:adopted", shaderc->version());

@@ -1,13 +1,17 @@
 #include "backend/vulkan/shaderc.hpp"
 
 #include <charconv>
+#include <optional>
 #include <string_view>
+
+#include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "backend/source_text.hpp"
 #include "backend/symbols.hpp"
 #include "backend/vulkan/spirv.hpp"
+#include "base/installed.hpp"
 #include "base/process.hpp"
 #include "base/try.hpp"
 #include "key/source_scanner.hpp"
@@ -32,16 +36,26 @@ const char* find_functions(const base::DynamicLibrary& library, ShadercFunctions
   return lookup.missing();
 }
 
-/// The libraries to try. The shared shaderc of Debian 12 has undefined symbols and does not load, so Kiln's build
-/// makes a shared library from the static shaderc if that is installed.
-constexpr const char* known_libraries[] = {
-    "libshaderc_shared.so.1",
-    "libshaderc.so.1",
-    "libkiln_shaderc.so.0",
-#ifdef KILN_SHADERC_LIBRARY
-    KILN_SHADERC_LIBRARY,
+constexpr const char* own_library = "libkiln_shaderc.so.0";
+/// The shared shaderc of Debian 12 has undefined symbols and does not load.
+constexpr const char* system_libraries[] = {own_library, "libshaderc_shared.so.1", "libshaderc.so.1"};
+
+/// As version() has it, for the library that was built with Kiln.
+std::string own_version(std::string_view releases) { return fmt::format("shaderc {}", releases); }
+
+#ifdef KILN_SHADERC_VERSION
+/// The file of the library that was built with Kiln; nullopt if it is not there. Does not load it.
+std::optional<std::string> find_own_library() {
+  if (const char* wanted = base::environment("KILN_SHADERC"); wanted != nullptr && *wanted != '\0') return wanted;
+  auto folders = base::folders_of({".", KILN_LIB_FROM_BIN, KILN_LIB_FROM_LIBEXEC, KILN_LIBDIR});
+  for (auto& folder : base::DynamicLibrary::search_path()) folders.push_back(std::move(folder));
+  for (const auto& folder : folders) {
+    const auto path = (folder / own_library).lexically_normal();
+    if (::access(path.c_str(), R_OK) == 0) return path.string();
+  }
+  return std::nullopt;
+}
 #endif
-};
 
 /// Without #version, or with an old version, glslang assumes a language without compute shaders and prints its
 /// built-in declarations to standard output.
@@ -67,23 +81,57 @@ Result<void> check_version(const Request& request) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Shaderc>> Shaderc::open() { return open(known_libraries); }
+class Shaderc::Loaded {
+ public:
+  /// The error says why the library cannot be used.
+  static Result<std::shared_ptr<const Loaded>> open(const std::string& name) {
+    auto library = KILN_TRY(base::DynamicLibrary::open(name));
+    ShadercFunctions functions;
+    if (const char* missing = find_functions(library, functions); missing != nullptr)
+      return Error(ErrorCode::no_device, fmt::format("{} has no {}", name, missing));
+    return std::make_shared<const Loaded>(std::move(library), functions);
+  }
+
+  Loaded(base::DynamicLibrary library, const ShadercFunctions& functions)
+      : library_(std::move(library)), functions_(functions), compiler_(functions_.compiler_initialize()) {}
+  ~Loaded() {
+    if (!base::process_ends()) functions_.compiler_release(compiler_);
+  }
+  Loaded(const Loaded&) = delete;
+  Loaded& operator=(const Loaded&) = delete;
+
+  const ShadercFunctions& functions() const noexcept { return functions_; }
+  shaderc_compiler_t compiler() const noexcept { return compiler_; }
+  std::string version() const {
+    if (const auto releases = library_.function<const char*()>("kiln_shaderc_version"))
+      return own_version(releases());
+    unsigned int version = 0;
+    unsigned int revision = 0;
+    functions_.get_spv_version(&version, &revision);
+    return fmt::format("shaderc spirv {}.{} rev {}", version >> 16, version >> 8 & 0xff, revision);
+  }
+
+ private:
+  const base::DynamicLibrary library_;
+  const ShadercFunctions functions_;
+  const shaderc_compiler_t compiler_;
+};
+
+Result<std::shared_ptr<const Shaderc>> Shaderc::find() {
+#ifdef KILN_SHADERC_VERSION
+  if (auto library = find_own_library())
+    return std::make_shared<const Shaderc>(std::move(*library), own_version(KILN_SHADERC_VERSION));
+#endif
+  return open(system_libraries);
+}
 
 Result<std::shared_ptr<const Shaderc>> Shaderc::open(std::span<const char* const> libraries) {
   std::string reasons;
   std::string last;
   for (const char* name : libraries) {
-    auto library = base::DynamicLibrary::open(name);
-    if (!library) {
-      last = library.error().message();
-      reasons += last + '\n';
-      continue;
-    }
-    ShadercFunctions functions;
-    const char* missing = find_functions(*library, functions);
-    if (missing == nullptr)
-      return std::shared_ptr<const Shaderc>(std::make_shared<Shaderc>(std::move(*library), functions));
-    last = fmt::format("{} has no {}", name, missing);
+    auto loaded = Loaded::open(name);
+    if (loaded) return std::shared_ptr<const Shaderc>(new Shaderc(std::move(*loaded)));
+    last = loaded.error().message();
     reasons += last + '\n';
   }
   return Error(
@@ -94,22 +142,27 @@ Result<std::shared_ptr<const Shaderc>> Shaderc::open(std::span<const char* const
       std::move(reasons));
 }
 
-Shaderc::Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions)
-    : library_(std::move(library)),
-      functions_(functions),
-      compiler_(functions_.compiler_initialize()),
-      version_([this] {
-        unsigned int version = 0;
-        unsigned int revision = 0;
-        functions_.get_spv_version(&version, &revision);
-        const auto package = library_.function<const char*()>("kiln_shaderc_version");
-        const std::string release = package != nullptr ? package() : "";
-        return fmt::format("shaderc {}{}spirv {}.{} rev {}", release, release.empty() ? "" : " ", version >> 16,
-                           version >> 8 & 0xff, revision);
-      }()) {}
+Shaderc::Shaderc(std::string library, std::string version)
+    : library_(std::move(library)), version_(std::move(version)) {}
 
-Shaderc::~Shaderc() {
-  if (!base::process_ends()) functions_.compiler_release(compiler_);
+Shaderc::Shaderc(std::shared_ptr<const Loaded> loaded) : version_(loaded->version()), loaded_(std::move(loaded)) {}
+
+bool Shaderc::is_loaded() const {
+  const base::MutexLock lock(mutex_);
+  return loaded_ != nullptr;
+}
+
+Result<std::shared_ptr<const Shaderc::Loaded>> Shaderc::load() const {
+  const base::MutexLock lock(mutex_);
+  if (loaded_) return loaded_;
+  auto loaded = KILN_TRY(Loaded::open(library_));
+  // The version is part of the device's identity, under which programs are stored.
+  if (loaded->version() != version_)
+    return Error(ErrorCode::unsupported,
+                 fmt::format("{} is {}, but this build of Kiln belongs to {}; install both together", library_,
+                             loaded->version(), version_));
+  loaded_ = loaded;
+  return loaded;
 }
 
 Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) const {
@@ -131,9 +184,10 @@ Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) cons
   }
   KILN_TRY(check_version(request));
   const std::string text = backend::with_defines(request);
-  auto declared = compile(request, text, {shaderc_optimization_level_zero, options.debug_info});
+  const auto loaded = KILN_TRY(load());
+  auto declared = compile(*loaded, request, text, {shaderc_optimization_level_zero, options.debug_info});
   if (!declared || options.level == shaderc_optimization_level_zero) return declared;
-  auto optimised = compile(request, text, options);
+  auto optimised = compile(*loaded, request, text, options);
   if (!optimised) return optimised;
   // The optimiser removes unused buffers and parameters, but launches must match the declarations in the source. If
   // the interface changed, use the unoptimised module; the driver optimises it.
@@ -144,16 +198,16 @@ Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) cons
   return same ? std::move(optimised) : std::move(declared);
 }
 
-Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request, const std::string& text,
-                                                    const Options& options) const {
-  const ShadercFunctions& call = functions_;
+Result<std::vector<std::uint32_t>> Shaderc::compile(const Loaded& loaded, const Request& request,
+                                                    const std::string& text, const Options& options) {
+  const ShadercFunctions& call = loaded.functions();
   const std::unique_ptr<shaderc_compile_options, decltype(call.compile_options_release)> settings(
       call.compile_options_initialize(), call.compile_options_release);
   call.compile_options_set_target_env(settings.get(), shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_1);
   call.compile_options_set_optimization_level(settings.get(), options.level);
   if (options.debug_info) call.compile_options_set_generate_debug_info(settings.get());
   const std::unique_ptr<shaderc_compilation_result, decltype(call.result_release)> result(
-      call.compile_into_spv(compiler_, text.data(), text.size(), shaderc_glsl_compute_shader,
+      call.compile_into_spv(loaded.compiler(), text.data(), text.size(), shaderc_glsl_compute_shader,
                             request.name().c_str(), "main", settings.get()),
       call.result_release);
   if (result == nullptr)

@@ -11,38 +11,47 @@
 
 #include "backend/vulkan/shaderc_functions.hpp"
 #include "base/dynamic_library.hpp"
+#include "base/mutex.hpp"
 
 namespace kiln::vulkan {
 
 /// The compiler from GLSL to SPIR-V, opened at run time. Thread-safe.
 class Shaderc {
  public:
-  /// The error says which library is missing, and what provides it.
-  static Result<std::shared_ptr<const Shaderc>> open();
-  /// Opens the first of these libraries that loads and has the functions of shaderc.
+  /// Finds the library that was built with Kiln: `KILN_SHADERC`, beside Kiln's code, in the folder of Kiln's
+  /// libraries, or in the search path of the dynamic loader. It is loaded with the first compile. If it is not
+  /// there, loads shaderc from the system. The error says which library is missing, and what provides it.
+  static Result<std::shared_ptr<const Shaderc>> find();
+  /// Loads the first of these libraries that has the functions of shaderc.
   static Result<std::shared_ptr<const Shaderc>> open(std::span<const char* const> libraries);
-  Shaderc(base::DynamicLibrary library, const ShadercFunctions& functions);
-  ~Shaderc();
-  Shaderc(const Shaderc&) = delete;
-  Shaderc& operator=(const Shaderc&) = delete;
+  /// A library that is loaded with the first compile, and must then report this version.
+  Shaderc(std::string library, std::string version);
 
   /// Compiles to SPIR-V 1.3, optimised unless the request's options say otherwise (-O0, -Os, -O; -g keeps names and
   /// lines). The module declares every buffer and parameter that the source declares, used or not.
   Result<std::vector<std::uint32_t>> compile(const Request& request) const;
 
-  /// The version of the compiler. The library from Kiln's build reports the release of shaderc; others report only
-  /// the version of SPIR-V.
+  /// The version of the compiler. The library that was built with Kiln has the releases of shaderc, SPIRV-Tools and
+  /// glslang; others report only the version of SPIR-V.
   const std::string& version() const noexcept { return version_; }
+  /// Whether the library has been loaded.
+  bool is_loaded() const KILN_EXCLUDES(mutex_);
 
  private:
   struct Options;
-  Result<std::vector<std::uint32_t>> compile(const Request& request, const std::string& text,
-                                             const Options& options) const;
+  /// A loaded library with its compiler.
+  class Loaded;
 
-  const base::DynamicLibrary library_;
-  const ShadercFunctions functions_;
-  const shaderc_compiler_t compiler_;
+  explicit Shaderc(std::shared_ptr<const Loaded> loaded);
+  Result<std::shared_ptr<const Loaded>> load() const KILN_EXCLUDES(mutex_);
+  static Result<std::vector<std::uint32_t>> compile(const Loaded& loaded, const Request& request,
+                                                    const std::string& text, const Options& options);
+
+  /// Empty if it was loaded at once.
+  const std::string library_;
   const std::string version_;
+  mutable base::Mutex mutex_;
+  mutable std::shared_ptr<const Loaded> loaded_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::vulkan

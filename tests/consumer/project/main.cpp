@@ -1,8 +1,31 @@
+// Compiles and runs one kernel on the first device of each API that works here.
 #include <iostream>
+#include <set>
 #include <string>
+#include <vector>
 
 #include <kiln/cache.hpp>
 #include <kiln/device.hpp>
+#include <kiln/kernel.hpp>
+
+namespace {
+
+bool runs_on(const std::string& api) {
+  const auto gpu = kiln::open_device(api).value();
+  kiln::Cache cache(gpu, {.disk = false});
+  const kiln::Kernel twice = {.name = "twice",
+                              .buffers = {{"data", kiln::Type::f32, kiln::Access::read_write}},
+                              .source = "KERNEL { data[global_id_x] *= 2.0f; }"};
+  const kiln::Program program = cache.get(twice.request(*gpu).value()).value();
+  const auto buffer = kiln::upload(*gpu, std::vector<float>(64, 21.0F)).value();
+  gpu->launch(program.module(), twice.launch({1, 1, 1}, {buffer.get()}, {}).value()).value();
+  const bool right = kiln::download<float>(*gpu, *buffer).value()[63] == 42.0F;
+  std::cout << program.name() << " on " << gpu->identity().device << " by " << api << ": "
+            << cache.stats().to_line() << (right ? "\n" : ", with a wrong result\n");
+  return right;
+}
+
+}  // namespace
 
 int main() {
   std::string messages;
@@ -14,11 +37,15 @@ int main() {
     std::cerr << "the installed kiln-helper is not used: " << messages;
     return 1;
   }
-  const auto gpu = kiln::open_device().value();
-  kiln::Cache cache(gpu, {.disk = false});
-  const kiln::Request request(
-      {.name = "nothing", .source = "#version 430\nlayout(local_size_x = 1) in;\nvoid main() {}\n"});
-  const kiln::Program program = cache.get(request).value();
-  std::cout << program.name() << " on " << gpu->identity().device << ": " << cache.stats().to_line() << ", one of "
-            << devices.size() << "\n";
+  std::set<std::string> apis;
+  for (const auto& device : devices) {
+    if (device.problem.empty()) apis.insert(device.identity.api);
+    std::cout << device.name << ": " << (device.problem.empty() ? "works" : device.problem) << "\n";
+  }
+  // The packages that the tests install provide these on the CPU.
+  for (const char* api : {"opengl", "opencl", "vulkan"})
+    if (!apis.contains(api)) return 1;
+  bool right = true;
+  for (const std::string& api : apis) right = runs_on(api) && right;
+  return right ? 0 : 1;
 }

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace kiln::base {
+
+/// Where a file that is installed with Kiln is, as configured by CMake.
+struct InstalledPlace {
+  /// The folder, relative to those of Kiln's shared libraries, of its programs and of its helper.
+  const char* from_libraries;
+  const char* from_programs;
+  const char* from_helper;
+  /// The folder in the prefix that Kiln was configured with.
+  const char* folder;
+};
+
+/// The folders to search for a file of Kiln's own, in order: that of the file that holds Kiln's code (the program
+/// or a shared library), the place relative to it, and the configured folder. A set-uid program, or one with other
+/// additional rights, gets only the last.
+///
+/// Takes no lock of the dynamic loader, so it does not block while another thread is inside dlopen().
+std::vector<std::filesystem::path> folders_of(const InstalledPlace& place);
+
+}  // namespace kiln::base
