@@ -54,8 +54,7 @@ FlashAttentionVariant variant_for_few(const DeviceInfo& device, int head, std::i
       if (head == 64 || head == 128) variant.keys = variant.across = 16;
       if (head == 256 && !more) variant.keys = variant.across = 32;
       break;
-    case Language::opencl:
-    case Language::vulkan_glsl: break;
+    default: break;
   }
   return variant;
 }
@@ -111,6 +110,7 @@ FlashAttentionVariant flash_attention_variant(const DeviceInfo& device, std::int
           variant.item_queries = 4;
         }
         break;
+      default: break;
     }
     if (large.head == 64 && variant.vectors && copies_asynchronously(device)) {
       variant.asynchronous = true;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include <kiln/device.hpp>
 
@@ -34,5 +35,11 @@ std::uintptr_t memory(const Buffer& buffer) noexcept;
 /// May be called from any thread. Fails with invalid_request for a null context, no_device without a driver,
 /// unsupported if the driver is too old or NVRTC is missing or does not fit, and device_failed.
 Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& log = {});
+
+/// Compiles a program for an NVIDIA GPU that need not be in this machine, as in "sm_90" or "sm_90a". Device::load()
+/// takes the binary on a machine that has it. Runs NVRTC in this process, and needs no driver. May be called from
+/// any thread. Fails with the error of an invalid request, invalid_request for another language or architecture,
+/// unsupported without NVRTC or if it does not know the architecture, and compile_failed.
+Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log = {});
 
 }  // namespace kiln::cuda

@@ -103,7 +103,4 @@ struct Kernel {
                         const std::vector<Scalar>& scalars_given) const;
 };
 
-/// The language whose to_string() is `name`, as in `kiln emit --language cuda`; nothing if there is none.
-std::optional<Language> language_of(std::string_view name) noexcept;
-
 }  // namespace kiln

@@ -18,11 +18,15 @@ namespace key {
 struct Dependencies;
 }
 
-/// The language a program is written in: GLSL for OpenGL, GLSL for Vulkan, OpenCL C, CUDA C++, HIP C++.
-enum class Language { glsl, vulkan_glsl, opencl, cuda, hip };
+/// The language of a program: GLSL for OpenGL, GLSL for Vulkan, OpenCL C, CUDA C++ and HIP C++; or a form that is
+/// compiled already: SPIR-V for Vulkan, OpenGL and OpenCL, NVIDIA's PTX, cubins and fatbins, and AMD's code
+/// objects.
+enum class Language { glsl, vulkan_glsl, opencl, cuda, hip, spirv, ptx, cubin, fatbin, code_object };
 
 /// The name of a language, as in "glsl". The text is static.
 std::string_view to_string(Language language) noexcept;
+/// The language whose to_string() is `name`, as in `kiln compile --language cuda`; nothing if there is none.
+std::optional<Language> language_of(std::string_view name) noexcept;
 
 /// Identifies a program. The digest, over the whole request with its name, decides; the name is for people and file
 /// names. A value.
@@ -49,15 +53,18 @@ class Request {
   struct Fields {
     /// For listings and file names; at most 4096 characters. A renamed program is another program.
     std::string name = {};
-    /// At most max_source_bytes, in GLSL with all included files.
+    /// The text, or the bytes of a program that is compiled already. At most max_source_bytes, in GLSL with all
+    /// included files, and max_binary_bytes.
     std::string source = {};
     /// The entry points; empty for all: always main in GLSL, names of kernels elsewhere. In CUDA and HIP, also name
     /// expressions, as in "scale<float>" and "math::scale": the templates that are named are instantiated, and
-    /// Program::entry() takes the same text. Kernels of CUDA and HIP need no extern "C".
+    /// Program::entry() takes the same text. Kernels of CUDA and HIP need no extern "C". OpenGL takes one entry
+    /// point.
     std::vector<std::string> entries = {};
     Language language = Language::glsl;
-    /// For the compiler. In OpenCL, CUDA and HIP, -D and -I, also in their long forms, count as `defines` and
-    /// `include_folders`; -include and other options that make the compiler read a file are refused.
+    /// For the compiler; must be empty, like `defines`, if the program is compiled already. In OpenCL, CUDA and
+    /// HIP, -D and -I, also in their long forms, count as `defines` and `include_folders`; -include and other
+    /// options that make the compiler read a file are refused.
     std::vector<std::string> options = {};
     /// Defined before the first line of the source that is not #version.
     std::map<std::string, std::string> defines = {};
@@ -73,8 +80,9 @@ class Request {
   /// request: error() says what is wrong with it, and every Cache::get() of it returns that error.
   Request(Fields fields);
 
-  /// The largest source that a request may have.
+  /// The largest source that a request may have, and the largest program that is compiled already.
   static constexpr std::size_t max_source_bytes = std::size_t{16} << 20;
+  static constexpr std::size_t max_binary_bytes = std::size_t{256} << 20;
 
   /// Its name and the SHA-256 of everything that matters. An invalid request has a key that no valid one has.
   const Key& key() const noexcept { return state_->key; }

@@ -25,7 +25,8 @@ namespace kiln::vulkan {
 /// valid until the module is destroyed.
 class Module : public kiln::Module {
  public:
-  /// For vkCmdBindPipeline, on the device that it was made for.
+  /// For vkCmdBindPipeline, on the device that it was made for. Null if the program has several entry points: see
+  /// Program::entry().
   virtual VkPipeline pipeline() const noexcept = 0;
   /// For vkCmdBindDescriptorSets and vkCmdPushConstants.
   virtual VkPipelineLayout layout() const noexcept = 0;

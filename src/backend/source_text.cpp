@@ -170,11 +170,14 @@ Error compile_error(const Request& request, std::string log) {
   return Error(ErrorCode::compile_failed, std::move(message), std::move(log));
 }
 
-Result<void> check_language(const Request& request, Language taken) {
-  if (request.language() != taken)
+Result<void> check_language(const Request& request, std::initializer_list<Language> taken) {
+  if (std::ranges::find(taken, request.language()) == taken.end()) {
+    std::vector<std::string_view> names;
+    for (const Language language : taken) names.push_back(to_string(language));
     return Error(ErrorCode::invalid_request,
                  fmt::format("{} is written in {}, but this device compiles {}", request.name(),
-                             to_string(request.language()), to_string(taken)));
+                             to_string(request.language()), fmt::join(names, ", ")));
+  }
   if (is_glsl(request.language()) && request.entries() != std::vector<std::string>{"main"})
     return Error(ErrorCode::invalid_request,
                  fmt::format("{} has the entry point {}, but GLSL programs start at main", request.name(),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 
 #include <kiln/request.hpp>
@@ -24,9 +25,9 @@ std::string compile_message(const Request& request, const std::string& log);
 /// A compile_failed error with the summary and the log.
 Error compile_error(const Request& request, std::string log);
 
-/// Fails if the request's language is not `taken`, or if its entry point does not fit the language: GLSL requires
-/// main.
-Result<void> check_language(const Request& request, Language taken);
+/// Fails if the request's language is not one of `taken`, or if its entry point does not fit the language: GLSL
+/// requires main.
+Result<void> check_language(const Request& request, std::initializer_list<Language> taken);
 
 /// The error for a source that the compiler rejected: include_not_found if it lacks a file that the request did not
 /// find either, unsupported if the log says that the program needs more shared memory than the device has,

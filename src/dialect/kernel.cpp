@@ -280,6 +280,8 @@ bool is_of(const Scalar& scalar, Type type) {
 }  // namespace
 
 Result<std::string> Kernel::emit(Language language) const {
+  if (key::is_compiled(language))
+    return Error(ErrorCode::invalid_request, fmt::format("{} cannot be written in {}", name, to_string(language)));
   KILN_TRY(check(*this));
   std::string text;
   const bool reads_what_it_writes =
@@ -386,13 +388,6 @@ Result<Launch> Kernel::launch(std::array<std::uint32_t, 3> groups, std::vector<c
                 .group_size = group_size,
                 .buffers = std::move(buffers_given),
                 .parameters = std::move(parameters_packed)};
-}
-
-std::optional<Language> language_of(std::string_view name) noexcept {
-  for (const Language language :
-       {Language::glsl, Language::vulkan_glsl, Language::opencl, Language::cuda, Language::hip})
-    if (to_string(language) == name) return language;
-  return std::nullopt;
 }
 
 }  // namespace kiln

@@ -199,6 +199,7 @@ std::vector<std::string_view> prelude(Language language, bool reads_what_it_writ
     case Language::opencl: return {opencl, reads_what_it_writes ? opencl_barrier_of_buffers : opencl_barrier};
     case Language::cuda: return {cuda, cuda_like, cuda_vectors};
     case Language::hip: return {hip, cuda_like, hip_half};
+    default: break;
   }
   return {};
 }

@@ -76,7 +76,7 @@ std::string without_quotes(std::string_view word) {
 }  // namespace
 
 void move_options(Request::Fields& fields) {
-  if (is_glsl(fields.language)) return;
+  if (is_glsl(fields.language) || is_compiled(fields.language)) return;
   // OpenCL has one string of options, which Kiln joins from these; other compilers take each as one argument.
   const bool is_string = fields.language == Language::opencl;
   if (is_string) fields.options = split_options(fields.options);

@@ -33,10 +33,13 @@ std::optional<Error> check(const Request::Fields& fields) {
                  fmt::format("the name of a request has {} characters; the limit is 4096", fields.name.size()));
   }
   if (fields.source.find_first_not_of(" \t\r\n") == std::string::npos) return invalid("has an empty source");
-  if (fields.source.size() > Request::max_source_bytes) {
+  const bool is_compiled = key::is_compiled(fields.language);
+  const std::size_t limit = is_compiled ? Request::max_binary_bytes : Request::max_source_bytes;
+  if (fields.source.size() > limit)
+    return invalid(fmt::format("has a source of {} bytes; the limit is {}", fields.source.size(), limit));
+  if (is_compiled && (!fields.options.empty() || !fields.defines.empty()))
     return invalid(
-        fmt::format("has a source of {} bytes; the limit is {}", fields.source.size(), Request::max_source_bytes));
-  }
+        fmt::format("has options or defines, which a program in {} cannot use", to_string(fields.language)));
   std::set<std::string_view> entries;
   for (const std::string& entry : fields.entries) {
     // Stored names are separated by these characters.
@@ -121,8 +124,21 @@ std::string_view to_string(Language language) noexcept {
     case Language::opencl: return "opencl";
     case Language::cuda: return "cuda";
     case Language::hip: return "hip";
+    case Language::spirv: return "spirv";
+    case Language::ptx: return "ptx";
+    case Language::cubin: return "cubin";
+    case Language::fatbin: return "fatbin";
+    case Language::code_object: return "code_object";
   }
   return "unknown";
+}
+
+std::optional<Language> language_of(std::string_view name) noexcept {
+  for (const Language language :
+       {Language::glsl, Language::vulkan_glsl, Language::opencl, Language::cuda, Language::hip, Language::spirv,
+        Language::ptx, Language::cubin, Language::fatbin, Language::code_object})
+    if (to_string(language) == name) return language;
+  return std::nullopt;
 }
 
 Request::Request(Fields fields) {
@@ -141,6 +157,8 @@ Request::Request(Fields fields) {
     } else {
       state->error = std::move(resolved).error();
     }
+  } else if (!state->error && key::is_compiled(fields.language)) {
+    state->source = std::move(fields.source);
   } else if (!state->error) {
     const auto directives = key::find_directives(fields.source);
     if (!directives.lookups.empty() || !directives.computed.empty()) {
@@ -153,7 +171,7 @@ Request::Request(Fields fields) {
     }
     if (!state->error) state->source = std::move(fields.source);
   }
-  if (state->source.find('\0') != std::string::npos) {
+  if (!key::is_compiled(fields.language) && state->source.find('\0') != std::string::npos) {
     state->error = Error(ErrorCode::invalid_request,
                          fmt::format("the request for \"{}\" has a NUL character in its source", fields.name));
     state->source.clear();

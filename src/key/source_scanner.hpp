@@ -15,6 +15,23 @@ constexpr bool is_glsl(Language language) noexcept {
   return language == Language::glsl || language == Language::vulkan_glsl;
 }
 
+/// Whether programs of the language are compiled already, and have neither includes nor defines.
+constexpr bool is_compiled(Language language) noexcept {
+  switch (language) {
+    case Language::glsl:
+    case Language::vulkan_glsl:
+    case Language::opencl:
+    case Language::cuda:
+    case Language::hip: return false;
+    case Language::spirv:
+    case Language::ptx:
+    case Language::cubin:
+    case Language::fatbin:
+    case Language::code_object: return true;
+  }
+  return false;
+}
+
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 /// Whether an identifier can contain the character.

@@ -8,6 +8,7 @@
 #include "backend/gl_fixture.hpp"
 #include "backend/opengl/egl.hpp"
 #include "backend/quirks/mesa_program_deletion.hpp"
+#include "backend/quirks/mesa_spirv_binary.hpp"
 #include "backend/source_text.hpp"
 
 namespace kiln {
@@ -262,6 +263,12 @@ TEST_F(OpenGlDevice, AModuleOutlivesItsDevice) {
   auto compiled = device_->compile(scale(2)).value();
   device_.reset();
   std::thread([module = std::move(compiled.module)]() mutable { module.reset(); }).join();
+}
+
+TEST(MesaSpirvBinary, IsNotAskedForByVersion) {
+  using Quirk = backend::quirks::MesaSpirvBinary;
+  EXPECT_TRUE(Quirk::affects("4.5 (Core Profile) Mesa 22.3.6"));
+  EXPECT_FALSE(Quirk::affects("4.6.0 NVIDIA 580.65.06"));
 }
 
 TEST(MesaQuirks, ApplyToTheReleasesAndDriversThatHaveTheBug) {

@@ -51,6 +51,14 @@ void main() {
                            .language = Language::vulkan_glsl}));
 }
 
+/// The interface of a module whose only entry point is main.
+ShaderInterface interface_of(std::span<const std::uint32_t> words) {
+  const auto entries = read_spirv(words).value();
+  EXPECT_EQ(entries.size(), 1U);
+  EXPECT_EQ(entries[0].name, "main");
+  return entries[0].interface;
+}
+
 TEST(Compiler, ThatIsMissingIsNamedWithWhatMakesIt) {
   static constexpr std::array libraries = {"libc.so.6", "libkiln_nowhere.so"};
   const auto missing = Shaderc::open(libraries);
@@ -98,7 +106,7 @@ TEST(Compiler, OfAnotherVersionThanKilnWasBuiltWithIsRefused) {
 #endif
 
 TEST(Spirv, TellsWhatAProgramAsksFor) {
-  const ShaderInterface interface = read_spirv(rich_module()).value();
+  const ShaderInterface interface = interface_of(rich_module());
   EXPECT_EQ(interface.buffers, 4U);
   // n at 0, v at 8, m at 16 in columns of 16 bytes, f at 64, last at 76.
   EXPECT_EQ(interface.parameter_bytes, 80U);
@@ -106,33 +114,58 @@ TEST(Spirv, TellsWhatAProgramAsksFor) {
   EXPECT_EQ(interface.group_size, (std::array<std::uint32_t, 3>{8, 4, 2}));
 }
 
-TEST(Spirv, AShapeIsTheSameAfterItWasBytes) {
-  const ShaderInterface interface = read_spirv(rich_module()).value();
-  auto bytes = to_bytes(interface);
-  EXPECT_EQ(interface_from(bytes), interface);
+TEST(Spirv, EntryPointsAreTheSameAfterTheyWereBytes) {
+  std::vector<ShaderEntry> entries = read_spirv(rich_module()).value();
+  EXPECT_EQ(to_bytes(entries).size(), 28U) << "as Kiln 0.2 wrote it";
+  EXPECT_EQ(entries_from(to_bytes(entries)), entries);
+  entries[0].name = "other";
+  entries.push_back({"second", entries[0].interface});
+  entries.back().interface.group_size = {1, 2, 3};
+  auto bytes = to_bytes(entries);
+  EXPECT_EQ(entries_from(bytes), entries);
   bytes.pop_back();
-  EXPECT_FALSE(interface_from(bytes));
-  EXPECT_FALSE(interface_from({}));
+  EXPECT_FALSE(entries_from(bytes));
+  EXPECT_FALSE(entries_from({}));
+}
+
+TEST(Spirv, OfAnyVersionOfVulkanIsReadUpToIt) {
+  EXPECT_EQ(spirv_version_of(VK_API_VERSION_1_1), 0x00010300U);
+  EXPECT_EQ(spirv_version_of(VK_API_VERSION_1_2), 0x00010500U);
+  EXPECT_EQ(spirv_version_of(VK_API_VERSION_1_3), 0x00010600U);
+  auto words = rich_module();
+  words[1] = 0x00010500;
+  EXPECT_TRUE(read_spirv(words, 0x00010500));
+  const auto refused = read_spirv(words, 0x00010300);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(), "the SPIR-V has version 1.5; the device takes versions up to 1.3");
+}
+
+TEST(Spirv, ThatIsNotValidIsRefusedWithTheReason) {
+  const auto shaderc = Shaderc::find().value();
+  auto words = rich_module();
+  EXPECT_TRUE(shaderc->validate("rich", words, SpirvEnvironment::vulkan_1_1));
+  words.resize(words.size() - 1);
+  const auto refused = shaderc->validate("rich", words, SpirvEnvironment::vulkan_1_1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::compile_failed);
+  EXPECT_TRUE(refused.error().message().starts_with("rich is not valid SPIR-V: ")) << refused.error().message();
 }
 
 TEST(Spirv, RowMajorMatricesHaveTheirRowsApart) {
-  const ShaderInterface interface =
-      read_spirv(
-          compiled(vulkan_program("matrix",
-                                  "layout(push_constant, std430) uniform P { layout(row_major) mat4x2 m; };\n"
-                                  "layout(binding = 0) buffer A { vec2 a[]; };",
-                                  "a[0] = m[1];")))
-          .value();
+  const ShaderInterface interface = interface_of(
+      compiled(vulkan_program("matrix",
+                              "layout(push_constant, std430) uniform P { layout(row_major) mat4x2 m; };\n"
+                              "layout(binding = 0) buffer A { vec2 a[]; };",
+                              "a[0] = m[1];")));
   EXPECT_EQ(interface.parameter_bytes, 32U);
 }
 
 TEST(Spirv, ASpecialisedGroupSizeIsThatOfItsConstants) {
   const ShaderInterface interface =
-      read_spirv(compiled(Request({.name = "special",
-                                   .source = "#version 450\nlayout(local_size_x = 32) in;\n"
-                                             "layout(local_size_x_id = 7) in;\nvoid main() {}\n",
-                                   .language = Language::vulkan_glsl})))
-          .value();
+      interface_of(compiled(Request({.name = "special",
+                                     .source = "#version 450\nlayout(local_size_x = 32) in;\n"
+                                               "layout(local_size_x_id = 7) in;\nvoid main() {}\n",
+                                     .language = Language::vulkan_glsl})));
   EXPECT_EQ(interface.group_size, (std::array<std::uint32_t, 3>{32, 1, 1}));
 }
 
@@ -165,7 +198,7 @@ TEST(Spirv, LengthsThatOverflowAreLargeAndNotSmall) {
                               "t[uint(a[0])][uint(a[1])] = 1; barrier(); a[1] = t[uint(a[2])][3];"));
   for (std::uint32_t& word : words)
     if (word == 12345 || word == 6789) word = 0xffffffff;
-  EXPECT_GT(read_spirv(words).value().shared_bytes, std::uint64_t{1} << 62);
+  EXPECT_GT(interface_of(words).shared_bytes, std::uint64_t{1} << 62);
 }
 
 TEST(Spirv, SurvivesEveryTruncation) {

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
+#include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "backend/cuda/context.hpp"
+#include "backend/source_text.hpp"
 #include "base/process.hpp"
+#include "base/try.hpp"
 
 namespace kiln::cuda {
 namespace {
@@ -44,10 +49,13 @@ Result<Target> target_of(const Driver& driver, int device, const Rtc* rtc) {
 
 constexpr std::array<std::string_view, 2> architecture_options = {"-arch", "--gpu-architecture"};
 
+constexpr std::array compiled_languages = {Language::ptx, Language::cubin, Language::fatbin};
+
 constexpr Platform cuda_platform{
     .api = "cuda",
     .vendor = "NVIDIA",
     .language = Language::cuda,
+    .compiled_languages = compiled_languages,
     .architecture_options = architecture_options,
     .driver = &driver_names,
     .open_rtc = [](const Driver& driver) { return open_nvrtc(driver.version()); },
@@ -110,5 +118,53 @@ Result<std::shared_ptr<Device>> open_cuda_device(std::size_t number, const Log& 
 }
 
 Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& /*log*/) { return adopt(platform(), context); }
+
+namespace {
+
+/// The number of an architecture: 90 for "sm_90" and "sm_90a"; nullopt if it is none.
+std::optional<int> number_of(std::string_view architecture) {
+  if (!architecture.starts_with("sm_")) return std::nullopt;
+  architecture.remove_prefix(3);
+  int number = 0;
+  const auto [end, error] = std::from_chars(architecture.data(), architecture.data() + architecture.size(), number);
+  const std::string_view suffix(end, static_cast<std::size_t>(architecture.data() + architecture.size() - end));
+  const bool fits = error == std::errc() && (suffix.empty() || suffix == "a" || suffix == "f");
+  return fits ? std::optional(number) : std::nullopt;
+}
+
+struct OfflineCompiler {
+  std::shared_ptr<const Rtc> rtc;
+  Target target;
+};
+
+Result<OfflineCompiler> offline_compiler(std::string_view architecture) {
+  const auto number = number_of(architecture);
+  if (!number)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("\"{}\" is not an NVIDIA architecture; an example is sm_90", architecture));
+  auto rtc = KILN_TRY(open_nvrtc(std::numeric_limits<int>::max()));
+  if (std::ranges::find(rtc->architectures(), *number) == rtc->architectures().end())
+    return Error(ErrorCode::unsupported, fmt::format("{} does not compile for {}; it knows sm_{}", rtc->version(),
+                                                     architecture, fmt::join(rtc->architectures(), ", sm_")));
+  Target target{std::string(architecture), ImageKind::cubin, fmt::format("--gpu-architecture={}", architecture),
+                fmt::format("CUDA {}", rtc->major_version())};
+  return OfflineCompiler{std::move(rtc), std::move(target)};
+}
+
+}  // namespace
+
+Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log) {
+  if (request.error()) return *request.error();
+  KILN_TRY(backend::check_language(request, {Language::cuda}));
+  const auto compiler = KILN_TRY(offline_compiler(architecture));
+  log.debug(fmt::format("compiling {} for {} with {}", request.name(), architecture, compiler.rtc->version()));
+  const auto image = KILN_TRY(compile_image(platform(), *compiler.rtc, compiler.target, request));
+  return to_binary(compiler.target.kind, image, request.name());
+}
+
+Result<Identity> identity_for(std::string_view architecture) {
+  const auto compiler = KILN_TRY(offline_compiler(architecture));
+  return identity_of(platform(), compiler.target, compiler.rtc.get());
+}
 
 }  // namespace kiln::cuda

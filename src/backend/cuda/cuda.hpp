@@ -18,6 +18,10 @@ Result<std::shared_ptr<const Rtc>> open_nvrtc(int driver_version);
 /// highest lower one that NVRTC knows. `version` is the driver's; `known` lists the capabilities that NVRTC knows.
 Result<Target> target_for(int capability, int version, const std::vector<int>& known);
 
+/// The identity of a device of this architecture, as in "sm_90", with a driver of the newest NVRTC's major version.
+/// compile_for() makes binaries for it.
+Result<Identity> identity_for(std::string_view architecture);
+
 /// Lists the CUDA devices of this machine, and opens the one with this number.
 std::vector<DeviceInfo> list_cuda_devices(const Log& log);
 Result<std::shared_ptr<Device>> open_cuda_device(std::size_t number, const Log& log);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/context.hpp"
+#include "backend/cuda/given_image.hpp"
 #include "backend/cuda/loaded_image.hpp"
 #include "backend/cuda/slot.hpp"
 #include "backend/device_info.hpp"
@@ -50,17 +51,6 @@ std::string read_name(const Driver& driver, int device) {
   return name.data();
 }
 
-Identity identity_of(const Platform& platform, const Target& target, const Rtc* rtc) {
-  Identity identity{.api = std::string(platform.api),
-                    .vendor = std::string(platform.vendor),
-                    .device = target.architecture,
-                    .driver = target.driver};
-  if (rtc == nullptr) return identity;
-  identity.compiler = rtc->version();
-  identity.formats = {static_cast<std::uint32_t>(target.kind)};
-  return identity;
-}
-
 /// Calls `enqueue` with a stream and waits for its work to end. `doing` returns the name of the operation, for
 /// errors.
 template <class Enqueue, class Doing>
@@ -78,9 +68,20 @@ Result<void> run_on_stream(Context& context, Enqueue enqueue, Doing doing) {
 
 }  // namespace
 
+Identity identity_of(const Platform& platform, const Target& target, const Rtc* rtc) {
+  Identity identity{.api = std::string(platform.api),
+                    .vendor = std::string(platform.vendor),
+                    .device = target.architecture,
+                    .driver = target.driver};
+  if (rtc == nullptr) return identity;
+  identity.compiler = rtc->version();
+  identity.formats = {static_cast<std::uint32_t>(target.kind)};
+  return identity;
+}
+
 Result<Image> compile_image(const Platform& platform, const Rtc& rtc, const Target& target,
                             const Request& request) {
-  KILN_TRY(backend::check_language(request, platform.language));
+  KILN_TRY(backend::check_language(request, {platform.language}));
   const auto chooses = [&](const std::string& option) {
     return std::any_of(platform.architecture_options.begin(), platform.architecture_options.end(),
                        [&](std::string_view start) { return option.starts_with(start); });
@@ -127,19 +128,45 @@ Result<std::shared_ptr<Device>> CudaDevice::open(const Platform& platform, std::
 }
 
 Result<Compiled> CudaDevice::compile(const Request& request) {
-  auto image = KILN_TRY(compile_image(platform_, *rtc_, target_, request));
-  auto loaded = KILN_TRY(LoadedImage::load(context_, {request.name(), image.entries, target_.kind, image.bytes}));
+  if (std::ranges::find(platform_.compiled_languages, request.language()) != platform_.compiled_languages.end())
+    return load_given(request);
+  return load_compiled(request.name(), target_.kind, KILN_TRY(compile_image(platform_, *rtc_, target_, request)));
+}
+
+Result<Compiled> CudaDevice::load_given(const Request& request) {
+  auto given = KILN_TRY(given_image(request));
+  if (given.kind == ImageKind::ptx)
+    if (auto cubin = KILN_TRY(link_ptx(*context_, request, given.image.bytes))) {
+      given.kind = ImageKind::cubin;
+      given.image.bytes = std::move(*cubin);
+    }
+  if (given.image.entries.empty()) {
+    const auto loaded = KILN_TRY(LoadedImage::load(context_, {request.name(), {}, given.kind, given.image.bytes}));
+    given.image.entries = listed_entries(*context_, loaded->module());
+    if (given.image.entries.empty())
+      return Error(ErrorCode::unsupported,
+                   fmt::format("the driver does not list the kernels of {}; name them in Request::Fields::entries",
+                               request.name()));
+  }
+  return load_compiled(request.name(), given.kind, std::move(given.image));
+}
+
+Result<Compiled> CudaDevice::load_compiled(const std::string& name, ImageKind kind, Image image) {
+  auto loaded = KILN_TRY(LoadedImage::load(context_, {name, image.entries, kind, image.bytes}));
   for (const auto& kernel : loaded->kernels()) {
     const auto function = kernel->function();
     if (!function && function.error().code() == ErrorCode::load_failed)
       return Error(ErrorCode::compile_failed, function.error().message());
     if (!function) return function.error();
   }
-  return Compiled{platform_.wrap(std::move(loaded)), to_binary(target_.kind, image, request.name())};
+  return Compiled{platform_.wrap(std::move(loaded)), to_binary(kind, image, name)};
 }
 
 Result<std::unique_ptr<kiln::Module>> CudaDevice::load(const Binary& binary) {
-  const auto parts = KILN_TRY(parts_of(binary, target_.kind));
+  auto kind = target_.kind;
+  for (const Language language : platform_.compiled_languages)
+    if (static_cast<std::uint32_t>(*image_kind(language)) == binary.format) kind = *image_kind(language);
+  const auto parts = KILN_TRY(parts_of(binary, kind));
   auto loaded = KILN_TRY(LoadedImage::load(context_, parts));
   return platform_.wrap(std::move(loaded));
 }

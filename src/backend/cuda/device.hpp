@@ -31,6 +31,8 @@ struct Platform {
   std::string_view api;
   std::string_view vendor;
   Language language;
+  /// The languages of programs that are compiled already, and the kinds of their images.
+  std::span<const Language> compiled_languages;
   /// Prefixes of the compiler options that select an architecture. If a request has one, it replaces the target's
   /// option.
   std::span<const std::string_view> architecture_options;
@@ -72,12 +74,19 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<Slot>> open_slot() override;
 
  private:
+  /// Loads an image and checks that it has its kernels.
+  Result<Compiled> load_compiled(const std::string& name, ImageKind kind, Image image);
+  Result<Compiled> load_given(const Request& request);
+
   const Platform& platform_;
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<const Rtc> rtc_;
   const Target target_;
   const DeviceInfo info_;
 };
+
+/// The identity of devices that the target stands for; without a compiler if `rtc` is null.
+Identity identity_of(const Platform& platform, const Target& target, const Rtc* rtc);
 
 /// Compiles a request to an image. Needs no device. Fails with compile_failed if it has no kernel.
 Result<Image> compile_image(const Platform& platform, const Rtc& rtc, const Target& target, const Request& request);

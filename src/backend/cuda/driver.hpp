@@ -84,14 +84,36 @@ struct Functions {
 #define KILN_DECLARE(name, in_cuda, in_hip, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
   KILN_CUDA_FUNCTIONS(KILN_DECLARE)
 #undef KILN_DECLARE
-  /// cuFuncGetParamInfo, since CUDA 12.4; null for older drivers and for HIP.
+  /// Functions of newer CUDA drivers; null in older ones and in HIP. cuFuncGetParamInfo, since 12.4:
   Status (*parameter_info)(Handle function, std::size_t index, std::size_t* offset, std::size_t* bytes) = nullptr;
+  /// cuModuleGetFunctionCount and cuModuleEnumerateFunctions, since 12.4, and cuFuncGetName, since 12.3.
+  Status (*function_count)(unsigned* count, Handle module) = nullptr;
+  Status (*list_functions)(Handle* functions, unsigned count, Handle module) = nullptr;
+  Status (*function_name)(const char** name, Handle function) = nullptr;
+  /// cuLinkCreate_v2, cuLinkAddData_v2, cuLinkComplete and cuLinkDestroy.
+  Status (*link_create)(unsigned count, int* options, void** values, Handle* link) = nullptr;
+  Status (*link_add)(Handle link, int kind, const void* data, std::size_t bytes, const char* name, unsigned count,
+                     int* options, void** values) = nullptr;
+  Status (*link_complete)(Handle link, void** image, std::size_t* bytes) = nullptr;
+  Status (*link_destroy)(Handle link) = nullptr;
 
   template <class Lookup>
   void fill(SymbolSet symbols, Lookup& lookup) {
 #define KILN_FILL(name, in_cuda, in_hip, ...) lookup(name, symbols == SymbolSet::cuda ? in_cuda : in_hip);
     KILN_CUDA_FUNCTIONS(KILN_FILL)
 #undef KILN_FILL
+  }
+  /// Finds the functions that not all drivers have. Call it for CUDA only.
+  template <class Lookup>
+  void fill_newer(Lookup& lookup) {
+    lookup.optional(parameter_info, "cuFuncGetParamInfo");
+    lookup.optional(function_count, "cuModuleGetFunctionCount");
+    lookup.optional(list_functions, "cuModuleEnumerateFunctions");
+    lookup.optional(function_name, "cuFuncGetName");
+    lookup.optional(link_create, "cuLinkCreate_v2");
+    lookup.optional(link_add, "cuLinkAddData_v2");
+    lookup.optional(link_complete, "cuLinkComplete");
+    lookup.optional(link_destroy, "cuLinkDestroy");
   }
 };
 

@@ -58,6 +58,17 @@ bool is_whole_ptx(std::span<const std::byte> image) noexcept {
          text[text.find_last_not_of(" \t\r\n", text.size() - 2)] == '}';
 }
 
+/// Whether a fatbin has all bytes that its header declares: a magic number, a version, the size of the header, and
+/// the size of what follows.
+bool is_whole_fatbin(std::span<const std::byte> image) noexcept {
+  constexpr std::uint32_t magic = 0xBA55ED50;
+  constexpr std::size_t header_bytes = 16;
+  if (!fits(image, 0, header_bytes) || read_at<std::uint32_t>(image, 0) != magic) return false;
+  const auto header = read_at<std::uint16_t>(image, 6);
+  const auto size = read_at<std::uint64_t>(image, 8);
+  return header >= header_bytes && size > 0 && fits(image, header, size);
+}
+
 bool is_bundle(std::span<const std::byte> image) noexcept {
   return backend::as_text(image).starts_with(bundle_magic);
 }
@@ -103,6 +114,7 @@ bool is_whole(std::span<const std::byte> image, ImageKind kind) noexcept {
     case ImageKind::ptx: return is_whole_ptx(image);
     case ImageKind::code_object:
       return is_bundle(image) ? is_whole_bundle(image) : is_whole_elf(image, machine_amdgpu);
+    case ImageKind::fatbin: return is_whole_fatbin(image);
   }
   return false;
 }
@@ -431,6 +443,7 @@ std::optional<std::vector<std::size_t>> argument_sizes(std::span<const std::byte
         for (const auto part : code_objects(image))
           if (auto sizes = sizes_in_code_object(part, symbol)) return sizes;
         return std::nullopt;
+      case ImageKind::fatbin: return std::nullopt;
     }
   } catch (const Json::exception&) {
     // The metadata has an unknown form.
@@ -448,10 +461,15 @@ std::vector<EntryPoint> entry_points(std::span<const std::byte> image, ImageKind
           for (const auto part : code_objects(image))
             if (symbols.empty()) symbols = symbols_in_code_object(part);
           break;
+        case ImageKind::fatbin: break;
       }
   } catch (const Json::exception&) {
     // The metadata has an unknown form.
   }
+  return named(std::move(symbols));
+}
+
+std::vector<EntryPoint> named(std::vector<std::string> symbols) {
   std::map<std::string, int> count;
   for (const std::string& symbol : symbols) ++count[name_of(symbol)];
   std::vector<EntryPoint> entries;

@@ -31,6 +31,7 @@ enum class ImageKind : std::uint32_t {
   cubin = 1,        ///< code of one NVIDIA architecture
   ptx = 2,          ///< text that the NVIDIA driver compiles
   code_object = 3,  ///< code of one AMD architecture, or a bundle of code objects
+  fatbin = 4,       ///< code of several NVIDIA architectures, and text
 };
 
 /// A kernel: its name in requests, as in "scale<float>", and its symbol in the image.
@@ -68,9 +69,13 @@ bool is_whole(std::span<const std::byte> image, ImageKind kind) noexcept;
 /// The ELF files in a complete AMD image: the image itself, or the parts of a bundle.
 std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> image);
 
-/// All kernels of a complete image, in the order of their symbols. A kernel that is not extern "C" is named as in
-/// "math::scale" or "scale<float>", or by its symbol if another has that name.
+/// All kernels of a complete image, in the order of their symbols; none of a fatbin, whose parts are compressed. A
+/// kernel that is not extern "C" is named as in "math::scale" or "scale<float>", or by its symbol if another has
+/// that name.
 std::vector<EntryPoint> entry_points(std::span<const std::byte> image, ImageKind kind);
+
+/// The entry points of symbols, named as in entry_points().
+std::vector<EntryPoint> named(std::vector<std::string> symbols);
 
 /// The symbol of the function whose address the variable `name` of a complete AMD image holds; nullopt if there is
 /// none.

@@ -104,10 +104,13 @@ Result<Target> target_of(const Driver& driver, int device, const Rtc* /*rtc*/) {
 
 constexpr std::array<std::string_view, 2> architecture_options = {"--offload-arch", "--gpu-architecture"};
 
+constexpr std::array compiled_languages = {Language::code_object};
+
 constexpr cuda::Platform hip_platform{
     .api = "hip",
     .vendor = "AMD",
     .language = Language::hip,
+    .compiled_languages = compiled_languages,
     .architecture_options = architecture_options,
     .driver = &driver_names,
     .open_rtc = open_hiprtc,

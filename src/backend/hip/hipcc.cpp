@@ -174,7 +174,7 @@ Result<int> run_hipcc(std::vector<std::string> words, const std::map<std::string
 
 Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log) {
   if (request.error()) return *request.error();
-  KILN_TRY(backend::check_language(request, Language::hip));
+  KILN_TRY(backend::check_language(request, {Language::hip}));
   if (!names_architecture(architecture))
     return Error(ErrorCode::invalid_request,
                  fmt::format("\"{}\" is not an AMD architecture; an example is gfx906", architecture));

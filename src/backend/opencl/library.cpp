@@ -43,6 +43,7 @@ Result<std::shared_ptr<const Library>> Library::open() {
   if (lookup.missing() != nullptr)
     return Error(ErrorCode::unsupported,
                  fmt::format("libOpenCL.so.1 has no {}; Kiln needs OpenCL 1.2", lookup.missing()));
+  lookup.optional(library->clCreateProgramWithIL, "clCreateProgramWithIL");
   // The loader reads its environment variables at the first call, so make it before `keep_variables` ends.
   cl_uint platforms = 0;
   library->clGetPlatformIDs(0, nullptr, &platforms);

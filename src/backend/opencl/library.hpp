@@ -68,6 +68,10 @@ class Library {
   KILN_OPENCL_FUNCTIONS(KILN_DECLARE)
 #undef KILN_DECLARE
 
+  /// clCreateProgramWithIL, since OpenCL 2.1; null in older libraries.
+  cl_program (*clCreateProgramWithIL)(cl_context context, const void* il, std::size_t length,
+                                      cl_int* error) = nullptr;
+
   /// A string property of a platform or device; empty if the query fails.
   std::string text(cl_platform_id platform, cl_platform_info what) const;
   std::string text(cl_device_id device, cl_device_info what) const;

@@ -15,6 +15,8 @@
 #include "backend/quirks/nvidia_opencl.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
+#include "backend/vulkan/shaderc.hpp"
+#include "backend/vulkan/spirv.hpp"
 #include "base/try.hpp"
 
 namespace kiln::opencl {
@@ -66,6 +68,29 @@ std::string with_origins(const std::string& log, std::string_view text) {
   return mapped + log.substr(begin);
 }
 
+/// A program that is not built yet, of source text or SPIR-V.
+Result<cl_program> create_program(const Context& context, const Request& request, const std::string& source) {
+  const Library& cl = context.cl();
+  cl_int error = CL_SUCCESS;
+  cl_program made = nullptr;
+  if (request.language() == Language::spirv) {
+    constexpr cl_device_info il_version = 0x105B;  // CL_DEVICE_IL_VERSION
+    if (cl.clCreateProgramWithIL == nullptr || cl.text(context.device(), il_version).empty())
+      return Error(ErrorCode::unsupported,
+                   fmt::format("{} is SPIR-V, but the device takes none (CL_DEVICE_IL_VERSION)", request.name()));
+    const auto words = vulkan::spirv_words(std::as_bytes(std::span(source)));
+    const auto shaderc = KILN_TRY(vulkan::Shaderc::find());
+    KILN_TRY(shaderc->validate(request.name(), words, vulkan::SpirvEnvironment::opencl));
+    made = cl.clCreateProgramWithIL(context.context(), source.data(), source.size(), &error);
+  } else {
+    const char* text = source.data();
+    const std::size_t length = source.size();
+    made = cl.clCreateProgramWithSource(context.context(), 1, &text, &length, &error);
+  }
+  if (made == nullptr) return cl_error(error, fmt::format("compiling {}", request.name()));
+  return made;
+}
+
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
   for (;;) {
@@ -102,11 +127,7 @@ Result<std::unique_ptr<BuiltProgram>> BuiltProgram::from_source(const std::share
                                                                 const std::string& options,
                                                                 const backend::HeaderFolders& folders) {
   const Library& cl = context->cl();
-  const char* text = source.data();
-  const std::size_t length = source.size();
-  cl_int error = CL_SUCCESS;
-  cl_program made = cl.clCreateProgramWithSource(context->context(), 1, &text, &length, &error);
-  if (made == nullptr) return cl_error(error, fmt::format("compiling {}", request.name()));
+  cl_program made = KILN_TRY(create_program(*context, request, source));
   auto program = std::make_unique<BuiltProgram>(context, made, request.name());
   auto built = program->build("-cl-kernel-arg-info", options);
   if (!built && built.error().code() == ErrorCode::compile_failed &&
@@ -129,8 +150,9 @@ Result<std::unique_ptr<BuiltProgram>> BuiltProgram::from_source(const std::share
 
 Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& context, const Request& request) {
   using namespace std::chrono_literals;
-  KILN_TRY(backend::check_language(request, Language::opencl));
-  const std::string source = backend::with_defines(request);
+  KILN_TRY(backend::check_language(request, {Language::opencl, Language::spirv}));
+  const std::string source =
+      request.language() == Language::spirv ? request.source() : backend::with_defines(request);
   const auto folders = KILN_TRY(backend::HeaderFolders::create(request));
   std::string options;
   for (const std::string& folder : folders.paths()) options += fmt::format("-I {} ", folder);

@@ -10,8 +10,11 @@
 #include "backend/launch_checks.hpp"
 #include "backend/opengl/egl.hpp"
 #include "backend/opengl/staging.hpp"
+#include "backend/quirks/mesa_spirv_binary.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
+#include "backend/vulkan/shaderc.hpp"
+#include "backend/vulkan/spirv.hpp"
 #include "base/try.hpp"
 
 namespace kiln::opengl {
@@ -113,14 +116,74 @@ const LinkedProgram::Signature& LinkedProgram::signature() const {
   return signature_;
 }
 
-Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const Request& request) {
-  KILN_TRY(backend::check_language(request, Language::glsl));
-  const std::string source = backend::with_defines(request);
+namespace {
+
+/// The section of a binary that holds the names: the program's, and behind a NUL the entry point's, unless that is
+/// main.
+std::string to_text(const ProgramName& name) {
+  const bool is_plain = name.entry == "main" && name.program.find('\0') == std::string::npos;
+  return is_plain ? name.program : name.program + '\0' + name.entry;
+}
+
+ProgramName name_in(std::string_view text) {
+  const std::size_t end = text.rfind('\0');
+  if (end == std::string_view::npos) return {std::string(text)};
+  return {std::string(text.substr(0, end)), std::string(text.substr(end + 1))};
+}
+
+/// The entry point of a SPIR-V module. A program object has one.
+Result<std::string> spirv_entry(const Request& request, std::span<const std::uint32_t> words) {
+  const auto names = vulkan::entry_names(words);
+  if (names.empty())
+    return Error(ErrorCode::compile_failed,
+                 fmt::format("{} is no SPIR-V module with compute entry points only", request.name()));
+  if (request.entries().size() > 1 || (request.entries().empty() && names.size() > 1))
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} has several entry points, but an OpenGL program has one; make a request for each",
+                             request.name()));
+  if (request.entries().empty()) return names[0];
+  if (std::ranges::find(names, request.entries()[0]) == names.end())
+    return Error(ErrorCode::compile_failed,
+                 fmt::format("{} has no compute entry point called {}", request.name(), request.entries()[0]));
+  return request.entries()[0];
+}
+
+/// Puts SPIR-V into a shader object. Returns the entry point.
+Result<std::string> specialise(const Shader& shader, const Request& request) {
+  if (!epoxy_has_gl_extension("GL_ARB_gl_spirv"))
+    return Error(ErrorCode::unsupported,
+                 fmt::format("{} is SPIR-V, but the driver lacks GL_ARB_gl_spirv", request.name()));
+  const auto words = vulkan::spirv_words(std::as_bytes(std::span(request.source())));
+  auto entry = KILN_TRY(spirv_entry(request, words));
+  const auto shaderc = KILN_TRY(vulkan::Shaderc::find());
+  KILN_TRY(shaderc->validate(request.name(), words, vulkan::SpirvEnvironment::opengl));
+  const GLuint id = shader.id();
+  glShaderBinary(1, &id, GL_SHADER_BINARY_FORMAT_SPIR_V_ARB, words.data(), static_cast<GLsizei>(4 * words.size()));
+  glSpecializeShaderARB(id, entry.c_str(), 0, nullptr, nullptr);
+  return entry;
+}
+
+std::string_view text_of(const GLubyte* text) { return text != nullptr ? reinterpret_cast<const char*>(text) : ""; }
+
+/// Compiles GLSL. Returns the entry point.
+std::string compile(const Shader& shader, const std::string& source) {
   const char* text = source.data();
   const auto length = static_cast<GLint>(source.size());
-  const Shader shader;
   glShaderSource(shader.id(), 1, &text, &length);
   glCompileShader(shader.id());
+  return "main";
+}
+
+}  // namespace
+
+Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const Request& request) {
+  KILN_TRY(backend::check_language(request, {Language::glsl, Language::spirv}));
+  const Shader shader;
+  ProgramName name{request.name()};
+  if (request.language() == Language::spirv)
+    name.entry = KILN_TRY(specialise(shader, request));
+  else
+    name.entry = compile(shader, backend::with_defines(request));
   GLint ok = GL_FALSE;
   glGetShaderiv(shader.id(), GL_COMPILE_STATUS, &ok);
   if (ok != GL_TRUE) return refused(request, info_log(shader.id(), glGetShaderiv, glGetShaderInfoLog));
@@ -135,12 +198,14 @@ Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const
   finish_for_others();
 
   std::optional<Binary> binary;
-  const Image image = image_of(program.id());
+  const bool has_binary = request.language() != Language::spirv ||
+                          !backend::quirks::MesaSpirvBinary::affects(text_of(glGetString(GL_VERSION)));
+  const Image image = has_binary ? image_of(program.id()) : Image{};
   // The image comes first, at offset 8, so that it is aligned as drivers may expect.
   if (!image.bytes.empty())
-    binary = Binary{image.format, backend::join_sections({image.bytes, backend::as_section(request.name())})};
-  const std::size_t bytes = binary ? image.bytes.size() : source.size();
-  return Compiled{std::make_unique<LinkedProgram>(group, program.release(), request.name(), bytes),
+    binary = Binary{image.format, backend::join_sections({image.bytes, backend::as_section(to_text(name))})};
+  const std::size_t bytes = binary ? image.bytes.size() : request.source().size();
+  return Compiled{std::make_unique<LinkedProgram>(group, program.release(), std::move(name), bytes),
                   std::move(binary)};
 }
 
@@ -148,7 +213,7 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGr
   const auto sections = backend::split_sections(binary.bytes, 2);
   if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: its sections cannot be read");
   const auto image = (*sections)[0];
-  std::string name(backend::as_text((*sections)[1]));
+  ProgramName name = name_in(backend::as_text((*sections)[1]));
   ProgramObject program;
   glProgramBinary(program.id(), binary.format, image.data(), static_cast<GLsizei>(image.size()));
   // glProgramBinary reports no error for a binary that does not fit.
@@ -156,8 +221,8 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGr
   glGetProgramiv(program.id(), GL_LINK_STATUS, &ok);
   if (ok != GL_TRUE) {
     const std::string log = info_log(program.id(), glGetProgramiv, glGetProgramInfoLog);
-    if (auto fault = drivers_fault("loading", name, log)) return std::move(*fault);
-    return Error(ErrorCode::load_failed, fmt::format("the driver refuses the binary of {}: {}", name, log));
+    if (auto fault = drivers_fault("loading", name.program, log)) return std::move(*fault);
+    return Error(ErrorCode::load_failed, fmt::format("the driver refuses the binary of {}: {}", name.program, log));
   }
   finish_for_others();
   return std::unique_ptr<kiln::Module>(

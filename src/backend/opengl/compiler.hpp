@@ -22,18 +22,24 @@ namespace kiln::opengl {
 /// loaded.
 inline constexpr std::uint32_t binary_layout = 1;
 
+/// The names of a program and of its entry point, which is not main in some SPIR-V modules.
+struct ProgramName {
+  std::string program;
+  std::string entry = "main";
+};
+
 /// Owns a program object.
 class LinkedProgram final : public Module {
  public:
-  LinkedProgram(std::shared_ptr<ShareGroup> group, std::uint32_t id, std::string name, std::size_t bytes) noexcept
+  LinkedProgram(std::shared_ptr<ShareGroup> group, std::uint32_t id, ProgramName name, std::size_t bytes) noexcept
       : group_(std::move(group)), id_(id), name_(std::move(name)), bytes_(bytes) {}
   ~LinkedProgram() override { group_->delete_program(id_); }
 
   std::uint32_t id() const noexcept override { return id_; }
-  const std::string& name() const noexcept override { return name_; }
+  const std::string& name() const noexcept override { return name_.program; }
   std::size_t bytes() const noexcept override { return bytes_; }
-  std::vector<std::string> entries() const override { return {"main"}; }
-  kiln::Module* entry(std::string_view name) noexcept override { return name == "main" ? this : nullptr; }
+  std::vector<std::string> entries() const override { return {name_.entry}; }
+  kiln::Module* entry(std::string_view name) noexcept override { return name == name_.entry ? this : nullptr; }
   /// The share group in which the program object exists.
   const ShareGroup& group() const noexcept { return *group_; }
 
@@ -50,7 +56,7 @@ class LinkedProgram final : public Module {
  private:
   const std::shared_ptr<ShareGroup> group_;
   const std::uint32_t id_;
-  const std::string name_;
+  const ProgramName name_;
   const std::size_t bytes_;
   mutable std::once_flag signature_read_;
   mutable Signature signature_;

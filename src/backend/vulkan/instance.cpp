@@ -148,7 +148,8 @@ Result<std::shared_ptr<const Instance>> Instance::create() {
       destroy(handle, nullptr);
     return std::move(functions).error();
   }
-  return std::shared_ptr<const Instance>(std::make_shared<Instance>(std::move(loader), handle, *functions, true));
+  return std::shared_ptr<const Instance>(
+      std::make_shared<Instance>(std::move(loader), handle, *functions, true, application.apiVersion));
 }
 
 Result<std::shared_ptr<const Instance>> Instance::adopt(VkInstance instance, PFN_vkGetInstanceProcAddr get) {
@@ -158,7 +159,8 @@ Result<std::shared_ptr<const Instance>> Instance::adopt(VkInstance instance, PFN
     loader = std::move(opened);
   }
   auto functions = KILN_TRY(instance_functions(loader.get_instance_proc_addr, instance));
-  return std::shared_ptr<const Instance>(std::make_shared<Instance>(std::move(loader), instance, functions, false));
+  return std::shared_ptr<const Instance>(
+      std::make_shared<Instance>(std::move(loader), instance, functions, false, VK_API_VERSION_1_1));
 }
 
 Instance::~Instance() {
@@ -191,6 +193,7 @@ Physical Instance::describe(VkPhysicalDevice device) const {
   Physical physical{.handle = device};
   vk.GetPhysicalDeviceProperties(device, &physical.properties);
   vk.GetPhysicalDeviceMemoryProperties(device, &physical.memory);
+  physical.usable_version = std::min(physical.properties.apiVersion, version_);
   const std::uint32_t version = physical.properties.driverVersion;
   physical.driver = fmt::format("driver {:#x}", version);
   if (physical.properties.apiVersion >= VK_API_VERSION_1_1) {

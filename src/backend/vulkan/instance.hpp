@@ -20,6 +20,8 @@ struct Physical {
   /// The maximum size of one allocation, in bytes.
   std::uint64_t max_allocation = 0;
   DeviceTraits traits = {};
+  /// The version of Vulkan that programs can use: that of the device or of the instance, whichever is lower.
+  std::uint32_t usable_version = 0;
   /// The driver's name, version and build.
   std::string driver = {};
   struct Family {
@@ -52,8 +54,10 @@ class Instance {
   /// Uses the caller's VkInstance, which must outlive this object. If `get` is null, uses that of libvulkan.so.1.
   static Result<std::shared_ptr<const Instance>> adopt(VkInstance instance, PFN_vkGetInstanceProcAddr get);
 
-  Instance(Loader loader, VkInstance handle, const InstanceFunctions& functions, bool owned) noexcept
-      : vk(functions), loader_(std::move(loader)), handle_(handle), owned_(owned) {}
+  /// `version` is the version of Vulkan that the instance was created for.
+  Instance(Loader loader, VkInstance handle, const InstanceFunctions& functions, bool owned,
+           std::uint32_t version) noexcept
+      : vk(functions), loader_(std::move(loader)), handle_(handle), owned_(owned), version_(version) {}
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
@@ -68,6 +72,7 @@ class Instance {
   const Loader loader_;
   const VkInstance handle_;
   const bool owned_;
+  const std::uint32_t version_;
 };
 
 }  // namespace kiln::vulkan

@@ -8,6 +8,7 @@
 
 #include "backend/launch_checks.hpp"
 #include "backend/sections.hpp"
+#include "backend/source_text.hpp"
 #include "backend/vulkan/spirv.hpp"
 #include "base/try.hpp"
 
@@ -97,64 +98,127 @@ Result<void> check_cache_header(const Physical& physical, std::span<const std::b
   return {};
 }
 
-Result<Pipeline::Made> Pipeline::create(std::shared_ptr<Context> owner, const std::string& name,
-                                        std::span<const std::uint32_t> spirv, const ShaderInterface& interface,
-                                        std::span<const std::byte> cache_data) {
-  const Context& context = *owner;
-  Owned<VkPipelineCache> cache(context, context.vk->DestroyPipelineCache);
+Result<Pipelines> Pipelines::create(const std::shared_ptr<Context>& context, const std::string& name,
+                                    std::span<const std::uint32_t> spirv, const std::vector<ShaderEntry>& entries,
+                                    std::span<const std::byte> cache_data) {
+  const DeviceCalls& vk = context->vk;
+  const auto doing = fmt::format("preparing {}", name);
+  Owned<VkPipelineCache> cache(*context, vk->DestroyPipelineCache);
   VkPipelineCacheCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
   info.initialDataSize = cache_data.size();
   info.pInitialData = cache_data.data();
-  const auto doing = fmt::format("preparing {}", name);
-  KILN_TRY(check(context.vk->CreatePipelineCache(context.device, &info, nullptr, cache.receive()), doing));
-  auto pipeline = std::make_unique<Pipeline>(std::move(owner), name, interface);
-  auto layout = KILN_TRY(pipeline->context->layout(interface.buffers, interface.parameter_bytes, doing));
-  pipeline->layout = layout;
-  KILN_TRY(pipeline->make_pipeline(spirv, cache.get()));
-  std::vector<std::byte> made;
-  if (cache_data.empty()) made = data_of(context, cache.get());
-  pipeline->bytes = spirv.size_bytes() + cache_data.size() + made.size();
-  return Made{std::move(pipeline), std::move(made)};
-}
-
-Result<void> Pipeline::make_pipeline(std::span<const std::uint32_t> spirv, VkPipelineCache cache) {
-  const auto doing = fmt::format("preparing {}", name);
-  const DeviceCalls& vk = context->vk;
+  KILN_TRY(check(vk->CreatePipelineCache(context->device, &info, nullptr, cache.receive()), doing));
   Owned<VkShaderModule> shader(*context, vk->DestroyShaderModule);
   VkShaderModuleCreateInfo code{};
   code.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   code.codeSize = spirv.size_bytes();
   code.pCode = spirv.data();
   KILN_TRY(check(vk->CreateShaderModule(context->device, &code, nullptr, shader.receive()), doing));
+  Pipelines made{.name = name};
+  for (const ShaderEntry& entry : entries)
+    made.all.push_back(KILN_TRY(Pipeline::create(context, name, shader.get(), entry, cache.get())));
+  if (cache_data.empty()) made.cache_data = data_of(*context, cache.get());
+  made.bytes = spirv.size_bytes() + cache_data.size() + made.cache_data.size();
+  return made;
+}
+
+Result<std::unique_ptr<const Pipeline>> Pipeline::create(const std::shared_ptr<Context>& context,
+                                                         const std::string& name, VkShaderModule shader,
+                                                         const ShaderEntry& entry, VkPipelineCache cache) {
+  const auto doing = fmt::format("preparing {}", name);
+  auto pipeline = std::make_unique<Pipeline>(context, entry);
+  pipeline->layout = KILN_TRY(context->layout(entry.interface.buffers, entry.interface.parameter_bytes, doing));
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
-  info.stage.module = shader.get();
-  info.stage.pName = "main";
-  info.layout = layout.pipeline;
-  return check(vk->CreateComputePipelines(context->device, cache, 1, &info, nullptr, &handle), doing);
+  info.stage.module = shader;
+  info.stage.pName = entry.name.c_str();
+  info.layout = pipeline->layout.pipeline;
+  KILN_TRY(check(context->vk->CreateComputePipelines(context->device, cache, 1, &info, nullptr, &pipeline->handle),
+                 doing));
+  return std::unique_ptr<const Pipeline>(std::move(pipeline));
 }
 
 Pipeline::~Pipeline() { context->vk->DestroyPipeline(context->device, handle, nullptr); }
 
+std::unique_ptr<PipelineModule> PipelineModule::of(Pipelines pipelines) {
+  const auto shared = std::make_shared<const Pipelines>(std::move(pipelines));
+  if (shared->all.size() == 1) return std::make_unique<PipelineModule>(shared, shared->all[0].get());
+  auto module = std::make_unique<PipelineModule>(shared, nullptr);
+  for (const auto& pipeline : shared->all)
+    module->entries_.push_back(std::make_unique<PipelineModule>(shared, pipeline.get()));
+  return module;
+}
+
+std::vector<std::string> PipelineModule::entries() const {
+  std::vector<std::string> names;
+  for (const auto& pipeline : pipelines_->all)
+    if (pipeline_ == nullptr || pipeline.get() == pipeline_) names.push_back(pipeline->entry.name);
+  return names;
+}
+
+kiln::Module* PipelineModule::entry(std::string_view name) noexcept {
+  if (pipeline_ != nullptr) return pipeline_->entry.name == name ? this : nullptr;
+  for (const auto& module : entries_)
+    if (module->pipeline_->entry.name == name) return module.get();
+  return nullptr;
+}
+
+namespace {
+
+/// The SPIR-V that the request has, or that shaderc makes of it.
+Result<std::vector<std::uint32_t>> spirv_of(const Context& context, const Shaderc& shaderc,
+                                            const Request& request) {
+  if (request.language() != Language::spirv) return shaderc.compile(request);
+  const auto words = spirv_words(std::as_bytes(std::span(request.source())));
+  const std::uint32_t version = context.physical.usable_version;
+  // The reader's messages are plainer than the validator's.
+  if (const auto entries = read_spirv(words, spirv_version_of(version)); !entries)
+    return Error(ErrorCode::compile_failed, fmt::format("{}: {}", request.name(), entries.error().message()));
+  KILN_TRY(shaderc.validate(request.name(), words,
+                            version >= VK_API_VERSION_1_3   ? SpirvEnvironment::vulkan_1_3
+                            : version >= VK_API_VERSION_1_2 ? SpirvEnvironment::vulkan_1_2
+                                                            : SpirvEnvironment::vulkan_1_1));
+  return words;
+}
+
+/// The entry points that the request names; all if it names none.
+Result<std::vector<ShaderEntry>> chosen(const Request& request, std::vector<ShaderEntry> entries) {
+  if (request.entries().empty()) return entries;
+  std::vector<ShaderEntry> named;
+  for (const std::string& name : request.entries()) {
+    const auto found = std::ranges::find(entries, name, &ShaderEntry::name);
+    if (found == entries.end())
+      return Error(ErrorCode::compile_failed,
+                   fmt::format("{} has no compute entry point called {}", request.name(), name));
+    named.push_back(*found);
+  }
+  return named;
+}
+
+}  // namespace
+
 Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const Shaderc& shaderc,
                                  const Request& request) {
-  auto spirv = KILN_TRY(shaderc.compile(request));
-  const auto interface = read_spirv(spirv);
-  if (!interface)
+  KILN_TRY(backend::check_language(request, {Language::vulkan_glsl, Language::spirv}));
+  auto spirv = KILN_TRY(spirv_of(*context, shaderc, request));
+  auto declared = read_spirv(spirv, spirv_version_of(context->physical.usable_version));
+  if (!declared)
     return Error(
-        interface.error().code() == ErrorCode::unsupported ? ErrorCode::invalid_request : ErrorCode::compile_failed,
-        fmt::format("{} cannot be run: {}", request.name(), interface.error().message()));
-  KILN_TRY(check_limits(context->physical, request.name(), *interface));
-  auto made = KILN_TRY(Pipeline::create(context, request.name(), spirv, *interface));
-  Compiled compiled{.module = std::make_unique<PipelineModule>(std::move(made.pipeline))};
+        declared.error().code() == ErrorCode::unsupported ? ErrorCode::invalid_request : ErrorCode::compile_failed,
+        fmt::format("{} cannot be run: {}", request.name(), declared.error().message()));
+  const auto entries = KILN_TRY(chosen(request, std::move(*declared)));
+  for (const ShaderEntry& entry : entries)
+    KILN_TRY(check_limits(context->physical, request.name(), entry.interface));
+  auto made = KILN_TRY(Pipelines::create(context, request.name(), spirv, entries));
+  std::optional<Binary> binary;
   if (check_cache_header(context->physical, made.cache_data))
-    compiled.binary =
-        Binary{binary_format, backend::seal_sections({std::as_bytes(std::span(spirv)), to_bytes(*interface),
-                                                      made.cache_data, backend::as_section(request.name())})};
-  return compiled;
+    binary = Binary{binary_format, backend::seal_sections({std::as_bytes(std::span(spirv)), to_bytes(entries),
+                                                           made.cache_data, backend::as_section(request.name())})};
+  made.cache_data = {};
+  return Compiled{PipelineModule::of(std::move(made)), std::move(binary)};
 }
 
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context>& context, const Binary& binary) {
@@ -165,15 +229,16 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context
   if (!sections) return Error(ErrorCode::load_failed, "the binary is damaged: its checksum does not match");
   const std::string name(backend::as_text((*sections)[3]));
   const auto cache = (*sections)[2];
-  // The checksum matches, so the stored interface is that of the SPIR-V.
-  const auto interface = interface_from((*sections)[1]);
-  if (!interface) return Error(ErrorCode::load_failed, fmt::format("{}: the binary is damaged", name));
-  if (auto ok = check_limits(context->physical, name, *interface); !ok)
-    return Error(ErrorCode::load_failed, ok.error().message());
+  // The checksum matches, so the stored entry points are those of the SPIR-V.
+  const auto entries = entries_from((*sections)[1]);
+  if (!entries) return Error(ErrorCode::load_failed, fmt::format("{}: the binary is damaged", name));
+  for (const ShaderEntry& entry : *entries)
+    if (auto ok = check_limits(context->physical, name, entry.interface); !ok)
+      return Error(ErrorCode::load_failed, ok.error().message());
   if (auto ok = check_cache_header(context->physical, cache); !ok)
     return Error(ErrorCode::load_failed, fmt::format("{}: {}", name, ok.error().message()));
-  auto made = KILN_TRY(Pipeline::create(context, name, spirv_words((*sections)[0]), *interface, cache));
-  return std::unique_ptr<kiln::Module>(std::make_unique<PipelineModule>(std::move(made.pipeline)));
+  auto made = KILN_TRY(Pipelines::create(context, name, spirv_words((*sections)[0]), *entries, cache));
+  return std::unique_ptr<kiln::Module>(PipelineModule::of(std::move(made)));
 }
 
 Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln::Module& module,
@@ -181,6 +246,7 @@ Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln
   const auto* program = dynamic_cast<const PipelineModule*>(&module);
   if (program == nullptr || &program->context() != &context)
     return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
+  if (!program->is_entry()) return backend::no_entry_chosen(program->name(), program->entry_count());
   const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
   KILN_TRY(backend::check_groups(launch, device.limits, program->name()));
   if (launch.buffers.size() != program->buffers())

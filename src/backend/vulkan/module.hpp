@@ -24,59 +24,79 @@ Result<void> check_limits(const Physical& physical, const std::string& name, con
 /// to the driver.
 Result<void> check_cache_header(const Physical& physical, std::span<const std::byte> data);
 
-/// Owns a compute pipeline.
+/// Owns the compute pipeline of an entry point.
 class Pipeline {
  public:
-  struct Made {
-    std::unique_ptr<const Pipeline> pipeline = {};
-    /// The driver's pipeline cache, to be stored; empty if create() was given one, or if the driver provides none.
-    std::vector<std::byte> cache_data = {};
-  };
-  /// Makes the pipeline of a SPIR-V module. `interface` is the module's and must be within the device's limits.
-  static Result<Made> create(std::shared_ptr<Context> context, const std::string& name,
-                             std::span<const std::uint32_t> spirv, const ShaderInterface& interface,
-                             std::span<const std::byte> cache_data = {});
+  /// Makes the pipeline. `name` is the program's, for errors. The interface of the entry point must be within the
+  /// device's limits.
+  static Result<std::unique_ptr<const Pipeline>> create(const std::shared_ptr<Context>& context,
+                                                        const std::string& name, VkShaderModule shader,
+                                                        const ShaderEntry& entry, VkPipelineCache cache);
 
-  Pipeline(std::shared_ptr<Context> of, std::string called, const ShaderInterface& declared)
-      : context(std::move(of)), name(std::move(called)), interface(declared) {}
+  Pipeline(std::shared_ptr<Context> of, ShaderEntry declared)
+      : context(std::move(of)), entry(std::move(declared)) {}
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
   const std::shared_ptr<Context> context;
-  const std::string name;
-  const ShaderInterface interface;
-  /// The size of the SPIR-V and of the pipeline cache.
-  std::size_t bytes = 0;
+  const ShaderEntry entry;
   /// Owned by the context.
   Context::Layout layout = {};
   VkPipeline handle = nullptr;
-
- private:
-  Result<void> make_pipeline(std::span<const std::uint32_t> spirv, VkPipelineCache cache);
 };
 
-/// The only format of Kiln's Vulkan binaries, sealed as in seal_sections(): the SPIR-V, its ShaderInterface, the
+/// The pipelines of a program.
+struct Pipelines {
+  std::string name;
+  /// At least one.
+  std::vector<std::unique_ptr<const Pipeline>> all = {};
+  /// The size of the SPIR-V and of the pipeline cache.
+  std::size_t bytes = 0;
+  /// The driver's pipeline cache, to be stored; empty if create() was given one, or if the driver provides none.
+  std::vector<std::byte> cache_data = {};
+
+  /// Makes the pipelines of entry points of a SPIR-V module.
+  static Result<Pipelines> create(const std::shared_ptr<Context>& context, const std::string& name,
+                                  std::span<const std::uint32_t> spirv, const std::vector<ShaderEntry>& entries,
+                                  std::span<const std::byte> cache_data = {});
+};
+
+/// The only format of Kiln's Vulkan binaries, sealed as in seal_sections(): the SPIR-V, its entry points, the
 /// driver's pipeline cache, the program's name.
 constexpr std::uint32_t binary_format = 2;
 
+/// The module of a program, or of one of its entry points.
 class PipelineModule final : public Module {
  public:
-  explicit PipelineModule(std::unique_ptr<const Pipeline> pipeline) noexcept : pipeline_(std::move(pipeline)) {}
+  static std::unique_ptr<PipelineModule> of(Pipelines pipelines);
+  /// `pipeline` is null if the program has several.
+  PipelineModule(std::shared_ptr<const Pipelines> pipelines, const Pipeline* pipeline) noexcept
+      : pipelines_(std::move(pipelines)), pipeline_(pipeline) {}
 
-  VkPipeline pipeline() const noexcept override { return pipeline_->handle; }
-  VkPipelineLayout layout() const noexcept override { return pipeline_->layout.pipeline; }
-  VkDescriptorSetLayout set_layout() const noexcept override { return pipeline_->layout.set; }
-  const std::string& name() const noexcept override { return pipeline_->name; }
-  std::uint32_t buffers() const noexcept override { return pipeline_->interface.buffers; }
-  std::uint32_t parameter_bytes() const noexcept override { return pipeline_->interface.parameter_bytes; }
-  std::size_t bytes() const noexcept override { return pipeline_->bytes; }
-  std::vector<std::string> entries() const override { return {"main"}; }
-  kiln::Module* entry(std::string_view name) noexcept override { return name == "main" ? this : nullptr; }
-  const Context& context() const noexcept { return *pipeline_->context; }
+  /// Whether it has exactly one entry point, which the functions of vulkan::Module require.
+  bool is_entry() const noexcept { return pipeline_ != nullptr; }
+  std::size_t entry_count() const noexcept { return is_entry() ? 1 : pipelines_->all.size(); }
+
+  VkPipeline pipeline() const noexcept override { return is_entry() ? pipeline_->handle : nullptr; }
+  VkPipelineLayout layout() const noexcept override { return pipelines_->all.front()->layout.pipeline; }
+  VkDescriptorSetLayout set_layout() const noexcept override { return pipelines_->all.front()->layout.set; }
+  const std::string& name() const noexcept override { return pipelines_->name; }
+  std::uint32_t buffers() const noexcept override { return interface().buffers; }
+  std::uint32_t parameter_bytes() const noexcept override { return interface().parameter_bytes; }
+  std::size_t bytes() const noexcept override { return pipelines_->bytes; }
+  std::vector<std::string> entries() const override;
+  kiln::Module* entry(std::string_view name) noexcept override;
+  const Context& context() const noexcept { return *pipelines_->all.front()->context; }
 
  private:
-  std::unique_ptr<const Pipeline> pipeline_;
+  /// All entry points have the same, apart from the group size.
+  const ShaderInterface& interface() const noexcept { return pipelines_->all.front()->entry.interface; }
+
+  std::shared_ptr<const Pipelines> pipelines_;
+  const Pipeline* pipeline_;
+  /// A module for each entry point, if there are several.
+  std::vector<std::unique_ptr<PipelineModule>> entries_;
 };
 
 Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const Shaderc& shaderc,

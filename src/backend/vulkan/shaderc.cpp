@@ -1,5 +1,6 @@
 #include "backend/vulkan/shaderc.hpp"
 
+#include <array>
 #include <charconv>
 #include <optional>
 #include <string_view>
@@ -102,6 +103,8 @@ class Shaderc::Loaded {
 
   const ShadercFunctions& functions() const noexcept { return functions_; }
   shaderc_compiler_t compiler() const noexcept { return compiler_; }
+  /// Null if the library was not built with Kiln.
+  ValidateSpirv* validate() const { return library_.function<ValidateSpirv>("kiln_shaderc_validate"); }
   std::string version() const {
     if (const auto releases = library_.function<const char*()>("kiln_shaderc_version"))
       return own_version(releases());
@@ -166,7 +169,7 @@ Result<std::shared_ptr<const Shaderc::Loaded>> Shaderc::load() const {
 }
 
 Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) const {
-  KILN_TRY(backend::check_language(request, Language::vulkan_glsl));
+  KILN_TRY(backend::check_language(request, {Language::vulkan_glsl}));
   Options options;
   for (const std::string& option : request.options()) {
     if (option == "-O0") {
@@ -193,9 +196,25 @@ Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) cons
   // the interface changed, use the unoptimised module; the driver optimises it.
   const auto before = read_spirv(*declared);
   const auto after = read_spirv(*optimised);
-  const bool same =
-      before && after && before->buffers == after->buffers && before->parameter_bytes == after->parameter_bytes;
+  const auto takes_the_same = [](const ShaderInterface& a, const ShaderInterface& b) {
+    return a.buffers == b.buffers && a.parameter_bytes == b.parameter_bytes;
+  };
+  const bool same = before && after && takes_the_same(before->front().interface, after->front().interface);
   return same ? std::move(optimised) : std::move(declared);
+}
+
+Result<void> Shaderc::validate(const std::string& name, std::span<const std::uint32_t> words,
+                               SpirvEnvironment environment) const {
+  const auto loaded = KILN_TRY(load());
+  if (loaded->validate() == nullptr)
+    return Error(
+        ErrorCode::unsupported,
+        fmt::format("{} is SPIR-V, which only libkiln_shaderc.so.0 can check before a driver gets it; build "
+                    "Kiln with libshaderc-dev installed",
+                    name));
+  std::array<char, 1024> message = {};
+  if (loaded->validate()(words.data(), words.size(), environment, message.data(), message.size())) return {};
+  return Error(ErrorCode::compile_failed, fmt::format("{} is not valid SPIR-V: {}", name, message.data()));
 }
 
 Result<std::vector<std::uint32_t>> Shaderc::compile(const Loaded& loaded, const Request& request,

@@ -31,6 +31,12 @@ class Shaderc {
   /// lines). The module declares every buffer and parameter that the source declares, used or not.
   Result<std::vector<std::uint32_t>> compile(const Request& request) const;
 
+  /// Checks SPIR-V that another compiler made, because drivers crash on invalid modules. The error names the
+  /// program: compile_failed says what is wrong, unsupported that only the library that is built with Kiln can
+  /// check it.
+  Result<void> validate(const std::string& name, std::span<const std::uint32_t> words,
+                        SpirvEnvironment environment) const;
+
   /// The version of the compiler. The library that was built with Kiln has the releases of shaderc, SPIRV-Tools and
   /// glslang; others report only the version of SPIR-V.
   const std::string& version() const noexcept { return version_; }

@@ -1,8 +1,19 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include <shaderc/shaderc.h>
 
 namespace kiln::vulkan {
+
+/// What a SPIR-V module is checked for.
+enum class SpirvEnvironment { vulkan_1_1, vulkan_1_2, vulkan_1_3, opengl, opencl };
+
+/// The function kiln_shaderc_validate of the library that is built with Kiln. Returns whether a module is valid; if
+/// not, writes why to `message`.
+using ValidateSpirv = bool(const std::uint32_t* words, std::size_t count, SpirvEnvironment environment,
+                           char* message, std::size_t capacity);
 
 /// The functions of shaderc that Kiln calls, without the prefix shaderc_.
 // clang-format off

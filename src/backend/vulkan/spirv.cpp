@@ -1,6 +1,7 @@
 #include "backend/vulkan/spirv.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -22,7 +23,6 @@ using spv::StorageClass;
 using Words = std::span<const std::uint32_t>;
 
 constexpr std::uint32_t version_1_0 = 0x00010000;
-constexpr std::uint32_t version_1_3 = 0x00010300;
 /// SPIR-V's universal limit on ids.
 constexpr std::uint32_t max_bound = 0x400000;
 constexpr std::size_t header_words = 5;
@@ -62,31 +62,75 @@ struct Id {
   std::optional<std::uint32_t> constant;
 };
 
+/// The characters of a literal string, without the terminating NUL; nullopt if it has none.
+std::optional<std::string> literal(Words words) {
+  const auto* bytes = reinterpret_cast<const char*>(words.data());
+  const std::string_view text(bytes, words.size_bytes());
+  const std::size_t end = text.find('\0');
+  return end == std::string_view::npos ? std::nullopt : std::optional(std::string(text.substr(0, end)));
+}
+
 class Reader {
  public:
-  explicit Reader(Words words) : words_(words) {}
+  Reader(Words words, std::uint32_t max_version) : words_(words), max_version_(max_version) {}
 
-  Result<ShaderInterface> read() {
-    if (words_.size() < header_words || words_[0] != spv::MagicNumber)
-      return malformed("it does not start with a SPIR-V header");
-    if (words_[1] < version_1_0 || words_[1] > version_1_3 || (words_[1] & 0xff) != 0)
-      return malformed("its version is not between 1.0 and 1.3");
-    bound_ = words_[3];
-    if (bound_ == 0 || bound_ > max_bound || words_[4] != 0) return malformed("its header is invalid");
+  Result<std::vector<ShaderEntry>> read() {
+    if (auto problem = read_header()) return std::move(*problem);
     // In valid modules, decorations precede types; two passes do not depend on that.
     for_each_instruction([this](Op op, Words operands) { decorate(op, operands); });
     for_each_instruction([this](Op op, Words operands) { declare(op, operands); });
     if (problem_ != nullptr) return malformed(problem_);
     if (!unsupported_.empty()) return Error(ErrorCode::unsupported, unsupported_);
-    if (entries_ != 1) return malformed("it does not have exactly one compute entry point called main");
-    if (std::ranges::find(interface_.group_size, 0U) != interface_.group_size.end())
-      return malformed("it does not declare the size of a work group");
-    return interface_;
+    if (entries_.empty()) return malformed("it has no compute entry point");
+    std::vector<ShaderEntry> found;
+    for (const Entry& entry : entries_) {
+      ShaderInterface interface = interface_;
+      interface.group_size = group_size_of(entry);
+      if (std::ranges::find(interface.group_size, 0U) != interface.group_size.end())
+        return malformed("it does not declare the size of a work group");
+      if (std::ranges::any_of(found, [&](const ShaderEntry& other) { return other.name == entry.name; }))
+        return malformed("two entry points have the same name");
+      found.push_back({entry.name, interface});
+    }
+    return found;
+  }
+
+  std::vector<std::string> names() {
+    if (read_header()) return {};
+    for_each_instruction([this](Op op, Words operands) {
+      if (op == Op::OpEntryPoint) declare(op, operands);
+    });
+    std::vector<std::string> names;
+    if (problem_ == nullptr)
+      for (const Entry& entry : entries_) names.push_back(entry.name);
+    return names;
   }
 
  private:
+  struct Entry {
+    std::uint32_t function;
+    std::string name;
+    std::array<std::uint32_t, 3> size = {};
+    /// Whether `size` has the ids of constants.
+    bool size_is_ids = false;
+  };
+
   static Error malformed(std::string_view why) {
     return Error(ErrorCode::load_failed, fmt::format("the SPIR-V is damaged: {}", why));
+  }
+
+  std::optional<Error> read_header() {
+    if (words_.size() < header_words || words_[0] != spv::MagicNumber)
+      return malformed("it does not start with a SPIR-V header");
+    if (words_[1] < version_1_0 || (words_[1] & 0xff0000ff) != 0) return malformed("its version is invalid");
+    if (words_[1] > max_version_)
+      return Error(
+          ErrorCode::load_failed,
+          fmt::format("the SPIR-V has version {}.{}; the device takes versions up to {}.{}", words_[1] >> 16,
+                      words_[1] >> 8 & 0xff, max_version_ >> 16, max_version_ >> 8 & 0xff));
+    bound_ = words_[3];
+    if (bound_ == 0 || bound_ > max_bound || words_[4] != 0) return malformed("its header is invalid");
+    return std::nullopt;
   }
 
   template <class Visit>
@@ -144,13 +188,11 @@ class Reader {
   void declare(Op op, Words operands) {
     switch (op) {
       case Op::OpEntryPoint:
-        if (has(operands, 3, 0) && is_id(operands[1])) entries_ += is_main(operands) ? 1U : 2U;
+        if (has(operands, 3, 0) && is_id(operands[1])) declare_entry(operands);
         break;
       case Op::OpExecutionMode:
-        // A WorkgroupSize constant comes later and overrides this.
-        if (has(operands, 2, 1) && static_cast<spv::ExecutionMode>(operands[1]) == spv::ExecutionMode::LocalSize &&
-            has(operands, 5, 1))
-          std::ranges::copy(operands.subspan(2, 3), interface_.group_size.begin());
+      case Op::OpExecutionModeId:
+        if (has(operands, 2, 1)) declare_mode(operands);
         break;
       case Op::OpTypeBool:
         if (has(operands, 1, 1)) type(operands[0]) = {.size = 4};
@@ -200,11 +242,35 @@ class Reader {
 
   Type& type(std::uint32_t id) { return ids_[id].type; }
 
-  static bool is_main(Words entry) {
-    std::uint32_t main[2] = {0, 0};
-    std::memcpy(main, "main", 4);
-    return static_cast<spv::ExecutionModel>(entry[0]) == spv::ExecutionModel::GLCompute && entry.size() >= 4 &&
-           std::ranges::equal(entry.subspan(2, 2), main);
+  void declare_entry(Words operands) {
+    auto name = literal(operands.subspan(2));
+    if (!name) {
+      problem_ = "the name of an entry point does not end";
+    } else if (static_cast<spv::ExecutionModel>(operands[0]) != spv::ExecutionModel::GLCompute) {
+      unsupported_ = "it has an entry point that is not a compute shader";
+    } else {
+      entries_.push_back({operands[1], std::move(*name)});
+    }
+  }
+
+  void declare_mode(Words operands) {
+    const auto mode = static_cast<spv::ExecutionMode>(operands[1]);
+    const bool by_id = mode == spv::ExecutionMode::LocalSizeId;
+    if ((mode != spv::ExecutionMode::LocalSize && !by_id) || !has(operands, 5, 1)) return;
+    for (Entry& entry : entries_)
+      if (entry.function == operands[0]) {
+        std::ranges::copy(operands.subspan(2, 3), entry.size.begin());
+        entry.size_is_ids = by_id;
+      }
+  }
+
+  std::array<std::uint32_t, 3> group_size_of(const Entry& entry) {
+    // A constant that is decorated as WorkgroupSize overrides the execution modes.
+    if (group_size_) return *group_size_;
+    auto size = entry.size;
+    if (entry.size_is_ids)
+      for (std::uint32_t& extent : size) extent = ids_[extent].constant.value_or(0);
+    return size;
   }
 
   void declare_array(Words operands) {
@@ -237,7 +303,8 @@ class Reader {
       problem_ = "the size of a work group does not have three dimensions";
       return;
     }
-    for (std::size_t i = 0; i < 3; ++i) interface_.group_size[i] = ids_[operands[i + 2]].constant.value_or(0);
+    group_size_.emplace();
+    for (std::size_t i = 0; i < 3; ++i) (*group_size_)[i] = ids_[operands[i + 2]].constant.value_or(0);
   }
 
   void declare_variable(Words operands) {
@@ -285,34 +352,79 @@ class Reader {
   }
 
   const Words words_;
+  const std::uint32_t max_version_;
   std::uint32_t bound_ = 0;
   const char* problem_ = nullptr;
   std::string unsupported_;
-  std::uint32_t entries_ = 0;
+  std::vector<Entry> entries_;
+  std::optional<std::array<std::uint32_t, 3>> group_size_;
   ShaderInterface interface_;
   std::unordered_map<std::uint32_t, Id> ids_;
 };
 
 }  // namespace
 
-std::vector<std::byte> to_bytes(const ShaderInterface& interface) {
-  base::ByteWriter writer;
+namespace {
+
+constexpr std::size_t interface_bytes = 28;
+constexpr std::size_t max_entry_name = 4096;
+
+void write(base::ByteWriter& writer, const ShaderInterface& interface) {
   writer.number(interface.buffers);
   writer.number(interface.parameter_bytes);
   writer.number(interface.shared_bytes);
   for (const std::uint32_t size : interface.group_size) writer.number(size);
-  return std::move(writer).bytes();
 }
 
-std::optional<ShaderInterface> interface_from(std::span<const std::byte> bytes) {
-  if (bytes.size() != 28) return std::nullopt;
-  base::ByteReader reader(bytes);
+ShaderInterface read_interface(base::ByteReader& reader) {
   ShaderInterface interface;
   interface.buffers = reader.number<std::uint32_t>();
   interface.parameter_bytes = reader.number<std::uint32_t>();
   interface.shared_bytes = reader.number<std::uint64_t>();
   for (std::uint32_t& size : interface.group_size) size = reader.number<std::uint32_t>();
   return interface;
+}
+
+}  // namespace
+
+std::vector<std::byte> to_bytes(const std::vector<ShaderEntry>& entries) {
+  base::ByteWriter writer;
+  if (entries.size() == 1 && entries[0].name == "main") {
+    write(writer, entries[0].interface);
+    return std::move(writer).bytes();
+  }
+  for (const auto& [name, interface] : entries) {
+    writer.text(name);
+    write(writer, interface);
+  }
+  return std::move(writer).bytes();
+}
+
+std::optional<std::vector<ShaderEntry>> entries_from(std::span<const std::byte> bytes) {
+  std::vector<ShaderEntry> entries;
+  if (bytes.size() == interface_bytes) {
+    base::ByteReader reader(bytes);
+    entries.push_back({"main", read_interface(reader)});
+    return entries;
+  }
+  while (!bytes.empty()) {
+    if (bytes.size() < sizeof(std::uint64_t)) return std::nullopt;
+    const auto length = base::ByteReader(bytes).number<std::uint64_t>();
+    bytes = bytes.subspan(sizeof length);
+    if (length > max_entry_name || bytes.size() < length + interface_bytes) return std::nullopt;
+    base::ByteReader reader(bytes);
+    const auto name = reader.raw(static_cast<std::size_t>(length));
+    entries.push_back(
+        {std::string(reinterpret_cast<const char*>(name.data()), name.size()), read_interface(reader)});
+    bytes = bytes.subspan(static_cast<std::size_t>(length) + interface_bytes);
+  }
+  return entries.empty() ? std::nullopt : std::optional(std::move(entries));
+}
+
+std::uint32_t spirv_version_of(std::uint32_t vulkan_version) noexcept {
+  const std::uint32_t minor = vulkan_version >> 12 & 0x3ff;
+  if (minor >= 3) return 0x00010600;
+  return minor == 2 ? 0x00010500 : 0x00010300;
 }
 
 std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes) {
@@ -322,6 +434,12 @@ std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes) {
   return words;
 }
 
-Result<ShaderInterface> read_spirv(std::span<const std::uint32_t> words) { return Reader(words).read(); }
+Result<std::vector<ShaderEntry>> read_spirv(std::span<const std::uint32_t> words, std::uint32_t max_version) {
+  return Reader(words, max_version).read();
+}
+
+std::vector<std::string> entry_names(std::span<const std::uint32_t> words) {
+  return Reader(words, ~std::uint32_t{0}).names();
+}
 
 }  // namespace kiln::vulkan

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <kiln/result.hpp>
@@ -24,18 +25,35 @@ struct ShaderInterface {
   friend bool operator==(const ShaderInterface&, const ShaderInterface&) = default;
 };
 
-/// An interface as bytes, and back; nullopt if the number of bytes is wrong.
-std::vector<std::byte> to_bytes(const ShaderInterface& interface);
-std::optional<ShaderInterface> interface_from(std::span<const std::byte> bytes);
-
 /// The bytes as words; empty if the last word is incomplete.
 std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes);
 
-/// Reads a module of at most SPIR-V 1.3 with one compute entry point, main. Safe on arbitrary words. Fails with
-/// load_failed if it is malformed, and with unsupported if it binds anything but storage buffers in set 0.
+/// A compute entry point and its interface.
+struct ShaderEntry {
+  std::string name;
+  ShaderInterface interface;
+
+  friend bool operator==(const ShaderEntry&, const ShaderEntry&) = default;
+};
+
+/// Entry points as bytes, and back; nullopt if the bytes are damaged. Version 0.2 of Kiln wrote the interface of
+/// its only entry point, main.
+std::vector<std::byte> to_bytes(const std::vector<ShaderEntry>& entries);
+std::optional<std::vector<ShaderEntry>> entries_from(std::span<const std::byte> bytes);
+
+/// The highest version of SPIR-V that a version of Vulkan takes, as in a module's header: 0x00010300 for 1.3.
+std::uint32_t spirv_version_of(std::uint32_t vulkan_version) noexcept;
+
+/// Reads a module that has only compute entry points, at least one. Safe on arbitrary words. Fails with load_failed
+/// if it is malformed or of a later version, and with unsupported if it binds anything but storage buffers in set
+/// 0. All entry points have the buffers, parameters and shared memory of the whole module.
 ///
 /// Only the instructions that determine the interface are checked. Functions are not: the driver gets only modules
-/// whose checksum shows that they are unchanged since a compiler made them.
-Result<ShaderInterface> read_spirv(std::span<const std::uint32_t> words);
+/// that a compiler made or that passed Shaderc::validate(), and whose checksum shows that they are unchanged since.
+Result<std::vector<ShaderEntry>> read_spirv(std::span<const std::uint32_t> words,
+                                            std::uint32_t max_version = 0x00010300);
+
+/// The names of the compute entry points of a module; empty if it is malformed.
+std::vector<std::string> entry_names(std::span<const std::uint32_t> words);
 
 }  // namespace kiln::vulkan

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <kiln/request.hpp>
+#include <kiln/result.hpp>
+
+#include "backend/cuda/context.hpp"
+#include "backend/cuda/image.hpp"
+
+/// Programs that are compiled already: PTX, cubins, fatbins and code objects.
+namespace kiln::cuda {
+
+/// The kind of image that a language stands for; nullopt for source languages and SPIR-V.
+std::optional<ImageKind> image_kind(Language language) noexcept;
+
+/// An image and its kind.
+struct GivenImage {
+  ImageKind kind;
+  Image image;
+};
+
+/// Checks the image of a request, and finds its entry points: those that the request names, by name or symbol, or
+/// all. A fatbin has none yet if the request names none. Fails with compile_failed if the image is damaged or lacks
+/// an entry point.
+Result<GivenImage> given_image(const Request& request);
+
+/// Compiles PTX to a cubin for the context's device. Fails with compile_failed and the driver's log if the driver
+/// refuses it. Nothing if the driver has no functions for it.
+Result<std::optional<std::vector<std::byte>>> link_ptx(const Context& context, const Request& request,
+                                                       std::span<const std::byte> ptx);
+
+/// The kernels of a loaded module, as the driver lists them; empty if it does not.
+std::vector<EntryPoint> listed_entries(const Context& context, Handle module);
+
+}  // namespace kiln::cuda
