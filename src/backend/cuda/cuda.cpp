@@ -128,7 +128,7 @@ std::optional<int> number_of(std::string_view architecture) {
   int number = 0;
   const auto [end, error] = std::from_chars(architecture.data(), architecture.data() + architecture.size(), number);
   const std::string_view suffix(end, static_cast<std::size_t>(architecture.data() + architecture.size() - end));
-  const bool fits = error == std::errc() && (suffix.empty() || suffix == "a" || suffix == "f");
+  const bool fits = error == std::errc() && number > 0 && (suffix.empty() || suffix == "a" || suffix == "f");
   return fits ? std::optional(number) : std::nullopt;
 }
 

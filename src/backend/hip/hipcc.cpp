@@ -20,6 +20,7 @@
 
 #include "backend/cuda/image.hpp"
 #include "backend/header_folders.hpp"
+#include "backend/hip/hip.hpp"
 #include "backend/hip/hipcc.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
@@ -101,11 +102,18 @@ Result<int> run_process(const std::vector<std::string>& words,
 
 namespace {
 
-/// As in "gfx906" or "gfx90a:xnack-".
-bool names_architecture(std::string_view text) {
-  return text.starts_with("gfx") && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-           return std::isalnum(c) != 0 || c == ':' || c == '+' || c == '-';
-         });
+/// Checks a name such as "gfx906" or "gfx90a:xnack-", and that this program may run hipcc.
+Result<void> check_architecture(std::string_view text) {
+  const bool fits = text.starts_with("gfx") && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+                      return std::isalnum(c) != 0 || c == ':' || c == '+' || c == '-';
+                    });
+  if (!fits)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("\"{}\" is not an AMD architecture; an example is gfx906", text));
+  if (base::has_more_rights_than_its_caller())
+    return Error(ErrorCode::unsupported,
+                 "a set-uid program cannot run hipcc: hipcc depends on PATH and TMPDIR, which are not trusted");
+  return {};
 }
 
 std::string contents(const std::filesystem::path& path) {
@@ -172,15 +180,27 @@ Result<int> run_hipcc(std::vector<std::string> words, const std::map<std::string
 
 }  // namespace
 
+Result<Identity> identity_for(std::string_view architecture) {
+  KILN_TRY(check_architecture(architecture));
+  const auto folder = KILN_TRY(base::ScratchFolder::create());
+  const auto output = folder.path() / "log";
+  const auto status = KILN_TRY(run_hipcc({"hipcc", "--version"}, {{"HIP_PLATFORM", "amd"}}, output));
+  // Scripts that hipcc runs may print to standard error.
+  const std::string text = contents(output);
+  const std::string version = text.substr(std::min(text.find("HIP version"), text.size()));
+  if (status != 0 || version.empty())
+    return Error(ErrorCode::unsupported, "hipcc does not tell its version; reinstall it");
+  return Identity{.api = "hip",
+                  .vendor = "AMD",
+                  .device = std::string(architecture),
+                  .compiler = fmt::format("hipcc, {}", version.substr(0, version.find('\n'))),
+                  .formats = {static_cast<std::uint32_t>(cuda::ImageKind::code_object)}};
+}
+
 Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log) {
   if (request.error()) return *request.error();
   KILN_TRY(backend::check_language(request, {Language::hip}));
-  if (!names_architecture(architecture))
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("\"{}\" is not an AMD architecture; an example is gfx906", architecture));
-  if (base::has_more_rights_than_its_caller())
-    return Error(ErrorCode::unsupported,
-                 "a set-uid program cannot run hipcc: hipcc depends on PATH and TMPDIR, which are not trusted");
+  KILN_TRY(check_architecture(architecture));
   const auto folder = KILN_TRY(base::ScratchFolder::create());
   const auto source = folder.path() / "program.hip";
   const auto object = folder.path() / "program.hsaco";

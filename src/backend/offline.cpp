@@ -1,0 +1,49 @@
+#include "backend/offline.hpp"
+
+#include <string>
+
+#include <kiln/cuda.hpp>
+#include <kiln/hip.hpp>
+
+#include "backend/cuda/cuda.hpp"
+#include "backend/cuda/image.hpp"
+#include "backend/hip/hip.hpp"
+#include "base/try.hpp"
+
+namespace kiln::backend {
+namespace {
+
+class OfflineBackend final : public Backend {
+ public:
+  using Compile = Result<Binary>(const Request& request, std::string_view architecture, const Log& log);
+
+  OfflineBackend(Identity identity, Compile* compiler, Log log)
+      : identity_(std::move(identity)), compiler_(compiler), log_(std::move(log)) {}
+
+  const Identity& identity() const noexcept override { return identity_; }
+  Result<Compiled> compile(const Request& request) override {
+    auto binary = KILN_TRY(compiler_(request, identity_.device, log_));
+    auto module = std::make_unique<OfflineModule>(binary);
+    return Compiled{std::move(module), std::move(binary)};
+  }
+  Result<std::unique_ptr<Module>> load(const Binary& binary) override {
+    KILN_TRY(cuda::parts_of(binary, static_cast<cuda::ImageKind>(identity_.formats.front())));
+    return std::unique_ptr<Module>(std::make_unique<OfflineModule>(binary));
+  }
+
+ private:
+  const Identity identity_;
+  Compile* const compiler_;
+  const Log log_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Backend>> open_offline(std::string_view architecture, const Log& log) {
+  const bool is_amd = architecture.starts_with("gfx");
+  auto identity = KILN_TRY(is_amd ? hip::identity_for(architecture) : cuda::identity_for(architecture));
+  return std::shared_ptr<Backend>(
+      std::make_shared<OfflineBackend>(std::move(identity), is_amd ? hip::compile_for : cuda::compile_for, log));
+}
+
+}  // namespace kiln::backend
