@@ -34,6 +34,11 @@ class Module {
   /// thread.
   virtual std::size_t bytes() const noexcept = 0;
 
+  /// Whether the driver can launch it without compiling more. False for a program of PoCL that was loaded from a
+  /// binary and has never been launched by PoCL on this machine: see docs/sources.md. Does not change. Called from
+  /// any thread.
+  virtual bool is_complete() const noexcept { return true; }
+
   /// The names of its entry points, in the order of the request; empty if the backend does not tell. Called from
   /// any thread.
   virtual std::vector<std::string> entries() const { return {}; }

@@ -64,6 +64,9 @@ class Program {
 
   /// The level that brought the program into memory.
   Origin origin() const noexcept;
+  /// Whether the driver could launch the program without compiling more when it was loaded: see
+  /// Module::is_complete().
+  bool is_complete() const noexcept;
   /// How long it took to compile, in this process or in the one that compiled it.
   std::chrono::nanoseconds compile_time() const noexcept;
   /// Whether its binary was found on disk or saved there; it may have been pruned since.

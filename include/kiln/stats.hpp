@@ -15,6 +15,9 @@ struct Stats {
   std::uint64_t memory_hits = 0;
   std::uint64_t disk_hits = 0;
   std::uint64_t shared_hits = 0;
+  /// Programs from disk or the shared store for which the driver compiles more at their first launch: see
+  /// Module::is_complete().
+  std::uint64_t incomplete = 0;
   /// Requests that waited for another thread's result for the same key.
   std::uint64_t joined = 0;
   /// Requests for which the compiler ran here, successfully.

@@ -229,6 +229,10 @@ void Levels::remove_unusable(const Error& problem, const KeyLock& lock) {
 
 Program Levels::admit(const Key& key, std::unique_ptr<Module> module, Origin origin,
                       std::chrono::nanoseconds compile_time) {
+  if (!module->is_complete()) {
+    ++counters_.incomplete;
+    options_.log.debug(fmt::format("{} is loaded; the driver compiles more at its first launch", key.name));
+  }
   store::Performance measured;
   if (disk_) {
     // A program that was evicted and is loaded again keeps its noted performance.

@@ -95,7 +95,7 @@ class Levels {
   /// Everything except memory hits, which the table counts.
   struct Counters {
     std::atomic<std::uint64_t> disk_hits{0}, shared_hits{0}, joined{0}, compiles{0}, failures{0}, absent{0};
-    std::atomic<std::uint64_t> pressure{0}, replaced{0}, store_failures{0};
+    std::atomic<std::uint64_t> incomplete{0}, pressure{0}, replaced{0}, store_failures{0};
     std::atomic<std::int64_t> compile_ns{0}, compile_saved_ns{0};
   };
   struct Loaded {

@@ -101,6 +101,7 @@ Stats Levels::counted() {
   stats.memory_hits = totals.hits;
   stats.disk_hits = counters_.disk_hits;
   stats.shared_hits = counters_.shared_hits;
+  stats.incomplete = counters_.incomplete;
   stats.joined = counters_.joined;
   stats.compiles = counters_.compiles;
   stats.failures = counters_.failures;

@@ -19,6 +19,7 @@ inline constexpr std::array counters = {
     Counter{"memory_hits", &Stats::memory_hits},
     Counter{"disk_hits", &Stats::disk_hits},
     Counter{"shared_hits", &Stats::shared_hits},
+    Counter{"incomplete", &Stats::incomplete},
     Counter{"joined", &Stats::joined},
     Counter{"compiles", &Stats::compiles},
     Counter{"failures", &Stats::failures},

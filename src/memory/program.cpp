@@ -41,6 +41,7 @@ Result<Program> Program::entry(std::string_view name) const {
 }
 
 Origin Program::origin() const noexcept { return resident_->origin(); }
+bool Program::is_complete() const noexcept { return resident_->module().is_complete(); }
 std::chrono::nanoseconds Program::compile_time() const noexcept { return resident_->compile_time(); }
 bool Program::stored() const noexcept { return resident_->stored(); }
 double Program::gflops() const noexcept { return resident_->gflops(); }

@@ -301,6 +301,35 @@ TEST_F(PoClLeavesOut, TheProgramAlwaysAndItHasNoBinary) {
   EXPECT_NE(compiled->module, nullptr);
 }
 
+TEST_F(OpenClAdopt, AProgramThatPoClCompletesAtItsFirstLaunchIsReportedUntilThen) {
+  if (!opencl::pocl_major_version(cl_->text(mine_, CL_DEVICE_VERSION), cl_->text(mine_, CL_DRIVER_VERSION)))
+    GTEST_SKIP() << "the driver is not PoCL";
+  // A text that PoCL has never compiled.
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  const Request request(
+      {.name = "new",
+       .source = fmt::format("__kernel void set(__global float* a) {{ a[0] = {}; }}\n", now % 1'000'000),
+       .language = Language::opencl});
+  CacheOptions options;
+  const fakes::TemporaryFolder folder;
+  options.directory = folder.path();
+  {
+    Cache cache(device_, options);
+    EXPECT_TRUE(cache.get(request).value().is_complete()) << "compiled here";
+    EXPECT_EQ(cache.stats().incomplete, 0U);
+  }
+  Cache cache(device_, options);
+  const Program loaded = cache.get(request).value();
+  EXPECT_EQ(loaded.origin(), Origin::disk);
+  EXPECT_FALSE(loaded.is_complete());
+  EXPECT_EQ(cache.stats().incomplete, 1U);
+  const auto buffer = upload(*device_, std::vector<float>(64, 0)).value();
+  device_->launch(loaded.module(), {.group_size = {8, 1, 1}, .buffers = {buffer.get()}}).value();
+  Cache later(device_, options);
+  EXPECT_TRUE(later.get(request).value().is_complete());
+  EXPECT_EQ(later.stats().incomplete, 0U);
+}
+
 TEST_F(OpenClAdopt, BuffersCanBeUsedWithTheCallersQueues) {
   const auto device = opencl::adopt(context_, mine_, book_.log()).value();
   EXPECT_EQ(device->info().name, "opencl:adopted");

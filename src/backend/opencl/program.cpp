@@ -225,6 +225,8 @@ Result<std::unique_ptr<kiln::Module>> BuiltProgram::load(const std::shared_ptr<c
     if (!kernel) return of_load(name, std::move(kernel).error());
     (*kernel)->set_arguments(arguments[i]);
   }
+  program->is_complete_ = !context->is_pocl() || backend::quirks::PoclSpecialisation::has_code(
+                                                     backend::as_text(image), {entries.begin(), entries.end()});
   return std::unique_ptr<kiln::Module>(ProgramModule::of(std::move(program)));
 }
 

@@ -17,6 +17,7 @@
 #include "backend/pool.hpp"
 #include "backend/quirks/pocl_dlhandle_cache.hpp"
 #include "backend/quirks/pocl_kernel_cache.hpp"
+#include "backend/quirks/pocl_specialisation.hpp"
 #include "base/process.hpp"
 
 namespace kiln::opencl {
@@ -45,6 +46,8 @@ class Context {
     base::expect_process_end();
     pocl_kernel_cache_ = backend::quirks::PoclKernelCache::of(cl(), device, log_);
     has_pocl_dlhandle_cache_ = backend::quirks::PoclDlhandleCache::affects(cl(), device);
+    is_pocl_ = backend::quirks::PoclSpecialisation::affects(cl().text(device, CL_DEVICE_VERSION),
+                                                            cl().text(device, CL_DRIVER_VERSION));
   }
   ~Context() { cl().clReleaseContext(context_); }
   Context(const Context&) = delete;
@@ -59,6 +62,7 @@ class Context {
     return pocl_kernel_cache_;
   }
   bool has_pocl_dlhandle_cache() const noexcept { return has_pocl_dlhandle_cache_; }
+  bool is_pocl() const noexcept { return is_pocl_; }
 
  private:
   std::shared_ptr<const Library> library_;
@@ -68,6 +72,7 @@ class Context {
   Log log_;
   std::optional<backend::quirks::PoclKernelCache> pocl_kernel_cache_;
   bool has_pocl_dlhandle_cache_ = false;
+  bool is_pocl_ = false;
 };
 
 /// A kernel object, which holds the arguments of a launch. Used by one thread at a time.
@@ -142,6 +147,7 @@ class BuiltProgram {
   cl_program program() const noexcept { return program_; }
   const std::string& name() const noexcept { return name_; }
   std::size_t bytes() const noexcept { return bytes_; }
+  bool is_complete() const noexcept { return is_complete_; }
   /// At least one, in the order of the request.
   const std::vector<std::unique_ptr<ProgramKernel>>& kernels() const noexcept { return kernels_; }
 
@@ -162,6 +168,7 @@ class BuiltProgram {
   cl_program program_;
   std::string name_;
   std::size_t bytes_ = 0;
+  bool is_complete_ = true;
   std::vector<std::unique_ptr<ProgramKernel>> kernels_;
 };
 
@@ -179,6 +186,7 @@ class ProgramModule final : public Module {
   cl_program program() const noexcept override { return program_->program(); }
   const std::string& kernel_name() const noexcept override;
   std::size_t bytes() const noexcept override { return program_->bytes(); }
+  bool is_complete() const noexcept override { return program_->is_complete(); }
   std::vector<std::string> entries() const override;
   kiln::Module* entry(std::string_view name) noexcept override;
 

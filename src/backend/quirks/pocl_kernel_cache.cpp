@@ -9,9 +9,7 @@
 #include "base/sha256.hpp"
 
 namespace kiln::backend::quirks {
-namespace {
 
-/// The folder of the kernel cache, by the same rules as PoCL.
 std::filesystem::path folder_of_pocl() {
   const auto variable = [](const char* name) {
     const char* value = base::environment(name);
@@ -22,8 +20,6 @@ std::filesystem::path folder_of_pocl() {
   if (const auto home = variable("HOME"); !home.empty()) return home / ".cache/pocl/kcache";
   return "/tmp/pocl/kcache";
 }
-
-}  // namespace
 
 bool PoclKernelCache::affects(std::string_view device_version, std::string_view driver_version) {
   const auto major = opencl::pocl_major_version(device_version, driver_version);

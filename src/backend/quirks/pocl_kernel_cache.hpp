@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 
@@ -10,6 +11,9 @@
 #include "base/file.hpp"
 
 namespace kiln::backend::quirks {
+
+/// The folder of PoCL's kernel cache, by the same rules as PoCL.
+std::filesystem::path folder_of_pocl();
 
 /// PoCL before 6.0 assembles a binary from the files of its kernel cache. A process that compiles a source removes
 /// the program's file before it writes it again. If another process queries the binary in between, it gets a binary
