@@ -66,7 +66,8 @@ class Request {
     /// HIP, -D and -I, also in their long forms, count as `defines` and `include_folders`; -include and other
     /// options that make the compiler read a file are refused.
     std::vector<std::string> options = {};
-    /// Defined before the first line of the source that is not #version.
+    /// Macros, which may have parameters, as in {"TEXT(x)", "#x"}. Defined before the first line of the source that
+    /// is not #version.
     std::map<std::string, std::string> defines = {};
     /// The text of files for #include, by name, such as "tile.h" or "lib/tile.h"; searched as if they were files of
     /// a folder that precedes `include_folders`.

@@ -215,7 +215,7 @@ class Expander {
 }  // namespace
 
 Macros::Macros(const std::map<std::string, std::string>& defines) {
-  for (const auto& [name, value] : defines) definitions_[name].push_back({.name = name, .body = value});
+  for (const auto& [name, value] : defines) add(find_definitions("#define " + name + ' ' + value));
 }
 
 void Macros::add(std::vector<Definition> definitions) {

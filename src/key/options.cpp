@@ -102,7 +102,9 @@ void move_options(Request::Fields& fields) {
         break;
       case Meaning::undefine:
         // It may also name a macro of the compiler's own, so the compiler gets it too.
-        fields.defines.erase(value);
+        std::erase_if(fields.defines, [&](const auto& define) {
+          return define.first == value || define.first.starts_with(value + '(');
+        });
         kept.push_back((name->text.starts_with("--") ? fmt::format("{}=", name->text) : "-U") + value);
         break;
       case Meaning::folder: folders[0].emplace_back(value); break;

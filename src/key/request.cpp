@@ -24,6 +24,16 @@ using key::is_glsl;
 
 constexpr std::uint32_t key_version = 1;
 
+/// Whether text can follow #define: a name, or a name with parameters, as in "TEXT(x)".
+bool is_macro(std::string_view text) {
+  const std::size_t parameters = std::min(text.find('('), text.size());
+  if (!key::is_name(text.substr(0, parameters))) return false;
+  if (parameters == text.size()) return true;
+  return text.ends_with(')') && text.find(')') == text.size() - 1 &&
+         std::ranges::all_of(text.substr(parameters + 1, text.size() - parameters - 2),
+                             [](char c) { return key::is_word(c) || c == ',' || c == '.' || c == ' '; });
+}
+
 std::optional<Error> check(const Request::Fields& fields) {
   const auto invalid = [&fields](std::string_view why) {
     return Error(ErrorCode::invalid_request, fmt::format("the request for \"{}\" {}", fields.name, why));
@@ -48,7 +58,7 @@ std::optional<Error> check(const Request::Fields& fields) {
     if (!entries.insert(entry).second) return invalid(fmt::format("names the entry point {} twice", entry));
   }
   for (const auto& [name, value] : fields.defines) {
-    if (!key::is_name(name)) return invalid(fmt::format("defines \"{}\", which is not a valid macro name", name));
+    if (!is_macro(name)) return invalid(fmt::format("defines \"{}\", which is not a valid macro name", name));
     if (value.find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos || value.ends_with('\\'))
       return invalid(fmt::format("gives the define {} a value that spans several lines", name));
   }

@@ -64,7 +64,7 @@ TEST(BadRequest, OptionThatMakesTheCompilerReadAFileIsToldByName) {
 }
 
 TEST(BadRequest, DefineThatIsNoMacroNameIsToldByName) {
-  for (const char* name : {"", "1A", "A B", "A-B", "A(x)", "A\n#error", "\xC3\xA9tage", "A=1", " A"}) {
+  for (const char* name : {"", "1A", "A B", "A-B", "A(x", "A)", "A(x)y", "A(x)(y)", "A(x-y)", "(x)", "A(x\n)", "A\n#error", "\xC3\xA9tage", "A=1", " A"}) {
     const std::string why = complaint({.name = "conv", .source = "x", .defines = {{name, "1"}}});
     EXPECT_TRUE(contains(why, "not a valid macro name") && contains(why, name)) << why;
   }
@@ -73,7 +73,7 @@ TEST(BadRequest, DefineThatIsNoMacroNameIsToldByName) {
 }
 
 TEST(BadRequest, DefineThatIsAMacroNameIsTaken) {
-  for (const char* name : {"A", "a", "_", "_1", "A_LONG_name_2"})
+  for (const char* name : {"A", "a", "_", "_1", "A_LONG_name_2", "A()", "A(x)", "A(x, y)", "A(...)"})
     EXPECT_FALSE(Request({.source = "x", .defines = {{name, "1"}}}).error()) << name;
 }
 

@@ -47,6 +47,11 @@ TEST(Macros, WithArgumentsAreReplaced) {
   EXPECT_EQ(names("#define ID(a) a\n#define P(a) ID(a)\n", "P(ID(P(<a.h>)))"), Names{"<a.h>"});
 }
 
+TEST(Macros, WithArgumentsMayBeGivenByTheRequest) {
+  EXPECT_EQ(names("", "M2S(DIR/a.h)", {{"XM2S(x)", "#x"}, {"M2S(x)", "XM2S(x)"}, {"DIR", "lib"}}),
+            Names{"\"lib/a.h\""});
+}
+
 TEST(Macros, WithSeveralDefinitionsHaveSeveralValues) {
   EXPECT_EQ(names("#if X\n#define A <a.h>\n#else\n#define A <b.h>\n#endif\n", "A"), (Names{"<a.h>", "<b.h>"}));
   EXPECT_EQ(names("#define ROOT x\n#define ROOT y\n#define A <ROOT/a.h>\n#define A <ROOT/b.h>\n", "A"),
