@@ -105,6 +105,10 @@ bool is_root_file(const std::string& name) {
   return name == stats_name || name == lock_name || name == last_prune_name || base::Folder::is_temporary(name);
 }
 
+bool is_include_record(const std::string& name) {
+  return base::digest_from_hex(name).has_value() || base::Folder::is_temporary(name);
+}
+
 std::string entry_file_name(const Key& key) {
   return key::file_name_part(key.name, 80) + "-" + key.digest.hex() + std::string(entry_suffix);
 }

@@ -41,6 +41,8 @@ inline constexpr const char* stats_name = "cache_stats.json";
 inline constexpr const char* lock_name = ".lock";
 /// In the cache directory: its modification time is the time of the last prune.
 inline constexpr const char* last_prune_name = ".last-prune";
+/// The folder of the records of included files (key/include_record.hpp).
+inline constexpr const char* includes_name = "includes";
 /// Reserved bytes of a device folder's lock file. The lock byte of a key is the first 64 bits of its digest.
 namespace lock_byte {
 inline constexpr std::uint64_t usage = 1;
@@ -60,6 +62,8 @@ inline constexpr std::chrono::hours leftover_age{1};
 /// other files.
 bool is_device_file(const std::string& name);
 bool is_root_file(const std::string& name);
+/// The same for the folder `includes_name`.
+bool is_include_record(const std::string& name);
 
 /// The name of an entry file: the file-name part of the program's name, and the whole digest.
 std::string entry_file_name(const Key& key);

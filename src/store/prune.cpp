@@ -52,6 +52,18 @@ std::size_t remove_leftovers(const base::Folder& folder, bool dry_run) {
   return removed;
 }
 
+/// Removes records of included files that were not used for `max_age`. Whoever needs one makes it again.
+void remove_old_records(const base::Folder& includes, std::chrono::seconds max_age) {
+  const auto names = includes.names();
+  if (!names) return;
+  for (const std::string& name : *names) {
+    const auto status = includes.status(name);
+    if (status && store::is_include_record(name) && !base::Folder::is_temporary(name) &&
+        system_clock::now() - system_clock::from_time_t(status->st_mtime) > max_age)
+      static_cast<void>(includes.remove(name));
+  }
+}
+
 /// Removes an entry; returns whether it still existed.
 Result<bool> remove(const Candidate& candidate) {
   auto removed = candidate.device->folder.remove(candidate.file.name);
@@ -89,6 +101,10 @@ Result<PruneReport> store::prune_on(const base::FileSystem& system, const std::f
     report.leftovers += remove_leftovers(*root, options.dry_run);
     // If this fails, another process prunes earlier than necessary.
     if (!options.dry_run) static_cast<void>(root->replace(store::last_prune_name, {}));
+  }
+  if (auto includes = base::Folder::open(directory / store::includes_name, false, system)) {
+    report.leftovers += remove_leftovers(*includes, options.dry_run);
+    if (options.max_age && !options.dry_run) remove_old_records(*includes, *options.max_age);
   }
 
   std::vector<Candidate> candidates;
