@@ -31,7 +31,12 @@ struct Cleared {
     folders.push_back(path.filename().string());
     for (auto& name : remove_files(path, store::is_device_file)) left.push_back((path / name).string());
   }
-  void clear_root(const std::filesystem::path& path) { remove_files(path, store::is_root_file); }
+  void clear_root(const std::filesystem::path& path) {
+    std::error_code error;
+    if (const auto includes = path / store::includes_name; std::filesystem::is_directory(includes, error))
+      for (auto& name : remove_files(includes, store::is_include_record)) left.push_back((includes / name).string());
+    remove_files(path, store::is_root_file);
+  }
 
  private:
   std::vector<std::string> remove_files(const std::filesystem::path& path, bool (*ours)(const std::string&));

@@ -47,6 +47,15 @@ std::vector<std::string> options_of(const Json& facts) {
   return options;
 }
 
+/// The entry points, with commas between them. Kiln 0.2 wrote one.
+std::string entries_of(const Json& facts) {
+  const auto found = facts.find("entries");
+  if (found == facts.end() || !found->is_array()) return text_of(facts, "entry");
+  std::vector<std::string> names;
+  for (const auto& entry : *found) names.push_back(entry.is_string() ? entry.get<std::string>() : entry.dump());
+  return names.empty() ? "all" : fmt::format("{}", fmt::join(names, ", "));
+}
+
 std::string short_digest(const std::string& hex) { return "sha256 " + hex.substr(0, 12); }
 
 struct Header {
@@ -143,7 +152,7 @@ std::vector<Difference> request_differences(const Json& stored, const Json& aske
   };
   compare("name", text_of(stored, "name"), text_of(asked, "name"));
   compare("language", text_of(stored, "language"), text_of(asked, "language"));
-  compare("entry point", text_of(stored, "entry"), text_of(asked, "entry"));
+  compare("entry point", entries_of(stored), entries_of(asked));
   append(option_differences(options_of(stored), options_of(asked)));
   append(define_differences(defines_of(stored), defines_of(asked)));
   const Files stored_files = files_of(stored);

@@ -20,7 +20,7 @@ void add_subcommands(CLI::App& app, Context& context) {
     std::vector<void (*)(CLI::App&, Context&)> commands;
   };
   const std::vector<Group> groups = {{"Inspect the cache", {add_ls, add_show, add_stats, add_why}},
-                                     {"Maintain the cache", {add_verify, add_warm, add_prune, add_clear}},
+                                     {"Maintain the cache", {add_compile, add_verify, add_warm, add_prune, add_clear}},
                                      {"Devices and kernels", {add_devices, add_tune, add_emit}},
                                      {"Other commands", {add_demo, add_completions}}};
   const auto any = [](CLI::App*) { return true; };
@@ -92,6 +92,7 @@ int run(int argc, char** argv) {
       "Examples:\n"
       "  kiln demo                          compile sample programs, then load them\n"
       "  kiln ls --sort size                list the stored programs, largest first\n"
+      "  kiln compile *.cl -I include       compile source files and store them\n"
       "  kiln why conv2d.comp -D TILE=16    explain a hit or a miss of this program\n"
       "  kiln prune --max-age 30d           remove programs unused for 30 days");
   try {

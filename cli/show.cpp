@@ -11,6 +11,9 @@
 namespace kiln::cli {
 namespace {
 
+/// How many included files are listed without --long. Headers of CUDA include a thousand others.
+constexpr std::size_t shown_files = 20;
+
 /// The smallest number of digits that selects programs by key.
 constexpr std::size_t min_prefix = 4;
 
@@ -71,9 +74,11 @@ std::string join(const Json& facts, const std::string& field) {
   return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, " "));
 }
 
-void add_facts(Table& table, const Json& facts) {
+void add_facts(Table& table, const Json& facts, bool lists_all) {
   table.add({"  language", text_of(facts, "language")});
-  table.add({"  entry point", text_of(facts, "entry")});
+  const bool has_entries = facts.contains("entries") && facts["entries"].is_array();
+  const std::string entries = has_entries ? join(facts, "entries") : text_of(facts, "entry");
+  table.add({"  entry points", has_entries && facts["entries"].empty() ? "all" : entries});
   table.add({"  options", join(facts, "options")});
   const auto defines = facts.find("defines");
   if (defines == facts.end() || !defines->is_object() || defines->empty()) {
@@ -91,15 +96,19 @@ void add_facts(Table& table, const Json& facts) {
                                        text_of(*source, "sha256"))});
   }
   const auto files = facts.find("files");
-  if (files == facts.end() || !files->is_array()) return;
+  if (files == facts.end() || !files->is_array() || files->size() < 2) return;
   // The first file is the source itself.
-  for (std::size_t i = 1; i < files->size(); ++i)
+  const std::size_t shown = lists_all ? files->size() : std::min(files->size(), shown_files + 1);
+  for (std::size_t i = 1; i < shown; ++i)
     if ((*files)[i].is_object())
       table.add({"  included",
                  fmt::format("{}, sha256 {}", text_of((*files)[i], "name"), text_of((*files)[i], "sha256"))});
+  if (shown < files->size())
+    table.add({"  included", fmt::format("{} more files; --long lists them", files->size() - shown)});
 }
 
-std::string describe(const Inventory& inventory, const StoredProgram& program, const Terminal& terminal) {
+std::string describe(const Inventory& inventory, const StoredProgram& program, const Terminal& terminal,
+                     bool lists_all) {
   const auto& folder = inventory.folders[program.folder];
   const auto now = std::chrono::system_clock::now();
   Table table = Table::of_fields();
@@ -117,7 +126,7 @@ std::string describe(const Inventory& inventory, const StoredProgram& program, c
              fmt::format("{} ({})", iso_time(program.file.last_use), human_age(program.file.last_use, now))});
   if (program.damage.empty()) {
     table.add({"  performance", program.performance()});
-    add_facts(table, program.facts);
+    add_facts(table, program.facts, lists_all);
   }
   if (folder.identity) {
     table.add({"  api", folder.identity->api});
@@ -132,7 +141,13 @@ std::string describe(const Inventory& inventory, const StoredProgram& program, c
   return paint(printable(program.name()), Ink::heading, terminal.colors) + "\n" + table.format(terminal);
 }
 
-void run(Context& context, const std::string& wanted) {
+struct ShowOptions {
+  std::string wanted = {};
+  bool lists_all = false;
+};
+
+void run(Context& context, const ShowOptions& options) {
+  const std::string& wanted = options.wanted;
   const auto root = context.directory();
   const auto inventory = find(root, wanted);
   report_problems(context, inventory.problems);
@@ -154,7 +169,7 @@ void run(Context& context, const std::string& wanted) {
   }
   std::string separator;
   for (const auto& program : inventory.programs) {
-    print(separator + describe(inventory, program, context.terminal()));
+    print(separator + describe(inventory, program, context.terminal(), options.lists_all));
     separator = "\n";
   }
 }
@@ -163,17 +178,18 @@ void run(Context& context, const std::string& wanted) {
 
 void add_show(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("show", "Show all details of a stored program");
-  auto wanted = std::make_shared<std::string>();
-  command->add_option("PROGRAM", *wanted, "Name of the program, or the first 4 or more digits of its key")
+  auto options = std::make_shared<ShowOptions>();
+  command->add_option("PROGRAM", options->wanted, "Name of the program, or the first 4 or more digits of its key")
       ->required()
       ->type_name("");
+  command->add_flag("-l,--long", options->lists_all, "List all files that the program can include");
   command->footer(
       "Shows all programs that match. Exits with 1 if no program matches.\n\n"
       "Examples:\n"
       "  kiln show conv2d_3x3\n"
       "  kiln show 6b1d0e\n"
       "  kiln show conv2d_3x3 --json | jq '.[0].request.defines'");
-  command->callback([&context, wanted] { run(context, *wanted); });
+  command->callback([&context, options] { run(context, *options); });
 }
 
 }  // namespace kiln::cli

@@ -1,9 +1,6 @@
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <tuple>
 
 #include <sys/stat.h>
@@ -16,70 +13,15 @@
 #include "difference.hpp"
 #include "inventory.hpp"
 #include "quantity.hpp"
+#include "source_options.hpp"
 
 namespace kiln::cli {
 namespace {
 
-struct Options {
+struct WhyOptions {
   std::string file = {};
-  std::optional<std::string> name = {};
-  std::vector<std::string> defines = {};
-  std::vector<std::string> includes = {};
-  std::vector<std::string> options = {};
-  std::optional<std::string> entry = {};
-  std::string language = {};
+  SourceOptions source = {};
 };
-
-std::string read_source(const std::string& path) {
-  std::error_code error;
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path, error))
-    throw Failure(Error(ErrorCode::io, fmt::format("cannot read the source file {}; check the path", path)));
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-/// The fields of the request that the command line gives. The device determines the language.
-Request::Fields fields_of(const Options& options) {
-  Request::Fields fields;
-  fields.name = options.name.value_or(std::filesystem::path(options.file).stem().string());
-  fields.options = options.options;
-  for (const auto& define : options.defines) {
-    const std::size_t equals = define.find('=');
-    if (equals == 0) throw UsageError(fmt::format("--define must be NAME or NAME=VALUE, but is \"{}\"", define));
-    // As in a compiler, a name alone is defined as 1.
-    fields.defines[define.substr(0, equals)] = equals == std::string::npos ? "1" : define.substr(equals + 1);
-  }
-  for (const auto& folder : options.includes) fields.include_folders.emplace_back(folder);
-  fields.source = read_source(options.file);
-  return fields;
-}
-
-/// Opens the device of --device; without it, a device that compiles the language.
-std::shared_ptr<Device> open_device_for(const Context& context, const std::string& language) {
-  if (language.empty()) return context.open_device();
-  const std::string api = language == "glsl" ? "opengl" : language;
-  const char* preset = std::getenv("KILN_DEVICE");
-  const std::string wanted = !context.device.empty() ? context.device : preset != nullptr ? preset : "";
-  const bool fits = wanted == api || wanted.starts_with(api + ":");
-  if (!context.device.empty() && !fits)
-    throw UsageError(fmt::format("--device {} does not compile {}; use --device {}", wanted, language, api));
-  return kiln::open_device(fits ? wanted : api, context.log()).value();
-}
-
-Request request_for(Language language, Request::Fields fields, const std::optional<std::string>& entry) {
-  fields.language = language;
-  // The entry point of GLSL is always main. In the other languages it is usually the name of the program.
-  const bool is_glsl = language == Language::glsl || language == Language::vulkan_glsl;
-  if (entry) fields.entries = {*entry};
-  if (!entry && !is_glsl) fields.entries = {fields.name};
-  Request request(std::move(fields));
-  if (request.error()) {
-    const bool missing = request.error()->code() == ErrorCode::include_not_found;
-    throw Failure(Error(request.error()->code(),
-                        request.error()->message() + (missing ? "; give its folder with --include DIR" : "")));
-  }
-  return request;
-}
 
 /// The result of looking up the request on disk.
 struct Answer {
@@ -213,20 +155,25 @@ std::string nearest_text(const Request& request, const Nearest& near, const Inve
   constexpr auto left = Table::Align::left;
   constexpr auto wrapped = Table::Overflow::wrap;
   Table table({{"DIFFERENCE", left, wrapped}, {"STORED", left, wrapped}, {"REQUESTED", left, wrapped}});
-  for (const auto* differences : {&near.request, &near.identity})
+  // A new toolkit differs in a thousand headers.
+  constexpr std::size_t most = 30;
+  std::size_t shown = 0;
+  for (const auto* differences : {&near.identity, &near.request})
     for (const auto& [field, stored, asked] : *differences)
-      table.add({{field, Ink::warning},
-                 {stored.value_or("(none)"), stored ? Ink::plain : Ink::faint},
-                 {asked.value_or("(none)"), asked ? Ink::plain : Ink::faint}});
-  return text + table.format(terminal);
+      if (shown++ < most)
+        table.add({{field, Ink::warning},
+                   {stored.value_or("(none)"), stored ? Ink::plain : Ink::faint},
+                   {asked.value_or("(none)"), asked ? Ink::plain : Ink::faint}});
+  text += table.format(terminal);
+  if (shown > most) text += fmt::format("{} more differences; --json lists them all\n", shown - most);
+  return text;
 }
 
-void run(Context& context, const Options& options) {
+void run(Context& context, const WhyOptions& options) {
   const auto root = context.directory();
-  auto fields = fields_of(options);
-  const auto device = open_device_for(context, options.language);
-  const auto request = request_for(device->info().language, std::move(fields), options.entry);
-  const Identity& identity = device->identity();
+  const Target target = open_target(context, options.source, language_of_file(options.source, options.file));
+  const auto request = request_for(options.source, options.file, target);
+  const Identity& identity = target.backend->identity();
   const auto answer = look_up(root, identity, request);
   Inventory inventory;
   if (!answer.hit) inventory = take_inventory(root);
@@ -248,36 +195,17 @@ void run(Context& context, const Options& options) {
 
 void add_why(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("why", "Explain why a program is found in the cache or compiled again");
-  auto options = std::make_shared<Options>();
-  command->add_option("FILE", options->file, "Source file of the program, in the language of the device")
-      ->required()
-      ->type_name("");
-  command->add_option("--name", options->name, "Name of the program [the file name without its suffix]")
-      ->type_name("NAME");
-  const auto repeatable = [command](const char* flag, std::vector<std::string>& values, const char* help,
-                                    const char* type) {
-    command->add_option(flag, values, help)->allow_extra_args(false)->type_name(type);
-  };
-  repeatable("--define,-D", options->defines, "Define a macro; a name alone is defined as 1; repeatable",
-             "NAME=VALUE");
-  repeatable("--include,-I", options->includes, "Add a folder for #include; repeatable", "DIR");
-  repeatable("--option", options->options, "Add a compiler option; repeatable", "TEXT");
-  command->add_option("--entry", options->entry, "Entry point [main in GLSL, else the name of the program]")
-      ->type_name("NAME");
-  command
-      ->add_option("--language", options->language,
-                   "Use a device of this language: glsl, opencl, cuda, hip or vulkan")
-      ->check(CLI::IsMember({"glsl", "opencl", "cuda", "hip", "vulkan"}).description(""))
-      ->type_name("NAME");
-  context.add_device_option(*command);
+  auto options = std::make_shared<WhyOptions>();
+  command->add_option("FILE", options->file, "Source file of the program")->required()->type_name("");
+  options->source.add_to(*command, context);
   command->footer(
-      "The key of a program consists of its name, source, headers, defines, options, entry point and language.\n"
-      "Give the same values as the application does; the device determines the language. For a miss, the\n"
-      "command shows the most similar stored program and every difference to it.\n\n"
+      "The key of a program consists of its name, source, the files that it can include, defines, options, entry\n"
+      "points and language. Give the same values as the application does. For a miss, the command shows the most\n"
+      "similar stored program and every difference to it, such as the headers that were edited.\n\n"
       "Exits with 0 for a hit and with 1 for a miss.\n\n"
       "Examples:\n"
       "  kiln why conv2d.comp --device opengl --define TILE=16\n"
-      "  kiln why scan.cu --language cuda --name scan_1024 --entry scan\n"
+      "  kiln why scan.cu --name scan_1024 --entry scan --arch sm_90\n"
       "  kiln why conv2d.cl --device opencl:1 --option -cl-fast-relaxed-math --json");
   command->callback([&context, options] { run(context, *options); });
 }

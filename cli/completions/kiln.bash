@@ -8,7 +8,7 @@ _kiln_lines() {
 
 _kiln() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-  local commands="ls show stats why verify warm prune clear devices tune emit demo completions"
+  local commands="ls show stats why compile verify warm prune clear devices tune emit demo completions"
   local common="--dir --json --color --verbose --help"
   local command="" directory=() i
   for ((i = 1; i < COMP_CWORD; i++)); do
@@ -41,7 +41,7 @@ _kiln() {
       return
       ;;
     --language)
-      _kiln_lines < <(compgen -W "glsl opencl cuda hip vulkan" -- "$word")
+      _kiln_lines < <(compgen -W "glsl vulkan opencl cuda hip spirv ptx cubin fatbin code_object" -- "$word")
       return
       ;;
     --max-age)
@@ -59,6 +59,10 @@ _kiln() {
     --report)
       compopt -o filenames
       _kiln_lines < <(compgen -f -- "$word")
+      return
+      ;;
+    --arch)
+      _kiln_lines < <(compgen -W "sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 gfx906 gfx90a gfx942 gfx1030 gfx1100" -- "$word")
       return
       ;;
     --shape | --seed | --device-folder | --name | --define | -D | --option | --entry | --runs)
@@ -87,14 +91,15 @@ _kiln() {
         _kiln_lines < <(compgen -W "$(kiln "${directory[@]}" ls --long 2>/dev/null | awk '/^[^ ]/ { print $1 }')" -- "$word")
         return
       fi
+      options="--long"
       ;;
-    why)
+    why | compile)
       if [[ $word != -* ]]; then
         compopt -o filenames
         _kiln_lines < <(compgen -f -- "$word")
         return
       fi
-      options="--name --define --include --option --entry --language --device"
+      options="--name --define --include --option --entry --language --arch --device"
       ;;
     verify) options="--repair" ;;
     warm) options="--device" ;;

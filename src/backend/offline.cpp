@@ -23,12 +23,14 @@ class OfflineBackend final : public Backend {
   const Identity& identity() const noexcept override { return identity_; }
   Result<Compiled> compile(const Request& request) override {
     auto binary = KILN_TRY(compiler_(request, identity_.device, log_));
-    auto module = std::make_unique<OfflineModule>(binary);
+    auto module = KILN_TRY(load(binary));
     return Compiled{std::move(module), std::move(binary)};
   }
   Result<std::unique_ptr<Module>> load(const Binary& binary) override {
-    KILN_TRY(cuda::parts_of(binary, static_cast<cuda::ImageKind>(identity_.formats.front())));
-    return std::unique_ptr<Module>(std::make_unique<OfflineModule>(binary));
+    const auto parts = KILN_TRY(cuda::parts_of(binary, static_cast<cuda::ImageKind>(identity_.formats.front())));
+    std::vector<std::string> names;
+    for (const cuda::EntryPoint& entry : parts.entries) names.push_back(entry.name);
+    return std::unique_ptr<Module>(std::make_unique<OfflineModule>(binary, std::move(names)));
   }
 
  private:

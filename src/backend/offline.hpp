@@ -1,8 +1,10 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <kiln/backend.hpp>
 #include <kiln/log.hpp>
@@ -12,10 +14,15 @@ namespace kiln::backend {
 /// A program that was compiled for a GPU that need not be present. It cannot be launched.
 class OfflineModule final : public Module {
  public:
-  explicit OfflineModule(Binary compiled) : binary(std::move(compiled)) {}
+  OfflineModule(Binary compiled, std::vector<std::string> entries)
+      : binary(std::move(compiled)), entries_(std::move(entries)) {}
   std::size_t bytes() const noexcept override { return binary.bytes.size(); }
+  std::vector<std::string> entries() const override { return entries_; }
 
   const Binary binary;
+
+ private:
+  const std::vector<std::string> entries_;
 };
 
 /// A backend that only compiles: for an NVIDIA GPU, as in "sm_90", with NVRTC, or for an AMD GPU, as in "gfx906",

@@ -126,7 +126,6 @@ TEST_F(CliDevice, WhyFindsTheProgramsOfEveryApi) {
     const Language language = (*device)->info().language;
     const Request made = kernel.request(language).value();
     const std::string text = backend::with_defines(made);
-    // GLSL begins at main; elsewhere a program that is called as its kernel needs no --entry.
     const std::string entry = made.entries().at(0);
     {
       Cache cache(*device, {.directory = this->cache(), .log = quiet});
@@ -135,7 +134,7 @@ TEST_F(CliDevice, WhyFindsTheProgramsOfEveryApi) {
     const auto file = source_file("kiln_fill.txt", text);
     const std::string name(to_string(language));
     for (const Words& words : {Words{"--device", api}, Words{"--language", name}}) {
-      const auto hit = kiln({"why", file, words[0], words[1], "--json"});
+      const auto hit = kiln({"why", file, words[0], words[1], "--entry", entry, "--json"});
       EXPECT_EQ(hit.status, 0) << api << ": " << hit.out << hit.error;
       const auto json = hit.json();
       EXPECT_EQ(json["hit"], true) << api;
@@ -143,7 +142,7 @@ TEST_F(CliDevice, WhyFindsTheProgramsOfEveryApi) {
       EXPECT_EQ(json["language"], name);
       EXPECT_EQ(json["entry"], entry);
     }
-    const auto shown = kiln({"why", file, "--device", api});
+    const auto shown = kiln({"why", file, "--device", api, "--entry", entry});
     EXPECT_TRUE(contains(shown.out, "  api     " + std::string(api) + "\n")) << shown.out;
     const auto missed = kiln({"why", file, "--device", api, "--entry", "other", "--json"});
     EXPECT_EQ(missed.status, 1) << api;

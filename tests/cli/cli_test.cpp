@@ -180,7 +180,7 @@ TEST_F(Cli, DetailsFitEightyColumnsExceptForWordsThatAreLonger) {
 
 TEST_F(Cli, HelpFitsEightyColumns) {
   EXPECT_LE(widest(command_.run({"--help"}).out), 80U);
-  for (const char* name : {"demo", "devices", "emit", "ls", "show", "stats", "why", "verify", "warm", "tune",
+  for (const char* name : {"demo", "devices", "emit", "ls", "show", "stats", "why", "compile", "verify", "warm", "tune",
                            "prune", "clear", "completions"}) {
     const auto help = command_.run({name, "--help"});
     EXPECT_EQ(help.status, 0) << name;
@@ -384,7 +384,7 @@ TEST_F(Cli, OutputThatCannotBeWrittenIsAFailure) {
 
 TEST_F(Cli, TakesADeviceOnlyWhereOneIsOpened) {
   EXPECT_FALSE(contains(command_.run({"--help"}).out, "--device"));
-  for (const char* name : {"demo", "why", "warm", "tune", "clear"})
+  for (const char* name : {"demo", "why", "compile", "warm", "tune", "clear"})
     EXPECT_TRUE(contains(command_.run({name, "--help"}).out, "--device ")) << name;
   for (const char* name : {"devices", "emit", "ls", "stats", "verify", "completions"}) {
     EXPECT_FALSE(contains(command_.run({name, "--help"}).out, "--device ")) << name;
@@ -486,7 +486,8 @@ TEST_F(Cli, CompletionScriptsKnowEverySubcommandAndOption) {
       {"ls", {"device-folder", "sort", "long"}},
       {"show", {}},
       {"stats", {"long"}},
-      {"why", {"name", "define", "include", "option", "entry", "language"}},
+      {"why", {"name", "define", "include", "option", "entry", "language", "arch"}},
+      {"compile", {"name", "define", "include", "option", "entry", "language", "arch"}},
       {"verify", {"repair"}},
       {"warm", {"device"}},
       {"tune", {"shape", "budget", "seed", "report", "from-profile"}},

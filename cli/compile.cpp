@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <limits>
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include <kiln/cache.hpp>
+
+#include "commands.hpp"
+#include "quantity.hpp"
+#include "source_options.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct CompileOptions {
+  std::vector<std::string> files = {};
+  SourceOptions source = {};
+};
+
+/// What became of a file.
+struct CompiledFile {
+  std::string file;
+  std::string name = {};
+  std::optional<Digest> key = {};
+  std::optional<Origin> origin = {};
+  std::chrono::nanoseconds compile_time = {};
+  std::vector<std::string> entries = {};
+  std::optional<Error> error = {};
+
+  const char* outcome() const {
+    if (error) return "failed";
+    return origin == Origin::compiled ? "compiled" : "stored";
+  }
+};
+
+CompiledFile compile(Cache& cache, const SourceOptions& options, const std::string& file, const Target& target) {
+  CompiledFile result{.file = file};
+  try {
+    const Request request = request_for(options, file, target);
+    result.name = request.name();
+    result.key = request.key().digest;
+    auto program = cache.get(request);
+    if (!program) {
+      result.error = std::move(program).error();
+      return result;
+    }
+    result.origin = program->origin();
+    result.compile_time = program->compile_time();
+    result.entries = program->module().entries();
+  } catch (const Failure& failure) {
+    result.error = failure.error();
+  }
+  return result;
+}
+
+/// Compiles the files on all processors. Results are in the order of the files.
+std::vector<CompiledFile> compile_all(Cache& cache, const CompileOptions& options, const Target& target,
+                                      ProgressBar& bar) {
+  std::vector<CompiledFile> results(options.files.size());
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::size_t done = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < results.size(); i = next++) {
+      results[i] = compile(cache, options.source, options.files[i], target);
+      const std::lock_guard lock(mutex);
+      bar.update(++done, results.size(), options.files[i]);
+    }
+  };
+  const bool any_thread = target.backend->usable_from_any_thread();
+  const std::size_t processors = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::future<void>> others;
+  for (std::size_t i = 1; any_thread && i < std::min(processors, results.size()); ++i)
+    others.push_back(std::async(std::launch::async, work));
+  work();
+  for (auto& other : others) other.get();
+  return results;
+}
+
+Json json_of(const CompiledFile& result) {
+  Json object = {{"file", result.file},
+                 {"name", result.name},
+                 {"key", result.key ? Json(result.key->hex()) : Json(nullptr)},
+                 {"outcome", result.outcome()},
+                 {"compile_ms", std::chrono::duration<double, std::milli>(result.compile_time).count()},
+                 {"entries", result.entries},
+                 {"error", nullptr}};
+  if (result.error)
+    object["error"] = {{"code", to_string(result.error->code())},
+                       {"message", result.error->message()},
+                       {"log", result.error->log()}};
+  return object;
+}
+
+void print_text(const std::vector<CompiledFile>& results, const Identity& identity, const Terminal& terminal) {
+  Table table({{"OUTCOME"}, {"PROGRAM"}, {"KEY"}, {"COMPILE TIME", Table::Align::right}});
+  std::size_t compiled = 0;
+  std::size_t failed = 0;
+  for (const CompiledFile& result : results) {
+    compiled += result.origin == Origin::compiled ? 1 : 0;
+    failed += result.error ? 1 : 0;
+    const Ink ink = result.error ? Ink::bad : result.origin == Origin::compiled ? Ink::plain : Ink::faint;
+    table.add({{result.outcome(), ink},
+               result.name.empty() ? result.file : result.name,
+               result.key ? result.key->hex(12) : "-",
+               result.error ? "-" : human_duration(result.compile_time)});
+  }
+  print(table.format(terminal));
+  for (const CompiledFile& result : results)
+    if (result.error) complain(fmt::format("{}: {}", result.file, result.error->describe()));
+  print(fmt::format("{} for {} ({}): {} compiled, {} stored before, {} failed\n",
+                    human_count(results.size(), "program"), printable(identity.device), identity.api, compiled,
+                    results.size() - compiled - failed, failed));
+}
+
+void run(Context& context, const CompileOptions& options) {
+  if (options.source.name && options.files.size() > 1)
+    throw UsageError("--name names one program, but there are several files");
+  const auto language = language_of_file(options.source, options.files.front());
+  for (const std::string& file : options.files)
+    if (language_of_file(options.source, file) != language)
+      throw UsageError(fmt::format("{} and {} are in different languages; compile them one after the other",
+                                   options.files.front(), file));
+  const Target target = open_target(context, options.source, language);
+  std::vector<CompiledFile> results;
+  {
+    ProgressBar bar(context.terminal(), "Compiling");
+    CacheOptions cache_options;
+    cache_options.directory = context.directory();
+    cache_options.max_programs = std::max(cache_options.max_programs, options.files.size());
+    cache_options.max_disk_bytes = std::numeric_limits<std::uint64_t>::max();
+    cache_options.log = context.log();
+    Cache cache(target.backend, std::move(cache_options));
+    results = compile_all(cache, options, target, bar);
+    cache.flush();
+    if (cache.stats().save_failures > 0) context.status = exit_status::failed;
+  }
+  const Identity& identity = target.backend->identity();
+  if (std::ranges::any_of(results, [](const CompiledFile& result) { return result.error.has_value(); }))
+    context.status = exit_status::failed;
+  if (!context.json) return print_text(results, identity, context.terminal());
+  auto list = Json::array();
+  for (const CompiledFile& result : results) list.push_back(json_of(result));
+  print_json({{"api", identity.api}, {"device", identity.device}, {"programs", std::move(list)}});
+}
+
+}  // namespace
+
+void add_compile(CLI::App& app, Context& context) {
+  auto* command = app.add_subcommand("compile", "Compile source files and store them in the cache");
+  auto options = std::make_shared<CompileOptions>();
+  command->add_option("FILE", options->files, "Source files, or programs that are compiled already")
+      ->required()
+      ->type_name("");
+  options->source.add_to(*command, context);
+  command->footer(
+      "Applications find the programs if they request them with the same name, source, headers, defines,\n"
+      "options, entry points and language. #include \"file\" also searches the folder of the source file. The\n"
+      "headers of CUDA and HIP are found without --include.\n\n"
+      "With --arch, NVRTC or hipcc compiles for a GPU that need not be present. CUDA devices load such\n"
+      "programs. HIP devices do not yet, because they compile with hipRTC.\n\n"
+      "Exits with 1 if a program does not compile or cannot be stored.\n\n"
+      "Examples:\n"
+      "  kiln compile kernels/*.cl -I include -D TILE=16\n"
+      "  kiln compile reduce.cu --entry 'sum<float>' --entry 'sum<int>' --arch sm_90\n"
+      "  kiln compile scale.spv --device vulkan");
+  command->callback([&context, options] { run(context, *options); });
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,149 @@
+#include "source_options.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/offline.hpp"
+
+namespace kiln::cli {
+namespace {
+
+/// Suffixes of files. GLSL is for OpenGL or Vulkan, as the device decides.
+constexpr std::array<std::pair<std::string_view, Language>, 9> suffixes = {{{".cl", Language::opencl},
+                                                                            {".cu", Language::cuda},
+                                                                            {".hip", Language::hip},
+                                                                            {".spv", Language::spirv},
+                                                                            {".ptx", Language::ptx},
+                                                                            {".cubin", Language::cubin},
+                                                                            {".fatbin", Language::fatbin},
+                                                                            {".hsaco", Language::code_object},
+                                                                            {".co", Language::code_object}}};
+
+/// The API whose devices take a language.
+std::string_view api_of(Language language) {
+  switch (language) {
+    case Language::glsl: return "opengl";
+    case Language::vulkan_glsl:
+    case Language::spirv: return "vulkan";
+    case Language::opencl: return "opencl";
+    case Language::cuda:
+    case Language::ptx:
+    case Language::cubin:
+    case Language::fatbin: return "cuda";
+    case Language::hip:
+    case Language::code_object: return "hip";
+  }
+  return "";
+}
+
+bool takes(std::string_view api, Language language) {
+  if (language == Language::spirv) return api == "vulkan" || api == "opengl" || api == "opencl";
+  return api == api_of(language);
+}
+
+Language language_of_api(std::string_view api) {
+  return api == "cuda" ? Language::cuda : api == "hip" ? Language::hip : Language::glsl;
+}
+
+std::string read_source(const std::string& path) {
+  std::error_code error;
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path, error))
+    throw Failure(Error(ErrorCode::io, fmt::format("cannot read the source file {}; check the path", path)));
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+}  // namespace
+
+void SourceOptions::add_to(CLI::App& command, Context& context) {
+  const auto repeatable = [&command](const char* flag, std::vector<std::string>& values, const char* help,
+                                     const char* type) {
+    command.add_option(flag, values, help)->allow_extra_args(false)->type_name(type);
+  };
+  command.add_option("--name", name, "Name of the program [the file name without its suffix]")->type_name("NAME");
+  repeatable("--define,-D", defines, "Define a macro; a name alone is defined as 1; repeatable", "NAME=VALUE");
+  repeatable("--include,-I", includes, "Add a folder for #include; repeatable", "DIR");
+  repeatable("--option", options, "Add a compiler option; repeatable", "TEXT");
+  repeatable("--entry", entries,
+             "Entry point: a kernel, or a template with arguments, as in 'scale<float>'; repeatable [all]", "NAME");
+  command
+      .add_option("--language", language,
+                  "Language of the file: glsl, vulkan, opencl, cuda, hip, or spirv, ptx, cubin, fatbin, code_object [by "
+                  "its suffix, else that of the device]")
+      ->check(CLI::IsMember({"glsl", "vulkan", "opencl", "cuda", "hip", "spirv", "ptx", "cubin", "fatbin",
+                             "code_object"})
+                  .description(""))
+      ->type_name("NAME");
+  command
+      .add_option("--arch", architecture,
+                  "Instead of a device: a GPU that need not be present, such as sm_90 or gfx906")
+      ->type_name("NAME");
+  context.add_device_option(command);
+}
+
+std::optional<Language> language_of_file(const SourceOptions& options, const std::string& file) {
+  if (!options.language.empty()) return kiln::language_of(options.language);
+  const std::string suffix = std::filesystem::path(file).extension().string();
+  for (const auto& [known, language] : suffixes)
+    if (suffix == known) return language;
+  return std::nullopt;
+}
+
+Target open_target(const Context& context, const SourceOptions& options, std::optional<Language> language) {
+  if (!options.architecture.empty()) {
+    if (!context.device.empty()) throw UsageError("give --arch or --device, not both");
+    auto backend = backend::open_offline(options.architecture, context.log()).value();
+    const std::string api = backend->identity().api;
+    if (language && !takes(api, *language))
+      throw UsageError(fmt::format("--arch {} is a GPU of {}, which does not compile {}", options.architecture, api,
+                                   to_string(*language)));
+    return {std::move(backend), language_of_api(api)};
+  }
+  std::string wanted = context.device;
+  if (language) {
+    const char* preset = std::getenv("KILN_DEVICE");
+    if (wanted.empty() && preset != nullptr) wanted = preset;
+    const bool fits = takes(wanted.substr(0, wanted.find(':')), *language);
+    if (!context.device.empty() && !fits)
+      throw UsageError(fmt::format("--device {} does not compile {}; use --device {}", wanted, to_string(*language),
+                                   api_of(*language)));
+    if (!fits) wanted = api_of(*language);
+  }
+  auto device = kiln::open_device(wanted, context.log()).value();
+  const Language own = device->info().language;
+  return {std::move(device), own};
+}
+
+Request request_for(const SourceOptions& options, const std::string& file, const Target& target) {
+  Request::Fields fields;
+  fields.name = options.name.value_or(std::filesystem::path(file).stem().string());
+  fields.language = language_of_file(options, file).value_or(target.language);
+  fields.entries = options.entries;
+  fields.options = options.options;
+  for (const auto& define : options.defines) {
+    const std::size_t equals = define.find('=');
+    if (equals == 0) throw UsageError(fmt::format("--define must be NAME or NAME=VALUE, but is \"{}\"", define));
+    // As in a compiler, a name alone is defined as 1.
+    fields.defines[define.substr(0, equals)] = equals == std::string::npos ? "1" : define.substr(equals + 1);
+  }
+  fields.source = read_source(file);
+  // As a compiler does for "quotes".
+  const auto folder = std::filesystem::path(file).parent_path();
+  fields.include_folders.push_back(folder.empty() ? std::filesystem::current_path() : folder);
+  for (const auto& include : options.includes) fields.include_folders.emplace_back(include);
+  Request request(std::move(fields));
+  if (request.error()) {
+    const bool missing = request.error()->code() == ErrorCode::include_not_found;
+    throw Failure(Error(request.error()->code(),
+                        request.error()->message() + (missing ? "; give its folder with --include DIR" : "")));
+  }
+  return request;
+}
+
+}  // namespace kiln::cli

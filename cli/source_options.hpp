@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <kiln/backend.hpp>
+#include <kiln/device.hpp>
+#include <kiln/request.hpp>
+
+#include "context.hpp"
+
+namespace kiln::cli {
+
+/// The options of commands that take source files: how to make requests of them, and for which device.
+struct SourceOptions {
+  std::optional<std::string> name = {};
+  std::vector<std::string> defines = {};
+  std::vector<std::string> includes = {};
+  std::vector<std::string> options = {};
+  std::vector<std::string> entries = {};
+  std::string language = {};
+  /// As in "sm_90" or "gfx906"; empty for a device of this machine.
+  std::string architecture = {};
+
+  /// Adds the options to a subcommand, with --device.
+  void add_to(CLI::App& command, Context& context);
+};
+
+/// What compiles a request: a device of this machine, or a compiler for another.
+struct Target {
+  std::shared_ptr<Backend> backend;
+  /// The language of its source files.
+  Language language;
+};
+
+/// The language of a file, by --language or else by its suffix; nothing if the device decides. Throws UsageError.
+std::optional<Language> language_of_file(const SourceOptions& options, const std::string& file);
+
+/// Opens what compiles files of a language: that of --arch or --device, else the first device that takes the language.
+/// Throws Failure and UsageError.
+Target open_target(const Context& context, const SourceOptions& options, std::optional<Language> language);
+
+/// The request for a file. Throws Failure if the file cannot be read, or if the request is invalid.
+Request request_for(const SourceOptions& options, const std::string& file, const Target& target);
+
+}  // namespace kiln::cli
