@@ -47,7 +47,7 @@ std::vector<std::string> options_of(const Json& facts) {
   return options;
 }
 
-/// The entry points, with commas between them. Kiln 0.2 wrote one.
+/// The entry points, with commas between them. Kiln 0.1 wrote one.
 std::string entries_of(const Json& facts) {
   const auto found = facts.find("entries");
   if (found == facts.end() || !found->is_array()) return text_of(facts, "entry");

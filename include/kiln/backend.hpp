@@ -35,8 +35,8 @@ class Module {
   virtual std::size_t bytes() const noexcept = 0;
 
   /// Whether the driver can launch it without compiling more. False for a program of PoCL that was loaded from a
-  /// binary and has never been launched by PoCL on this machine: see docs/sources.md. Does not change. Called from
-  /// any thread.
+  /// binary and whose kernels are not in PoCL's own cache: see docs/headers.md. Does not change. Called from any
+  /// thread.
   virtual bool is_complete() const noexcept { return true; }
 
   /// The names of its entry points, in the order of the request; empty if the backend does not tell. Called from

@@ -56,15 +56,15 @@ class Request {
     /// The text, or the bytes of a program that is compiled already. At most max_source_bytes, in GLSL with all
     /// included files, and max_binary_bytes.
     std::string source = {};
-    /// The entry points; empty for all: always main in GLSL, names of kernels elsewhere. In CUDA and HIP, also name
-    /// expressions, as in "scale<float>" and "math::scale": the templates that are named are instantiated, and
-    /// Program::entry() takes the same text. Kernels of CUDA and HIP need no extern "C". OpenGL takes one entry
+    /// The entry points. If empty, all kernels of the source. GLSL has one, main. In CUDA and HIP, an entry point may
+    /// be a name expression, as in "scale<float>" or "math::scale": the templates that are named are instantiated,
+    /// and Program::entry() takes the same text. Kernels of CUDA and HIP need no extern "C". OpenGL takes one entry
     /// point.
     std::vector<std::string> entries = {};
     Language language = Language::glsl;
     /// For the compiler; must be empty, like `defines`, if the program is compiled already. In OpenCL, CUDA and
-    /// HIP, -D and -I, also in their long forms, count as `defines` and `include_folders`; -include and other
-    /// options that make the compiler read a file are refused.
+    /// HIP, -D, -U, -I and similar options, such as -isystem and --define-macro, change `defines` and
+    /// `include_folders`; -include and other options that make the compiler read a file are refused.
     std::vector<std::string> options = {};
     /// Macros, which may have parameters, as in {"TEXT(x)", "#x"}. Defined before the first line of the source that
     /// is not #version.
@@ -114,8 +114,8 @@ class Request {
   const Digest* included() const noexcept;
 
   /// Why the request is invalid, if it is: invalid_request (empty or too large source, a define that is no macro
-  /// name, a refused option, …); in GLSL also include_not_found, include_cycle, or io for a file that cannot be
-  /// read.
+  /// name, a refused option, …), or io for a file that changed while it was read; in GLSL also include_not_found,
+  /// include_cycle, or io for a file that cannot be read.
   const std::optional<Error>& error() const noexcept { return state_->error; }
 
   /// Checks that a compiler that runs now reads the files that the key covers. Fails with outdated if one was

@@ -125,7 +125,7 @@ std::optional<std::string_view> option_that_reads(const Request::Fields& fields)
   if (is_glsl(fields.language)) return std::nullopt;
   for (const std::string& option : fields.options)
     for (const std::string_view start : starts)
-      if (option.starts_with(start)) return option;
+      if (without_quotes(option).starts_with(start)) return option;
   return std::nullopt;
 }
 

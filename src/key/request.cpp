@@ -77,7 +77,7 @@ Digest digest_of(const Request::Fields& fields, const std::string& source, const
   writer.number(key_version);
   writer.text(fields.name);
   writer.text(to_string(fields.language));
-  // Keys of requests with one entry point are the same as in Kiln 0.2.
+  // Keys of requests with one entry point are the same as in Kiln 0.1.
   const bool has_one_entry = fields.entries.size() == 1;
   writer.text(has_one_entry ? fields.entries[0] : std::string("\0entries", 8));
   if (!has_one_entry) {
@@ -92,7 +92,7 @@ Digest digest_of(const Request::Fields& fields, const std::string& source, const
     writer.text(value);
   }
   writer.text(source);
-  // Keys of sources without included files are the same as in Kiln 0.2.
+  // Keys of sources without included files are the same as in Kiln 0.1.
   if (included != nullptr) writer.raw(included->bytes);
   return base::sha256(writer.bytes());
 }

@@ -26,7 +26,7 @@ inline constexpr std::string_view files_part = "files";
 
 /// A compiled program and its metadata.
 struct Entry {
-  /// By name: `binary_part` and `files_part`. Kiln 0.2 wrote the files into the facts.
+  /// By name: `binary_part` and `files_part`. Kiln 0.1 wrote the files into the facts.
   std::map<std::string, Binary, std::less<>> parts = {};
   /// How long the compiler took; a hit saves this time.
   std::chrono::nanoseconds compile_time = {};

@@ -294,6 +294,7 @@ TEST(Request, AnOptionStringOfOpenClHidesNothingFromTheKey) {
   EXPECT_NE(made({" -DX=16 -I " + path + " -cl-mad-enable"}).key().digest, words.key().digest);
   EXPECT_EQ(made({"-DTEXT=\"a b\" -w"}).defines().at("TEXT"), "a b");
   EXPECT_TRUE(made({"-w -include other.h"}).error()) << "an option that reads a file, in a string";
+  EXPECT_TRUE(made({"-w \"-include\" other.h"}).error()) << "an option in quotes";
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> 
 
 namespace {
 
-/// One line for each kernel: its name, and its symbol behind a tab if that is another. Kiln 0.2 wrote the name of
+/// One line for each kernel: its name, and its symbol behind a tab if that is another. Kiln 0.1 wrote the name of
 /// its only kernel.
 std::string to_text(const std::vector<EntryPoint>& entries) {
   std::string text;
