@@ -1,7 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -56,6 +59,28 @@ inline Result<void> check_groups(const Launch& launch, const DeviceLimits& limit
   return {};
 }
 
+/// Checks the work groups that a program declares, before the driver gets it: not all drivers do. The error names
+/// the program, its requirement and the limit.
+inline Result<void> check_group_size(std::string_view program, const std::array<std::uint32_t, 3>& size,
+                                     std::uint64_t shared_bytes, const DeviceLimits& limits) {
+  const auto beyond = [program](const std::string& what, std::uint64_t most) {
+    return Error(ErrorCode::unsupported, fmt::format("{} {}; the device allows at most {}", program, what, most));
+  };
+  if (shared_bytes > limits.shared_bytes)
+    return beyond(fmt::format("uses {} bytes of shared memory in a work group", shared_bytes), limits.shared_bytes);
+  std::uint64_t items = 1;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (size[i] > limits.max_group_size[i])
+      return beyond(fmt::format("has work groups of {} items in dimension {}", size[i], i),
+                    limits.max_group_size[i]);
+    items *= size[i];
+    if (items > limits.max_group_items)
+      return beyond(fmt::format("has work groups of {}x{}x{} items", size[0], size[1], size[2]),
+                    limits.max_group_items);
+  }
+  return {};
+}
+
 /// Whether a launch has work items. Drivers treat empty launches differently.
 inline bool has_work(const Launch& launch) { return std::ranges::find(launch.groups, 0U) == launch.groups.end(); }
 
@@ -67,8 +92,9 @@ inline Error foreign_program(std::string_view program, std::string_view device) 
 
 /// The error for launching a program of several entry points as a whole.
 inline Error no_entry_chosen(std::string_view program, std::size_t entries) {
-  return Error(ErrorCode::invalid_request,
-               fmt::format("{} has {} entry points; choose one with Program::entry()", program, entries));
+  return Error(
+      ErrorCode::invalid_request,
+      fmt::format("{} has {} entry points; choose one with Program::entry() or Step::entry", program, entries));
 }
 
 /// The size to allocate for a buffer: whole 4-byte words, at least one. Drivers refuse empty buffers, and programs

@@ -10,6 +10,7 @@
 #include "backend/quirks/mesa_program_deletion.hpp"
 #include "backend/quirks/mesa_spirv_binary.hpp"
 #include "backend/source_text.hpp"
+#include "backend/vulkan_modules.hpp"
 
 namespace kiln {
 namespace {
@@ -263,6 +264,48 @@ TEST_F(OpenGlDevice, AModuleOutlivesItsDevice) {
   auto compiled = device_->compile(scale(2)).value();
   device_.reset();
   std::thread([module = std::move(compiled.module)]() mutable { module.reset(); }).join();
+}
+
+/// A request for SPIR-V.
+Request::Fields spirv(const fakes::DoublingModule& module) {
+  return {.name = "double", .source = module.bytes(), .language = Language::spirv};
+}
+
+TEST_F(OpenGlDevice, SpirvIsReadBeforeTheDriverGetsIt) {
+  const Compiled compiled = device_->compile(Request(spirv({}))).value();
+  const auto buffer = upload(*device_, std::vector<std::uint32_t>(64, 21)).value();
+  device_->launch(*compiled.module, {.groups = {1, 1, 1}, .buffers = {buffer.get()}}).value();
+  EXPECT_EQ(download<std::uint32_t>(*device_, *buffer).value(), std::vector<std::uint32_t>(64, 42));
+  const auto message = [&](const fakes::DoublingModule& module, ErrorCode code) {
+    const Error error = compile_error(spirv(module));
+    EXPECT_EQ(error.code(), code) << error.message();
+    return error.message();
+  };
+  // Mesa crashes on the first when it compiles it, and on the second when it is launched.
+  EXPECT_EQ(message({.array_stride = 0}, ErrorCode::compile_failed),
+            "double: the SPIR-V is damaged: an array or matrix has a stride of 0");
+  EXPECT_TRUE(message({.group_size = {{65535, 65535, 65535}}}, ErrorCode::unsupported)
+                  .starts_with("double has work groups of 65535 items in dimension 0; the device allows at most "));
+  EXPECT_TRUE(message({.group_size = {{1024, 1024, 1}}}, ErrorCode::unsupported)
+                  .starts_with("double has work groups of 1024x1024x1 items; the device allows at most "));
+  for (const fakes::DoublingModule& module :
+       {fakes::DoublingModule{.group_size = {{0, 1, 1}}}, fakes::DoublingModule{.group_size = {}}})
+    EXPECT_EQ(message(module, ErrorCode::compile_failed),
+              "double: the SPIR-V is damaged: it does not declare the size of a work group");
+  EXPECT_EQ(message({.group_sizes = 2}, ErrorCode::compile_failed),
+            "double: the SPIR-V is damaged: it declares the size of a work group twice");
+  // Drivers ignore the stride of shared arrays.
+  EXPECT_TRUE(message({.shared_numbers = 1U << 28}, ErrorCode::unsupported)
+                  .starts_with("double uses 1073741824 bytes of shared memory in a work group"));
+  EXPECT_TRUE(
+      message({.binding = 100'000}, ErrorCode::unsupported).starts_with("double takes 100001 storage buffers"));
+}
+
+TEST_F(OpenGlDevice, SpirvThatNeedsMoreThanOpenGlHasIsRefusedByCapability) {
+  const Error error = compile_error(spirv({.capabilities = {spv::Capability::Shader, spv::Capability::Groups}}));
+  EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  EXPECT_NE(error.message().find("double declares the SPIR-V capability Groups"), std::string::npos)
+      << error.message();
 }
 
 TEST(MesaSpirvBinary, IsNotAskedForByVersion) {

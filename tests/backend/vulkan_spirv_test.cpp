@@ -7,6 +7,7 @@
 #include "backend/vulkan/shaderc.hpp"
 #include "backend/vulkan/spirv.hpp"
 #include "backend/vulkan_fixture.hpp"
+#include "backend/vulkan_modules.hpp"
 #include "fakes/child.hpp"
 
 namespace kiln::vulkan {
@@ -100,8 +101,24 @@ TEST(Compiler, OfAnotherVersionThanKilnWasBuiltWithIsRefused) {
                              .language = Language::vulkan_glsl}));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::unsupported);
-  EXPECT_NE(refused.error().message().find("install both together"), std::string::npos)
+  EXPECT_NE(refused.error().message().find("install Kiln and its libkiln_shaderc.so.0 together"), std::string::npos)
       << refused.error().message();
+}
+
+TEST(Compiler, OfAVariableThatNamesNoneIsRefusedWithTheVariable) {
+  for (const char* library : {"/nowhere/libkiln_shaderc.so.0", "libc.so.6"}) {
+    const std::string error = fakes::in_child([library]() -> std::string {
+      setenv("KILN_SHADERC", library, 1);
+      const auto refused = Shaderc::find().value()->compile(vulkan_program("conv", "", ""));
+      if (refused) return "compiled";
+      return std::string(to_string(refused.error().code())) + ": " + refused.error().message();
+    });
+    EXPECT_TRUE(error.starts_with("unsupported: ")) << error;
+    EXPECT_NE(error.find(library), std::string::npos) << error;
+    EXPECT_NE(error.find("set KILN_SHADERC to the libkiln_shaderc.so.0 of this build of Kiln, or unset it"),
+              std::string::npos)
+        << error;
+  }
 }
 #endif
 
@@ -167,6 +184,36 @@ TEST(Spirv, ASpecialisedGroupSizeIsThatOfItsConstants) {
                                                "layout(local_size_x_id = 7) in;\nvoid main() {}\n",
                                      .language = Language::vulkan_glsl})));
   EXPECT_EQ(interface.group_size, (std::array<std::uint32_t, 3>{32, 1, 1}));
+}
+
+TEST(Spirv, OfOpenGlMayDeclareUniformBlocksAndImages) {
+  const auto words = compiled(vulkan_program("image",
+                                             "layout(binding = 3, rgba8) uniform image2D i;\n"
+                                             "layout(binding = 0) uniform U { vec4 u; };\n"
+                                             "layout(binding = 1) buffer A { vec4 a[]; };",
+                                             "a[0] = imageLoad(i, ivec2(0)) + u;"));
+  EXPECT_EQ(read_spirv(words).error().code(), ErrorCode::unsupported);
+  const auto entries = read_spirv(words, 0x00010300, Resources::any).value();
+  EXPECT_EQ(entries[0].interface.buffers, 2U);
+  EXPECT_EQ(entries[0].interface.group_size, (std::array<std::uint32_t, 3>{1, 1, 1}));
+}
+
+TEST(Spirv, DecorationGroupsThatHideTheInterfaceAreRefused) {
+  auto words = fakes::DoublingModule{}.words();
+  ASSERT_TRUE(read_spirv(words));
+  const std::uint32_t group_decorate = 3U << 16 | static_cast<std::uint32_t>(spv::Op::OpGroupDecorate);
+  words.insert(words.end(), {group_decorate, 1, 2});
+  const auto refused = read_spirv(words);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::unsupported);
+}
+
+TEST(Spirv, ALengthOf64BitsIsLarge) {
+  auto words = fakes::DoublingModule{.shared_numbers = 77}.words();
+  const auto length = std::ranges::find(words, 77U);
+  *(length - 3) += 1U << 16;  // One more word of the constant.
+  words.insert(length + 1, 1);
+  EXPECT_GT(interface_of(words).shared_bytes, std::uint64_t{1} << 32);
 }
 
 TEST(Spirv, RefusesWhatIsNone) {

@@ -10,6 +10,7 @@
 #include "backend/sections.hpp"
 #include "backend/vulkan/device.hpp"
 #include "backend/vulkan_fixture.hpp"
+#include "backend/vulkan_modules.hpp"
 
 namespace kiln {
 namespace {
@@ -253,6 +254,48 @@ TEST_F(VulkanDevice, ProgramsBeyondTheDevicesLimitsAreNamedWithBothNumbers) {
                                                   "layout(binding = 0) buffer A { vec4 a[]; };",
                                                   "a[0] = p[int(a[1].x)];"));
   EXPECT_NE(many.message().find("pushy declares 159984 bytes of parameters"), std::string::npos) << many.message();
+}
+
+TEST_F(VulkanDevice, SpirvMayUseWhatTheDeviceHasEnabled) {
+  const auto spirv = [](spv::Capability capability) {
+    const fakes::DoublingModule module{.capabilities = {spv::Capability::Shader, capability}};
+    return Request({.name = "double", .source = module.bytes(), .language = Language::spirv});
+  };
+  for (const spv::Capability capability : {spv::Capability::Matrix, spv::Capability::ImageQuery})
+    EXPECT_TRUE(device_->compile(spirv(capability)));
+  if (device_->info().software)
+    for (const spv::Capability capability :
+         {spv::Capability::Float64, spv::Capability::Int64, spv::Capability::Int16, spv::Capability::Float16,
+          spv::Capability::Int8, spv::Capability::Int64Atomics}) {
+      const auto compiled = device_->compile(spirv(capability));
+      EXPECT_TRUE(compiled) << compiled.error().message();
+    }
+  const Error error = compile_error(spirv(spv::Capability::MinLod));
+  EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  EXPECT_EQ(error.message(),
+            "double declares the SPIR-V capability MinLod, which Kiln does not enable on this device");
+}
+
+TEST_F(VulkanDevice, AProgramThatTheDriverRefusesDoesNotCompile) {
+  if (!device_->info().software) GTEST_SKIP() << "the driver may take it";
+  const Error error = compile_error(
+      "#version 450\n#extension GL_NV_shader_subgroup_partitioned : require\n"
+      "layout(local_size_x = 1) in;\nlayout(binding = 0) buffer A { uint a[]; };\n"
+      "void main() { a[0] = subgroupPartitionNV(a[1]).x; }\n");
+  EXPECT_EQ(error.code(), ErrorCode::compile_failed);
+  EXPECT_EQ(error.message(), "conv does not compile: the driver refuses its SPIR-V (VK_ERROR_UNKNOWN)");
+}
+
+TEST_F(VulkanDevice, AnEntryPointWithANameThatCannotBeStoredIsRefused) {
+  const auto spirv = [](std::size_t length) {
+    const fakes::DoublingModule module{.entry = std::string(length, 'm')};
+    return Request({.name = "double", .source = module.bytes(), .language = Language::spirv});
+  };
+  const Compiled compiled = device_->compile(spirv(4096)).value();
+  EXPECT_TRUE(device_->load(compiled.binary.value()));
+  const Error error = compile_error(spirv(4097));
+  EXPECT_EQ(error.code(), ErrorCode::compile_failed);
+  EXPECT_EQ(error.message(), "double: the name of an entry point has 4097 bytes; use at most 4096");
 }
 
 TEST_F(VulkanDevice, ResourcesThatALaunchCannotBindAreNamed) {

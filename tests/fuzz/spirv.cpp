@@ -9,19 +9,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::expect(vulkan::entries_from(vulkan::to_bytes(*entries)) == *entries,
                  "entry points are read as they were");
   std::vector<std::uint32_t> words = vulkan::spirv_words(bytes);
-  const auto names = vulkan::entry_names(words);
+  static_cast<void>(vulkan::check_capabilities("fuzz", words, {}));
   const auto entries = vulkan::read_spirv(words);
+  const auto any = vulkan::read_spirv(words, 0x00010300, vulkan::Resources::any);
+  if (any)
+    for (const vulkan::ShaderEntry& entry : *any)
+      fuzz::expect(std::ranges::find(entry.interface.group_size, 0U) == entry.interface.group_size.end(),
+                   "a group has a size whatever the module declares");
   if (!entries) {
     const ErrorCode code = entries.error().code();
     fuzz::expect(code == ErrorCode::load_failed || code == ErrorCode::unsupported, "what is wrong is the module");
     return 0;
   }
-  fuzz::expect(names.size() == entries->size() && !names.empty(), "a module has the entry points that it names");
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const vulkan::ShaderInterface& interface = (*entries)[i].interface;
-    fuzz::expect((*entries)[i].name == names[i], "entry points are in order");
-    fuzz::expect(std::ranges::find(interface.group_size, 0U) == interface.group_size.end(), "a group has a size");
-    fuzz::expect(interface.buffers <= 0x400000, "there are no more buffers than ids");
+  fuzz::expect(any && *any == *entries, "a module that Vulkan takes is read the same for OpenGL");
+  for (const vulkan::ShaderEntry& entry : *entries) {
+    fuzz::expect(entry.name.size() <= 4096, "entry points can be stored");
+    fuzz::expect(entry.interface.buffers <= 0x400000, "there are no more buffers than ids");
   }
   fuzz::expect(vulkan::entries_from(vulkan::to_bytes(*entries)) == *entries, "entry points are read as written");
   words.push_back(0);

@@ -131,32 +131,83 @@ ProgramName name_in(std::string_view text) {
   return {std::string(text.substr(0, end)), std::string(text.substr(end + 1))};
 }
 
-/// The entry point of a SPIR-V module. A program object has one.
-Result<std::string> spirv_entry(const Request& request, std::span<const std::uint32_t> words) {
-  const auto names = vulkan::entry_names(words);
-  if (names.empty())
-    return Error(ErrorCode::compile_failed,
-                 fmt::format("{} is no SPIR-V module with compute entry points only", request.name()));
-  if (request.entries().size() > 1 || (request.entries().empty() && names.size() > 1))
+/// The entry point of a SPIR-V module that the request names. A program object has one.
+Result<vulkan::ShaderEntry> spirv_entry(const Request& request, std::span<const std::uint32_t> words) {
+  constexpr std::uint32_t version_1_0 = 0x00010000;
+  const auto entries = vulkan::read_spirv(words, version_1_0, vulkan::Resources::any);
+  if (!entries)
+    return Error(ErrorCode::compile_failed, fmt::format("{}: {}", request.name(), entries.error().message()));
+  if (request.entries().size() > 1 || (request.entries().empty() && entries->size() > 1))
     return Error(ErrorCode::invalid_request,
                  fmt::format("{} has several entry points, but an OpenGL program has one; make a request for each",
                              request.name()));
-  if (request.entries().empty()) return names[0];
-  if (std::ranges::find(names, request.entries()[0]) == names.end())
+  if (request.entries().empty()) return entries->front();
+  const auto found = std::ranges::find(*entries, request.entries()[0], &vulkan::ShaderEntry::name);
+  if (found == entries->end())
     return Error(ErrorCode::compile_failed,
                  fmt::format("{} has no compute entry point called {}", request.name(), request.entries()[0]));
-  return request.entries()[0];
+  return *found;
+}
+
+/// The capabilities of GL_ARB_gl_spirv that compute shaders can use.
+std::vector<spv::Capability> capabilities() {
+  using enum spv::Capability;
+  std::vector<spv::Capability> enabled = {Matrix,
+                                          Shader,
+                                          Float64,
+                                          AtomicStorage,
+                                          ImageGatherExtended,
+                                          StorageImageMultisample,
+                                          UniformBufferArrayDynamicIndexing,
+                                          SampledImageArrayDynamicIndexing,
+                                          StorageBufferArrayDynamicIndexing,
+                                          StorageImageArrayDynamicIndexing,
+                                          ImageCubeArray,
+                                          ImageRect,
+                                          SampledRect,
+                                          Sampled1D,
+                                          Image1D,
+                                          SampledCubeArray,
+                                          SampledBuffer,
+                                          ImageBuffer,
+                                          ImageMSArray,
+                                          StorageImageExtendedFormats,
+                                          ImageQuery,
+                                          StorageImageWriteWithoutFormat};
+  const auto add = [&enabled](const char* extension, spv::Capability one) {
+    if (epoxy_has_gl_extension(extension)) enabled.push_back(one);
+  };
+  add("GL_ARB_gpu_shader_int64", Int64);
+  add("GL_ARB_shader_ballot", SubgroupBallotKHR);
+  add("GL_ARB_shader_group_vote", SubgroupVoteKHR);
+  add("GL_ARB_sparse_texture2", SparseResidency);
+  return enabled;
+}
+
+/// Checks SPIR-V as far as a driver may crash on it. Returns the entry point.
+Result<std::string> check_spirv(const Request& request, std::span<const std::uint32_t> words,
+                                const DeviceLimits& limits) {
+  auto entry = KILN_TRY(spirv_entry(request, words));
+  const auto shaderc = KILN_TRY(vulkan::Shaderc::find());
+  KILN_TRY(shaderc->validate(request.name(), words, vulkan::SpirvEnvironment::opengl));
+  KILN_TRY(vulkan::check_capabilities(request.name(), words, capabilities()));
+  const vulkan::ShaderInterface& declared = entry.interface;
+  KILN_TRY(backend::check_group_size(request.name(), declared.group_size, declared.shared_bytes, limits));
+  GLint buffers = 0;
+  glGetIntegerv(GL_MAX_SHADER_STORAGE_BUFFER_BINDINGS, &buffers);
+  if (declared.buffers > static_cast<std::uint32_t>(std::max(buffers, 0)))
+    return Error(ErrorCode::unsupported, fmt::format("{} takes {} storage buffers; the device allows at most {}",
+                                                     request.name(), declared.buffers, buffers));
+  return std::move(entry.name);
 }
 
 /// Puts SPIR-V into a shader object. Returns the entry point.
-Result<std::string> specialise(const Shader& shader, const Request& request) {
+Result<std::string> specialise(const Shader& shader, const Request& request, const DeviceLimits& limits) {
   if (!epoxy_has_gl_extension("GL_ARB_gl_spirv"))
     return Error(ErrorCode::unsupported,
                  fmt::format("{} is SPIR-V, but the driver lacks GL_ARB_gl_spirv", request.name()));
   const auto words = vulkan::spirv_words(std::as_bytes(std::span(request.source())));
-  auto entry = KILN_TRY(spirv_entry(request, words));
-  const auto shaderc = KILN_TRY(vulkan::Shaderc::find());
-  KILN_TRY(shaderc->validate(request.name(), words, vulkan::SpirvEnvironment::opengl));
+  auto entry = KILN_TRY(check_spirv(request, words, limits));
   const GLuint id = shader.id();
   glShaderBinary(1, &id, GL_SHADER_BINARY_FORMAT_SPIR_V_ARB, words.data(), static_cast<GLsizei>(4 * words.size()));
   glSpecializeShaderARB(id, entry.c_str(), 0, nullptr, nullptr);
@@ -176,12 +227,13 @@ std::string compile(const Shader& shader, const std::string& source) {
 
 }  // namespace
 
-Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const Request& request) {
+Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const DeviceLimits& limits,
+                                 const Request& request) {
   KILN_TRY(backend::check_language(request, {Language::glsl, Language::spirv}));
   const Shader shader;
   ProgramName name{request.name()};
   if (request.language() == Language::spirv)
-    name.entry = KILN_TRY(specialise(shader, request));
+    name.entry = KILN_TRY(specialise(shader, request, limits));
   else
     name.entry = compile(shader, backend::with_defines(request));
   GLint ok = GL_FALSE;

@@ -62,7 +62,9 @@ class LinkedProgram final : public Module {
   mutable Signature signature_;
 };
 
-Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const Request& request);
+/// SPIR-V must be within `limits`: drivers crash beyond them.
+Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const DeviceLimits& limits,
+                                 const Request& request);
 
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGroup>& group, const Binary& binary);
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/vulkan/features.hpp"
 #include "base/try.hpp"
 
 namespace kiln::vulkan {
@@ -40,33 +41,6 @@ constexpr std::uint32_t most_queues = 4;
 constexpr int streams_of_a_queue = 6;
 /// One per direction, so that uploads do not wait for downloads.
 constexpr std::uint32_t copy_queues = 2;
-
-/// The features that Kiln enables, as far as the device supports them: all core features and 16-bit storage; from
-/// Vulkan 1.2 on also 8-bit storage, 8-bit and f16 arithmetic, and query resets by the host.
-struct Features {
-  VkPhysicalDeviceFeatures2 core = {};
-  VkPhysicalDevice16BitStorageFeatures storage16 = {};
-  VkPhysicalDevice8BitStorageFeatures storage8 = {};
-  VkPhysicalDeviceShaderFloat16Int8Features arithmetic = {};
-  VkPhysicalDeviceHostQueryResetFeatures queries = {};
-
-  Features(const Instance& instance, const Physical& from) {
-    core.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-    core.pNext = &storage16;
-    storage16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
-    storage8.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES;
-    storage8.pNext = &arithmetic;
-    arithmetic.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
-    arithmetic.pNext = &queries;
-    queries.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_HOST_QUERY_RESET_FEATURES;
-    if (from.properties.apiVersion >= VK_API_VERSION_1_2) storage16.pNext = &storage8;
-    instance.vk.GetPhysicalDeviceFeatures2(from.handle, &core);
-    // This feature checks every buffer access. Only untrusted programs need it.
-    core.features.robustBufferAccess = VK_FALSE;
-  }
-  Features(const Features&) = delete;
-  Features& operator=(const Features&) = delete;
-};
 
 /// Whether a family is useful for copies that overlap with computation: it needs one queue per direction, and
 /// timestamps.
@@ -113,8 +87,10 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const Instance>
     return std::move(functions).error();
   }
   // An old loader may not know vkResetQueryPool even if the driver has it.
-  const Terms terms{
-      .owned = true, .host_resets_queries = resets_queries && functions->ResetQueryPool != nullptr, .reach = reach};
+  const Terms terms{.owned = true,
+                    .host_resets_queries = resets_queries && functions->ResetQueryPool != nullptr,
+                    .reach = reach,
+                    .capabilities = features.capabilities(*instance, physical)};
   if (!terms.host_resets_queries) copy = {};
   for (Family* family : {&compute, &copy})
     for (std::uint32_t i = 0; i < family->queues.size(); ++i)
@@ -130,7 +106,7 @@ Result<std::shared_ptr<Context>> Context::adopt(std::shared_ptr<const Instance> 
 }
 
 Context::Context(std::shared_ptr<const Instance> instance, const Physical& of, VkDevice handle,
-                 const Family& compute, const Family& copy, const DeviceFunctions& functions, Terms on)
+                 const Family& compute, const Family& copy, const DeviceFunctions& functions, const Terms& on)
     : physical(of),
       device(handle),
       families(copy.queues.empty() ? std::vector{compute.number} : std::vector{compute.number, copy.number}),

@@ -6,9 +6,12 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <spirv/unified1/spirv.hpp11>
 
 #include "backend/clock.hpp"
 #include "backend/vulkan/instance.hpp"
@@ -70,10 +73,12 @@ class Context {
     /// Whether the host can reset queries. If not, only a compute queue can.
     bool host_resets_queries = false;
     Reach reach = Reach::mapped;
+    /// The capabilities of SPIR-V that programs can use. Unknown if the caller created the device.
+    std::optional<std::vector<spv::Capability>> capabilities = {};
   };
   /// `compute` must have at least one queue, `copy` two or none.
   Context(std::shared_ptr<const Instance> instance, const Physical& physical, VkDevice device,
-          const Family& compute, const Family& copy, const DeviceFunctions& functions, Terms terms);
+          const Family& compute, const Family& copy, const DeviceFunctions& functions, const Terms& terms);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;

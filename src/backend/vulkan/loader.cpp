@@ -15,21 +15,6 @@ Error lacks(const char* name) {
   return Error(ErrorCode::unsupported, fmt::format("the Vulkan driver lacks {}; Kiln needs Vulkan 1.1", name));
 }
 
-std::string result_name(VkResult result) {
-  switch (result) {
-    case VK_ERROR_INITIALIZATION_FAILED: return "VK_ERROR_INITIALIZATION_FAILED";
-    case VK_ERROR_LAYER_NOT_PRESENT: return "VK_ERROR_LAYER_NOT_PRESENT";
-    case VK_ERROR_EXTENSION_NOT_PRESENT: return "VK_ERROR_EXTENSION_NOT_PRESENT";
-    case VK_ERROR_FEATURE_NOT_PRESENT: return "VK_ERROR_FEATURE_NOT_PRESENT";
-    case VK_ERROR_INCOMPATIBLE_DRIVER: return "VK_ERROR_INCOMPATIBLE_DRIVER";
-    case VK_ERROR_MEMORY_MAP_FAILED: return "VK_ERROR_MEMORY_MAP_FAILED";
-    case VK_ERROR_FRAGMENTATION: return "VK_ERROR_FRAGMENTATION";
-    case VK_ERROR_INVALID_SHADER_NV: return "VK_ERROR_INVALID_SHADER_NV";
-    case VK_ERROR_UNKNOWN: return "VK_ERROR_UNKNOWN";
-    default: return fmt::format("Vulkan error {}", static_cast<int>(result));
-  }
-}
-
 DeviceFunctions stubs() {
   DeviceFunctions vk;
   const backend::StubLookup<VK_ERROR_DEVICE_LOST> lookup;
@@ -72,6 +57,21 @@ Result<DeviceFunctions> device_functions(PFN_vkGetDeviceProcAddr get, VkDevice d
 }
 
 DeviceCalls::DeviceCalls(const DeviceFunctions& functions) : Calls(functions, stubs()) {}
+
+std::string result_name(VkResult result) {
+  switch (result) {
+    case VK_ERROR_INITIALIZATION_FAILED: return "VK_ERROR_INITIALIZATION_FAILED";
+    case VK_ERROR_LAYER_NOT_PRESENT: return "VK_ERROR_LAYER_NOT_PRESENT";
+    case VK_ERROR_EXTENSION_NOT_PRESENT: return "VK_ERROR_EXTENSION_NOT_PRESENT";
+    case VK_ERROR_FEATURE_NOT_PRESENT: return "VK_ERROR_FEATURE_NOT_PRESENT";
+    case VK_ERROR_INCOMPATIBLE_DRIVER: return "VK_ERROR_INCOMPATIBLE_DRIVER";
+    case VK_ERROR_MEMORY_MAP_FAILED: return "VK_ERROR_MEMORY_MAP_FAILED";
+    case VK_ERROR_FRAGMENTATION: return "VK_ERROR_FRAGMENTATION";
+    case VK_ERROR_INVALID_SHADER_NV: return "VK_ERROR_INVALID_SHADER_NV";
+    case VK_ERROR_UNKNOWN: return "VK_ERROR_UNKNOWN";
+    default: return fmt::format("Vulkan error {}", static_cast<int>(result));
+  }
+}
 
 Error vulkan_error(VkResult result, std::string_view doing) {
   switch (result) {

@@ -131,6 +131,9 @@ class DeviceCalls : public backend::Calls<DeviceFunctions> {
   explicit DeviceCalls(const DeviceFunctions& functions);
 };
 
+/// The name of an error code, as in "VK_ERROR_UNKNOWN".
+std::string result_name(VkResult result);
+
 /// Converts the result of a call that failed. `doing` names the operation, as in "launching gemm".
 Error vulkan_error(VkResult result, std::string_view doing);
 

@@ -38,6 +38,19 @@ class Owned {
   Handle handle_ = nullptr;
 };
 
+/// Checks a call that hands SPIR-V to the driver, for the program `name`.
+Result<void> check_taken(VkResult result, const std::string& name) {
+  switch (result) {
+    // Drivers return one of these for a program that they cannot compile.
+    case VK_ERROR_UNKNOWN:
+    case VK_ERROR_INVALID_SHADER_NV:
+    case VK_ERROR_INITIALIZATION_FAILED:
+      return Error(ErrorCode::compile_failed, fmt::format("{} does not compile: the driver refuses its SPIR-V ({})",
+                                                          name, result_name(result)));
+    default: return check(result, fmt::format("preparing {}", name));
+  }
+}
+
 /// The data of a pipeline cache; empty if the driver does not return it.
 std::vector<std::byte> data_of(const Context& context, VkPipelineCache cache) {
   std::vector<std::byte> data;
@@ -56,21 +69,7 @@ std::vector<std::byte> data_of(const Context& context, VkPipelineCache cache) {
 
 Result<void> check_limits(const Physical& physical, const std::string& name, const ShaderInterface& interface) {
   const VkPhysicalDeviceLimits& limits = physical.properties.limits;
-  if (interface.shared_bytes > limits.maxComputeSharedMemorySize)
-    return beyond(name, fmt::format("uses {} bytes of shared memory in a work group", interface.shared_bytes),
-                  limits.maxComputeSharedMemorySize);
-  std::uint64_t items = 1;
-  for (std::size_t i = 0; i < 3; ++i) {
-    if (interface.group_size[i] > limits.maxComputeWorkGroupSize[i])
-      return beyond(name, fmt::format("has work groups of {} items in dimension {}", interface.group_size[i], i),
-                    limits.maxComputeWorkGroupSize[i]);
-    items *= interface.group_size[i];
-    if (items > limits.maxComputeWorkGroupInvocations)
-      return beyond(name,
-                    fmt::format("has work groups of {}x{}x{} items", interface.group_size[0],
-                                interface.group_size[1], interface.group_size[2]),
-                    limits.maxComputeWorkGroupInvocations);
-  }
+  KILN_TRY(backend::check_group_size(name, interface.group_size, interface.shared_bytes, physical.limits()));
   const std::uint32_t buffers =
       std::min(limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers);
   if (interface.buffers > buffers)
@@ -114,7 +113,7 @@ Result<Pipelines> Pipelines::create(const std::shared_ptr<Context>& context, con
   code.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   code.codeSize = spirv.size_bytes();
   code.pCode = spirv.data();
-  KILN_TRY(check(vk->CreateShaderModule(context->device, &code, nullptr, shader.receive()), doing));
+  KILN_TRY(check_taken(vk->CreateShaderModule(context->device, &code, nullptr, shader.receive()), name));
   Pipelines made{.name = name};
   for (const ShaderEntry& entry : entries)
     made.all.push_back(KILN_TRY(Pipeline::create(context, name, shader.get(), entry, cache.get())));
@@ -136,8 +135,8 @@ Result<std::unique_ptr<const Pipeline>> Pipeline::create(const std::shared_ptr<C
   info.stage.module = shader;
   info.stage.pName = entry.name.c_str();
   info.layout = pipeline->layout.pipeline;
-  KILN_TRY(check(context->vk->CreateComputePipelines(context->device, cache, 1, &info, nullptr, &pipeline->handle),
-                 doing));
+  KILN_TRY(check_taken(
+      context->vk->CreateComputePipelines(context->device, cache, 1, &info, nullptr, &pipeline->handle), name));
   return std::unique_ptr<const Pipeline>(std::move(pipeline));
 }
 
@@ -181,6 +180,8 @@ Result<std::vector<std::uint32_t>> spirv_of(const Context& context, const Shader
                             version >= VK_API_VERSION_1_3   ? SpirvEnvironment::vulkan_1_3
                             : version >= VK_API_VERSION_1_2 ? SpirvEnvironment::vulkan_1_2
                                                             : SpirvEnvironment::vulkan_1_1));
+  if (const auto& enabled = context.terms.capabilities)
+    KILN_TRY(check_capabilities(request.name(), words, *enabled));
   return words;
 }
 
@@ -237,8 +238,11 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context
       return Error(ErrorCode::load_failed, ok.error().message());
   if (auto ok = check_cache_header(context->physical, cache); !ok)
     return Error(ErrorCode::load_failed, fmt::format("{}: {}", name, ok.error().message()));
-  auto made = KILN_TRY(Pipelines::create(context, name, spirv_words((*sections)[0]), *entries, cache));
-  return std::unique_ptr<kiln::Module>(PipelineModule::of(std::move(made)));
+  auto made = Pipelines::create(context, name, spirv_words((*sections)[0]), *entries, cache);
+  if (!made && made.error().code() == ErrorCode::compile_failed)
+    return Error(ErrorCode::load_failed, made.error().message());
+  auto pipelines = KILN_TRY(std::move(made));
+  return std::unique_ptr<kiln::Module>(PipelineModule::of(std::move(pipelines)));
 }
 
 Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln::Module& module,

@@ -158,12 +158,18 @@ bool Shaderc::is_loaded() const {
 Result<std::shared_ptr<const Shaderc::Loaded>> Shaderc::load() const {
   const base::MutexLock lock(mutex_);
   if (loaded_) return loaded_;
-  auto loaded = KILN_TRY(Loaded::open(library_));
+  const char* wanted = base::environment("KILN_SHADERC");
+  const std::string_view remedy =
+      wanted != nullptr && library_ == wanted
+          ? "set KILN_SHADERC to the libkiln_shaderc.so.0 of this build of Kiln, or unset it"
+          : "install Kiln and its libkiln_shaderc.so.0 together";
+  auto opened = Loaded::open(library_);
+  if (!opened) return Error(ErrorCode::unsupported, fmt::format("{}; {}", opened.error().message(), remedy));
+  auto loaded = *std::move(opened);
   // The version is part of the device's identity, under which programs are stored.
   if (loaded->version() != version_)
-    return Error(ErrorCode::unsupported,
-                 fmt::format("{} is {}, but this build of Kiln belongs to {}; install both together", library_,
-                             loaded->version(), version_));
+    return Error(ErrorCode::unsupported, fmt::format("{} is {}, but this build of Kiln belongs to {}; {}", library_,
+                                                     loaded->version(), version_, remedy));
   loaded_ = loaded;
   return loaded;
 }

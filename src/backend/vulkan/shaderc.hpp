@@ -32,8 +32,8 @@ class Shaderc {
   Result<std::vector<std::uint32_t>> compile(const Request& request) const;
 
   /// Checks SPIR-V that another compiler made, because drivers crash on invalid modules. The error names the
-  /// program: compile_failed says what is wrong, unsupported that only the library that is built with Kiln can
-  /// check it.
+  /// program. Fails with compile_failed if the module is invalid, and with unsupported if the library cannot check
+  /// modules: only the one that is built with Kiln can.
   Result<void> validate(const std::string& name, std::span<const std::uint32_t> words,
                         SpirvEnvironment environment) const;
 

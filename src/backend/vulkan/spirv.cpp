@@ -26,6 +26,8 @@ constexpr std::uint32_t version_1_0 = 0x00010000;
 /// SPIR-V's universal limit on ids.
 constexpr std::uint32_t max_bound = 0x400000;
 constexpr std::size_t header_words = 5;
+/// Of an entry point; entries_from() reads no longer ones.
+constexpr std::size_t max_entry_name = 4096;
 
 /// Lengths come from the module: sums and products saturate instead of wrapping around.
 constexpr std::uint64_t huge = std::numeric_limits<std::uint64_t>::max();
@@ -39,7 +41,10 @@ struct Member {
 };
 
 struct Type {
+  /// By the decorations of arrays and structs, as in buffers and push constants.
   std::uint64_t size = 0;
+  /// Without them: drivers lay out shared memory themselves.
+  std::uint64_t packed = 0;
   bool is_struct = false;
   /// Of vectors and matrices; otherwise 0.
   std::uint32_t components = 0;
@@ -72,7 +77,8 @@ std::optional<std::string> literal(Words words) {
 
 class Reader {
  public:
-  Reader(Words words, std::uint32_t max_version) : words_(words), max_version_(max_version) {}
+  Reader(Words words, std::uint32_t max_version, Resources resources)
+      : words_(words), max_version_(max_version), resources_(resources) {}
 
   Result<std::vector<ShaderEntry>> read() {
     if (auto problem = read_header()) return std::move(*problem);
@@ -95,22 +101,20 @@ class Reader {
     return found;
   }
 
-  std::vector<std::string> names() {
-    if (read_header()) return {};
-    for_each_instruction([this](Op op, Words operands) {
-      if (op == Op::OpEntryPoint) declare(op, operands);
+  std::vector<std::uint32_t> capabilities() {
+    std::vector<std::uint32_t> declared;
+    if (read_header()) return declared;
+    for_each_instruction([&](Op op, Words operands) {
+      if (op == Op::OpCapability && !operands.empty()) declared.push_back(operands[0]);
     });
-    std::vector<std::string> names;
-    if (problem_ == nullptr)
-      for (const Entry& entry : entries_) names.push_back(entry.name);
-    return names;
+    return declared;
   }
 
  private:
   struct Entry {
     std::uint32_t function;
     std::string name;
-    std::array<std::uint32_t, 3> size = {};
+    std::optional<std::array<std::uint32_t, 3>> size = {};
     /// Whether `size` has the ids of constants.
     bool size_is_ids = false;
   };
@@ -168,7 +172,7 @@ class Reader {
         case Decoration::BufferBlock: of.buffer_block = true; break;
         case Decoration::Binding: of.binding = argument(operands, 2); break;
         case Decoration::DescriptorSet: of.set = argument(operands, 2); break;
-        case Decoration::ArrayStride: of.array_stride = argument(operands, 2); break;
+        case Decoration::ArrayStride: of.array_stride = stride(operands, 2); break;
         case Decoration::BuiltIn:
           of.workgroup_size |= argument(operands, 2) == static_cast<std::uint32_t>(spv::BuiltIn::WorkgroupSize);
           break;
@@ -179,10 +183,19 @@ class Reader {
       switch (static_cast<Decoration>(operands[2])) {
         case Decoration::RowMajor: of.row_major = true; break;
         case Decoration::Offset: of.offset = argument(operands, 3); break;
-        case Decoration::MatrixStride: of.matrix_stride = argument(operands, 3); break;
+        case Decoration::MatrixStride: of.matrix_stride = stride(operands, 3); break;
         default: break;
       }
+    } else if (op == Op::OpGroupDecorate || op == Op::OpGroupMemberDecorate) {
+      unsupported_ = "it uses decoration groups, which are deprecated; compile it with a newer compiler";
     }
+  }
+
+  /// Mesa's OpenGL driver crashes if a stride is 0.
+  std::optional<std::uint32_t> stride(Words operands, std::size_t at) {
+    const auto bytes = argument(operands, at);
+    if (bytes == 0U) problem_ = "an array or matrix has a stride of 0";
+    return bytes;
   }
 
   void declare(Op op, Words operands) {
@@ -195,19 +208,22 @@ class Reader {
         if (has(operands, 2, 1)) declare_mode(operands);
         break;
       case Op::OpTypeBool:
-        if (has(operands, 1, 1)) type(operands[0]) = {.size = 4};
+        if (has(operands, 1, 1)) type(operands[0]) = {.size = 4, .packed = 4};
         break;
       case Op::OpTypeInt:
       case Op::OpTypeFloat:
-        if (has(operands, 2, 1)) type(operands[0]) = {.size = operands[1] / 8};
+        if (has(operands, 2, 1)) type(operands[0]) = {.size = operands[1] / 8, .packed = operands[1] / 8};
         break;
       case Op::OpTypeVector:
         if (has(operands, 3, 2))
-          type(operands[0]) = {.size = times(type(operands[1]).size, operands[2]), .components = operands[2]};
+          type(operands[0]) = {.size = times(type(operands[1]).size, operands[2]),
+                               .packed = times(type(operands[1]).packed, operands[2]),
+                               .components = operands[2]};
         break;
       case Op::OpTypeMatrix:
         if (has(operands, 3, 2))
           type(operands[0]) = {.size = times(type(operands[1]).size, operands[2]),
+                               .packed = times(type(operands[1]).packed, operands[2]),
                                .columns = operands[2],
                                .rows = type(operands[1]).components};
         break;
@@ -222,12 +238,16 @@ class Reader {
         break;
       case Op::OpTypePointer:
         if (has(operands, 3, 1) && is_id(operands[2]))
-          type(operands[0]) = {
-              .size = 8, .storage_class = static_cast<StorageClass>(operands[1]), .pointee = operands[2]};
+          type(operands[0]) = {.size = 8,
+                               .packed = 8,
+                               .storage_class = static_cast<StorageClass>(operands[1]),
+                               .pointee = operands[2]};
         break;
       case Op::OpConstant:
       case Op::OpSpecConstant:
-        if (has(operands, 3, 2)) ids_[operands[1]].constant = operands[2];
+        // The second word of a 64-bit number is only looked at to tell that the number is large.
+        if (has(operands, 3, 2))
+          ids_[operands[1]].constant = operands.size() > 3 && operands[3] != 0 ? ~std::uint32_t{0} : operands[2];
         break;
       case Op::OpConstantComposite:
       case Op::OpSpecConstantComposite:
@@ -248,6 +268,9 @@ class Reader {
       problem_ = "the name of an entry point does not end";
     } else if (static_cast<spv::ExecutionModel>(operands[0]) != spv::ExecutionModel::GLCompute) {
       unsupported_ = "it has an entry point that is not a compute shader";
+    } else if (name->size() > max_entry_name) {
+      unsupported_ =
+          fmt::format("the name of an entry point has {} bytes; use at most {}", name->size(), max_entry_name);
     } else {
       entries_.push_back({operands[1], std::move(*name)});
     }
@@ -259,7 +282,9 @@ class Reader {
     if ((mode != spv::ExecutionMode::LocalSize && !by_id) || !has(operands, 5, 1)) return;
     for (Entry& entry : entries_)
       if (entry.function == operands[0]) {
-        std::ranges::copy(operands.subspan(2, 3), entry.size.begin());
+        // Drivers differ in which one they use.
+        if (entry.size) problem_ = "it declares the size of a work group twice";
+        entry.size = {operands[2], operands[3], operands[4]};
         entry.size_is_ids = by_id;
       }
   }
@@ -267,7 +292,7 @@ class Reader {
   std::array<std::uint32_t, 3> group_size_of(const Entry& entry) {
     // A constant that is decorated as WorkgroupSize overrides the execution modes.
     if (group_size_) return *group_size_;
-    auto size = entry.size;
+    auto size = entry.size.value_or(std::array<std::uint32_t, 3>{});
     if (entry.size_is_ids)
       for (std::uint32_t& extent : size) extent = ids_[extent].constant.value_or(0);
     return size;
@@ -275,8 +300,10 @@ class Reader {
 
   void declare_array(Words operands) {
     Id& id = ids_[operands[0]];
-    const std::uint64_t each = id.array_stride ? *id.array_stride : type(operands[1]).size;
-    id.type = {.size = times(each, ids_[operands[2]].constant.value_or(1))};
+    const Type& element = type(operands[1]);
+    const std::uint64_t each = id.array_stride ? *id.array_stride : element.size;
+    const std::uint32_t length = ids_[operands[2]].constant.value_or(1);
+    id.type = {.size = times(each, length), .packed = times(element.packed, length)};
   }
 
   void declare_struct(Words operands) {
@@ -293,6 +320,7 @@ class Reader {
           size = times(*member.matrix_stride, member.row_major ? of.rows : of.columns);
       }
       made.size = std::max(made.size, plus(begin, size));
+      made.packed = plus(made.packed, of.packed);
     }
     id.type = made;
   }
@@ -303,6 +331,7 @@ class Reader {
       problem_ = "the size of a work group does not have three dimensions";
       return;
     }
+    if (group_size_) problem_ = "it declares the size of a work group twice";
     group_size_.emplace();
     for (std::size_t i = 0; i < 3; ++i) (*group_size_)[i] = ids_[operands[i + 2]].constant.value_or(0);
   }
@@ -324,7 +353,7 @@ class Reader {
     }
     const Id& pointee = ids_[pointer.pointee];
     if (storage_class == StorageClass::Workgroup) {
-      interface_.shared_bytes = plus(interface_.shared_bytes, pointee.type.size);
+      interface_.shared_bytes = plus(interface_.shared_bytes, pointee.type.packed);
     } else if (storage_class == StorageClass::PushConstant) {
       const std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
       interface_.parameter_bytes =
@@ -337,7 +366,10 @@ class Reader {
   void declare_resource(const Id& variable, const Id& block, StorageClass storage_class) {
     const bool buffer = storage_class == StorageClass::StorageBuffer ||
                         (storage_class == StorageClass::Uniform && block.buffer_block);
-    if (!buffer) {
+    if (resources_ == Resources::any) {
+      if (buffer && variable.binding && *variable.binding < max_bound)
+        interface_.buffers = std::max(interface_.buffers, *variable.binding + 1);
+    } else if (!buffer) {
       unsupported_ =
           "it declares a uniform buffer or an image; use storage buffers, and push_constant for parameters";
     } else if (!block.type.is_struct) {
@@ -353,6 +385,7 @@ class Reader {
 
   const Words words_;
   const std::uint32_t max_version_;
+  const Resources resources_;
   std::uint32_t bound_ = 0;
   const char* problem_ = nullptr;
   std::string unsupported_;
@@ -366,8 +399,98 @@ class Reader {
 
 namespace {
 
+/// Capabilities that need more than Vulkan 1.0 or OpenGL 4.5 offer, and that compilers of compute programs declare.
+// clang-format off
+#define KILN_CAPABILITIES(X) \
+  X(Addresses) \
+  X(Kernel) \
+  X(Linkage) \
+  X(Float16Buffer) \
+  X(Vector16) \
+  X(Groups) \
+  X(GenericPointer) \
+  X(Float16) \
+  X(Float64) \
+  X(Int8) \
+  X(Int16) \
+  X(Int64) \
+  X(Int64Atomics) \
+  X(AtomicStorage) \
+  X(Geometry) \
+  X(Tessellation) \
+  X(InputAttachment) \
+  X(SparseResidency) \
+  X(MinLod) \
+  X(TransformFeedback) \
+  X(MultiViewport) \
+  X(GroupNonUniform) \
+  X(GroupNonUniformVote) \
+  X(GroupNonUniformArithmetic) \
+  X(GroupNonUniformBallot) \
+  X(GroupNonUniformShuffle) \
+  X(GroupNonUniformShuffleRelative) \
+  X(GroupNonUniformClustered) \
+  X(GroupNonUniformQuad) \
+  X(GroupNonUniformPartitionedNV) \
+  X(GroupNonUniformRotateKHR) \
+  X(SubgroupBallotKHR) \
+  X(SubgroupVoteKHR) \
+  X(StorageBuffer16BitAccess) \
+  X(UniformAndStorageBuffer16BitAccess) \
+  X(StoragePushConstant16) \
+  X(StorageInputOutput16) \
+  X(StorageBuffer8BitAccess) \
+  X(UniformAndStorageBuffer8BitAccess) \
+  X(StoragePushConstant8) \
+  X(VariablePointersStorageBuffer) \
+  X(VariablePointers) \
+  X(DenormPreserve) \
+  X(DenormFlushToZero) \
+  X(SignedZeroInfNanPreserve) \
+  X(RoundingModeRTE) \
+  X(RoundingModeRTZ) \
+  X(RayQueryKHR) \
+  X(ShaderClockKHR) \
+  X(WorkgroupMemoryExplicitLayoutKHR) \
+  X(WorkgroupMemoryExplicitLayout8BitAccessKHR) \
+  X(WorkgroupMemoryExplicitLayout16BitAccessKHR) \
+  X(ShaderViewportIndexLayerEXT) \
+  X(ShaderNonUniform) \
+  X(RuntimeDescriptorArray) \
+  X(VulkanMemoryModel) \
+  X(VulkanMemoryModelDeviceScope) \
+  X(PhysicalStorageBufferAddresses) \
+  X(ComputeDerivativeGroupQuadsNV) \
+  X(ComputeDerivativeGroupLinearNV) \
+  X(CooperativeMatrixNV) \
+  X(ShaderSMBuiltinsNV) \
+  X(DemoteToHelperInvocation) \
+  X(ExpectAssumeKHR) \
+  X(AtomicFloat16AddEXT) \
+  X(AtomicFloat32AddEXT) \
+  X(AtomicFloat64AddEXT) \
+  X(AtomicFloat16MinMaxEXT) \
+  X(AtomicFloat32MinMaxEXT) \
+  X(AtomicFloat64MinMaxEXT) \
+  X(DotProduct) \
+  X(DotProductInputAll) \
+  X(DotProductInput4x8Bit) \
+  X(DotProductInput4x8BitPacked) \
+  X(BitInstructions)
+// clang-format on
+
+/// The name of a capability; its number if it is rare.
+std::string capability_name(spv::Capability capability) {
+  switch (capability) {
+#define KILN_NAMED(name) \
+  case spv::Capability::name: return #name;
+    KILN_CAPABILITIES(KILN_NAMED)
+#undef KILN_NAMED
+    default: return std::to_string(static_cast<std::uint32_t>(capability));
+  }
+}
+
 constexpr std::size_t interface_bytes = 28;
-constexpr std::size_t max_entry_name = 4096;
 
 void write(base::ByteWriter& writer, const ShaderInterface& interface) {
   writer.number(interface.buffers);
@@ -434,12 +557,21 @@ std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes) {
   return words;
 }
 
-Result<std::vector<ShaderEntry>> read_spirv(std::span<const std::uint32_t> words, std::uint32_t max_version) {
-  return Reader(words, max_version).read();
+Result<std::vector<ShaderEntry>> read_spirv(std::span<const std::uint32_t> words, std::uint32_t max_version,
+                                            Resources resources) {
+  return Reader(words, max_version, resources).read();
 }
 
-std::vector<std::string> entry_names(std::span<const std::uint32_t> words) {
-  return Reader(words, ~std::uint32_t{0}).names();
+Result<void> check_capabilities(const std::string& program, std::span<const std::uint32_t> words,
+                                std::span<const spv::Capability> enabled) {
+  for (const std::uint32_t declared : Reader(words, ~std::uint32_t{0}, Resources::any).capabilities()) {
+    const auto capability = static_cast<spv::Capability>(declared);
+    if (std::ranges::find(enabled, capability) == enabled.end())
+      return Error(ErrorCode::unsupported,
+                   fmt::format("{} declares the SPIR-V capability {}, which Kiln does not enable on this device",
+                               program, capability_name(capability)));
+  }
+  return {};
 }
 
 }  // namespace kiln::vulkan

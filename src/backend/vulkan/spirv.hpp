@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <spirv/unified1/spirv.hpp11>
+
 #include <kiln/result.hpp>
 
 namespace kiln::vulkan {
@@ -44,16 +46,23 @@ std::optional<std::vector<ShaderEntry>> entries_from(std::span<const std::byte> 
 /// The highest version of SPIR-V that a version of Vulkan takes, as in a module's header: 0x00010300 for 1.3.
 std::uint32_t spirv_version_of(std::uint32_t vulkan_version) noexcept;
 
+/// The resources that a module may declare. Vulkan launches bind storage buffers of set 0, and push constants.
+enum class Resources { storage_buffers, any };
+
 /// Reads a module that has only compute entry points, at least one. Safe on arbitrary words. Fails with load_failed
-/// if it is malformed or of a later version, and with unsupported if it binds anything but storage buffers in set
-/// 0. All entry points have the buffers, parameters and shared memory of the whole module.
+/// if it is malformed or of a later version, and with unsupported if it declares other resources, has an entry
+/// point whose name cannot be stored, or uses decoration groups, which hide a part of the interface. All entry
+/// points have the buffers, parameters and shared memory of the whole module.
 ///
 /// Only the instructions that determine the interface are checked. Functions are not: the driver gets only modules
 /// that a compiler made or that passed Shaderc::validate(), and whose checksum shows that they are unchanged since.
 Result<std::vector<ShaderEntry>> read_spirv(std::span<const std::uint32_t> words,
-                                            std::uint32_t max_version = 0x00010300);
+                                            std::uint32_t max_version = 0x00010300,
+                                            Resources resources = Resources::storage_buffers);
 
-/// The names of the compute entry points of a module; empty if it is malformed.
-std::vector<std::string> entry_names(std::span<const std::uint32_t> words);
+/// Fails with unsupported if a module declares a capability that is not in `enabled`. The error has the name of the
+/// program and of the capability. A malformed module passes: see read_spirv().
+Result<void> check_capabilities(const std::string& program, std::span<const std::uint32_t> words,
+                                std::span<const spv::Capability> enabled);
 
 }  // namespace kiln::vulkan
