@@ -21,8 +21,8 @@ class Module : public kiln::Module {
   /// The module, for cuModuleGetGlobal and similar functions. Valid until this is destroyed.
   virtual CUmodule native() const noexcept = 0;
   /// The function of the entry point, for cuLaunchKernel; looked up at the first call. Valid until this is
-  /// destroyed. Null if the driver finds none, for which Device::launch() says why, and if the program has several:
-  /// see Program::entry().
+  /// destroyed. Null if the program has several entry points: see Program::entry(). Also null if the driver does
+  /// not find the function; Device::launch() returns the reason.
   virtual CUfunction function() const noexcept = 0;
 };
 
@@ -38,8 +38,9 @@ Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& log = {});
 
 /// Compiles a program for an NVIDIA GPU that need not be in this machine, as in "sm_90" or "sm_90a". Device::load()
 /// takes the binary on a machine that has it. Runs NVRTC in this process, and needs no driver. May be called from
-/// any thread. Fails with the error of an invalid request, invalid_request for another language or architecture,
-/// unsupported without NVRTC or if it does not know the architecture, and compile_failed.
+/// any thread. Fails with the error of an invalid request, invalid_request for another language or architecture, or
+/// if an option of the request selects an architecture of another number, unsupported without NVRTC or if it does
+/// not know the architecture, and compile_failed.
 Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log = {});
 
 }  // namespace kiln::cuda

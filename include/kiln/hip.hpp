@@ -20,8 +20,8 @@ class Module : public kiln::Module {
   /// The module, for hipModuleGetGlobal and similar functions. Valid until this is destroyed.
   virtual hipModule_t native() const noexcept = 0;
   /// The function of the entry point, for hipModuleLaunchKernel; looked up at the first call. Valid until this is
-  /// destroyed. Null if the driver finds none, for which Device::launch() says why, and if the program has several:
-  /// see Program::entry().
+  /// destroyed. Null if the program has several entry points: see Program::entry(). Also null if the driver does
+  /// not find the function; Device::launch() returns the reason.
   virtual hipFunction_t function() const noexcept = 0;
 };
 

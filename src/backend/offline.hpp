@@ -27,7 +27,8 @@ class OfflineModule final : public Module {
 
 /// A backend that only compiles: for an NVIDIA GPU, as in "sm_90", with NVRTC, or for an AMD GPU, as in "gfx906",
 /// with hipcc. Its modules are OfflineModules. Fails with invalid_request for another architecture, and with
-/// unsupported if the compiler is missing or does not know it.
+/// unsupported if the compiler is missing or does not know it. No NVIDIA device has an architecture with a suffix:
+/// for "sm_90a", open "sm_90" and give requests the option -arch=sm_90a.
 ///
 /// Programs for NVIDIA GPUs have the identity of a device of the architecture whose driver has NVRTC's major
 /// version, so a cache of that device finds them. Programs for AMD GPUs have an identity of their own, because

@@ -228,6 +228,16 @@ TEST(StandInDriver, KeepsWhatIsOnDiskWhereTheDeviceIsAtFault) {
   EXPECT_EQ(report["after FAKE_LOAD=200"], "ok, compiled 1, replaced 0");
 }
 
+TEST(StandInDriver, ThatRefusesAGivenProgramIsQuotedWithWhatTheDeviceNeeds) {
+  const Report report(lines("two", "refuse_given"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  EXPECT_EQ(report["given"], "ok");
+  EXPECT_EQ(
+      report["refused"],
+      "load_failed: the driver refuses the binary of scale: CUDA_ERROR_OF_THE_STAND_IN; this device needs code "
+      "for sm_90, or PTX");
+}
+
 TEST(CudaDriver, LosesItsDeviceToAnIllegalAddress) {
   const Report report(lines("", "crash"));
   if (report.skipped() || report.text().starts_with("no_device: ")) GTEST_SKIP() << report.text();

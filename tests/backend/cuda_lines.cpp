@@ -238,6 +238,19 @@ void fail_to_load(const std::shared_ptr<Device>& device) {
   }
 }
 
+/// What is said of a cubin that the driver refuses, as one of another architecture.
+void refuse_given(Device& device) {
+  const Binary binary = cuda::compile_for(cuda_scale(2), "sm_90").value();
+  const auto image = cuda::parts_of(binary, cuda::ImageKind::cubin).value().image;
+  const Request request({.name = "scale",
+                         .source = std::string(reinterpret_cast<const char*>(image.data()), image.size()),
+                         .language = Language::cubin});
+  std::cout << "given " << told(device.compile(request)) << '\n';
+  setenv("FAKE_LOAD", "209", 1);
+  std::cout << "refused " << told(device.compile(request)) << '\n';
+  unsetenv("FAKE_LOAD");
+}
+
 /// What a program may have at namespace scope; destroyed when the driver has ended.
 std::shared_ptr<Device> static_device;
 std::unique_ptr<Buffer> static_buffer;
@@ -274,6 +287,7 @@ int main(int argc, char** argv) {
   if (what == "slots") kiln::use_slots(**device);
   if (what == "grow") kiln::grow_staging(**device);
   if (what == "fail_to_load") kiln::fail_to_load(*device);
+  if (what == "refuse_given") kiln::refuse_given(**device);
   if (what == "statics") kiln::hold_in_statics(*device);
   std::cout << "end\n";
 }

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <climits>
+#include <cstring>
 #include <random>
 #include <thread>
+
+#include <elf.h>
 
 #include "backend/cuda/cuda.hpp"
 #include "backend/cuda_samples.hpp"
@@ -62,6 +65,19 @@ TEST_F(Nvrtc, GivesPtxForAnArchitectureYetToCome) {
   EXPECT_FALSE(cuda::is_whole(text, ImageKind::cubin));
   EXPECT_FALSE(cuda::is_whole(std::span(text).first(text.size() - 1), ImageKind::ptx)) << "nothing ends it";
   EXPECT_FALSE(cuda::is_whole(std::span(text).first(text.size() / 2), ImageKind::ptx));
+}
+
+TEST_F(Nvrtc, GivesPtxWithLineInformationForAnArchitectureYetToCome) {
+  for (const char* option : {"-lineinfo", "--generate-line-info", "-G"}) {
+    Request::Fields fields{.name = "four",
+                           .source = "extern \"C\" __global__ void scale(float* data) { *data *= 2; }\n",
+                           .language = Language::cuda,
+                           .options = {option}};
+    const auto image = compile_image(Request(std::move(fields)), 990);
+    ASSERT_TRUE(image) << option << ": " << image.error().describe();
+    EXPECT_EQ(image->entries, (std::vector<cuda::EntryPoint>{{"scale", "scale"}})) << option;
+    EXPECT_TRUE(cuda::parts_of(cuda::to_binary(ImageKind::ptx, *image, "four"), ImageKind::ptx)) << option;
+  }
 }
 
 TEST_F(Nvrtc, CompilesEveryWordOfTheDialectAndNativeAtomicsBesideThem) {
@@ -172,6 +188,38 @@ TEST_F(Nvrtc, AnEntryThatIsNotInTheSourceIsACompileErrorThatNamesIt) {
   }
 }
 
+TEST_F(Nvrtc, AnEntryThatIsNotInTheSourceIsNamedAlsoAfterAWarning) {
+  const Error error = compile_error(
+      {.name = "conv", .source = "__global__ void conv() { int unused; }\n", .entries = {"convolve"}});
+  EXPECT_EQ(error.code(), ErrorCode::compile_failed);
+  EXPECT_TRUE(error.message().starts_with("conv has no kernel called convolve; ")) << error.message();
+  EXPECT_NE(error.log().find("unused"), std::string::npos) << error.log();
+}
+
+TEST_F(Nvrtc, AnErrorInTheSourceComesBeforeAnEntryThatIsNotInIt) {
+  const Error error = compile_error(
+      {.name = "conv", .source = "\n__global__ void conv() { nonsense; }\n", .entries = {"convolve"}});
+  EXPECT_TRUE(error.message().starts_with("conv does not compile, line 2: error: ")) << error.message();
+}
+
+TEST_F(Nvrtc, AnOverloadedEntryIsSelectedByACast) {
+  Request::Fields fields{.name = "two",
+                         .source =
+                             "__global__ void add(int* data) { ++*data; }\n"
+                             "__global__ void add(float* data) { int unused; ++*data; }\n",
+                         .entries = {"add"},
+                         .language = Language::cuda};
+  const auto ambiguous = compile(Request(fields));
+  ASSERT_FALSE(ambiguous);
+  EXPECT_EQ(ambiguous.error().code(), ErrorCode::compile_failed);
+  EXPECT_EQ(ambiguous.error().message(),
+            "two has several kernels called add; select one by a cast, as in (void(*)(int*))add");
+  fields.entries = {"(void(*)(int*))add"};
+  const auto image = compile_image(Request(fields));
+  ASSERT_TRUE(image) << image.error().describe();
+  EXPECT_EQ(image->entries, (std::vector<cuda::EntryPoint>{{fields.entries[0], "_Z3addPi"}}));
+}
+
 TEST_F(Nvrtc, CompilesOnFourThreadsAtOnce) {
   std::vector<std::vector<std::byte>> images(4);
   std::vector<std::thread> threads;
@@ -220,6 +268,134 @@ TEST_F(Nvrtc, ABinaryComesApartIntoWhatItWasMadeOf) {
   EXPECT_EQ(std::vector(parts.image.begin(), parts.image.end()), image.bytes);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parts.image.data()) % 8, 0U);
   EXPECT_EQ(cuda::parts_of(binary, ImageKind::ptx).error().code(), ErrorCode::load_failed);
+}
+
+/// The bytes of PTX with a header and the terminating NUL.
+std::vector<std::byte> ptx(const std::string& text) {
+  const std::string whole = ".version 8.0\n.target sm_90\n.address_size 64\n" + text;
+  const auto bytes = std::as_bytes(std::span(whole.c_str(), whole.size() + 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(Ptx, MayEndWithFileNamesAndComments) {
+  for (const char* end : {"", "\n\t.file\t1 \"/home/} {.cu\"\n", "// the end }", "/* the } end */\n",
+                          "\n.section .debug_str\n{\n.b8 1\n}\n"})
+    EXPECT_TRUE(cuda::is_whole(ptx(std::string(".visible .entry k() { ret; }") + end), ImageKind::ptx)) << end;
+}
+
+TEST(Ptx, ThatIsCutOffIsNotWhole) {
+  const std::string kernel = ".visible .entry k() { ret; }\n";
+  for (const std::string& text :
+       {std::string(), kernel + ".visible .entry j() { ret;", kernel + "}", kernel + "/* comment",
+        kernel + ".file 1 \"a", std::string(".visible .entry k() // { }\n"), std::string("// ") + kernel,
+        ".func k() { ret; }" + std::string(), kernel + '\0' + kernel})
+    EXPECT_FALSE(cuda::is_whole(ptx(text), ImageKind::ptx)) << text;
+}
+
+TEST(Ptx, KernelsAreFoundInAnyLayout) {
+  const std::vector<cuda::EntryPoint> expected = {{"k", "k"}};
+  const std::vector<std::size_t> sizes = {8, 12};
+  const std::string list = "(.param .u64 .ptr .global .align 4 a, .param .align 4 .b8 b[12])";
+  for (const std::string& text : std::vector<std::string>{
+           ".visible .entry k" + list + "{ ret; }", ".visible .entry\tk" + list + "\n{ ret; }",
+           ".visible .entry\nk\n" + list + "{ ret; }", ".visible .entry k " + list + " { ret; }",
+           ".visible.entry  k" + list + ".maxntid 32, 1, 1 { ret; }",
+           ".visible .entry k(.param.u64 a, // ), .param .u32 no\n.param .b8 b /* [3] */ [0x0c]){ ret; }",
+           ".entry k" + list + ";\n.entry k" + list + "{ ret; }", ".entry other();\n.entry k" + list + "{ ret; }",
+           "// the .entry point is below\n.visible .entry k" + list + "{ ret; }",
+           "/* .visible .entry old(.param .u64 a){ ret; } */\n.visible .entry k" + list + "{ ret; }",
+           ".file 1 \".entry old(\"\n.visible .entry k" + list + "{ ret; }"}) {
+    EXPECT_EQ(cuda::entry_points(ptx(text), ImageKind::ptx), expected) << text;
+    EXPECT_EQ(cuda::argument_sizes(ptx(text), ImageKind::ptx, "k"), sizes) << text;
+  }
+  EXPECT_EQ(cuda::entry_points(ptx(".entry k{ ret; }"), ImageKind::ptx), expected);
+  EXPECT_EQ(cuda::argument_sizes(ptx(".entry k{ ret; }"), ImageKind::ptx, "k"), std::vector<std::size_t>());
+}
+
+TEST(Ptx, SizesThatAreNotClearAreNotTold) {
+  for (const char* list : {"(.param .texref t)", "(.param .u64 a[])", "(.param .u64 a[0])", "(.param .b8 a[n])",
+                           "(.param .b8 a[99999999999999999999])", "(.param .b9999999 a)", "(.param .u64 a"})
+    EXPECT_EQ(cuda::argument_sizes(ptx(std::string(".entry k") + list + "{ ret; }"), ImageKind::ptx, "k"),
+              std::nullopt)
+        << list;
+}
+
+TEST(KernelName, IsTheDemangledSymbolWithoutArguments) {
+  const auto entries = cuda::named({"_Z5scaleIfEvPT_", "_ZN4math3addEPf", "plain", "_ZN4math3addEPf"});
+  EXPECT_EQ(entries,
+            (std::vector<cuda::EntryPoint>{
+                {"scale<float>", "_Z5scaleIfEvPT_"}, {"math::add", "_ZN4math3addEPf"}, {"plain", "plain"}}));
+}
+
+TEST(KernelName, IsTheSymbolIfThatStandsForGigabytes) {
+  // Each pair has two of the pair before it.
+  std::string pairs = "_Z1f1PIiiE";
+  for (const char place : std::string("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+    pairs += std::string("S_IS") + place + "_S" + place + "_E";
+  EXPECT_EQ(cuda::named({pairs}), (std::vector<cuda::EntryPoint>{{pairs, pairs}}));
+}
+
+/// An ELF file of a cubin with an empty section.
+std::string small_elf() {
+  Elf64_Ehdr header = {};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_ident[EI_DATA] = ELFDATA2LSB;
+  header.e_machine = 190;
+  header.e_shoff = sizeof header;
+  header.e_shentsize = sizeof(Elf64_Shdr);
+  header.e_shnum = 1;
+  return std::string(reinterpret_cast<const char*>(&header), sizeof header) + std::string(sizeof(Elf64_Shdr), '\0');
+}
+
+constexpr std::uint16_t ptx_entry = 1;
+constexpr std::uint16_t elf_entry = 2;
+
+/// An entry of a fatbin. `unpacked` is the size of the content before compression, 0 without it.
+std::string fatbin_entry(std::uint16_t kind, const std::string& content, std::uint64_t unpacked = 0) {
+  std::string header(64, '\0');
+  const auto put = [&header](std::size_t at, auto number) {
+    std::memcpy(header.data() + at, &number, sizeof number);
+  };
+  put(0, kind);
+  put(4, std::uint32_t{64});
+  put(8, std::uint64_t{content.size()});
+  if (unpacked != 0) put(16, static_cast<std::uint32_t>(content.size()));
+  put(56, unpacked);
+  return header + content;
+}
+
+bool is_whole_fatbin(const std::string& entries, std::size_t missing = 0) {
+  std::string image(16, '\0');
+  const std::uint32_t magic = 0xBA55ED50;
+  const std::uint16_t header = 16;
+  const std::uint64_t size = entries.size() + missing;
+  std::memcpy(image.data(), &magic, sizeof magic);
+  std::memcpy(image.data() + 6, &header, sizeof header);
+  std::memcpy(image.data() + 8, &size, sizeof size);
+  image += entries;
+  return cuda::is_whole(std::as_bytes(std::span(image)), ImageKind::fatbin);
+}
+
+TEST(Fatbin, WithCodeOfSeveralArchitecturesAndTextIsWhole) {
+  const std::string code = fatbin_entry(elf_entry, small_elf());
+  const std::string text = fatbin_entry(ptx_entry, ".version 8.0");
+  const std::string packed = fatbin_entry(elf_entry, "packed..", 100);
+  for (const std::string& entries : {code, text, packed, code + text + code, packed + text + packed})
+    EXPECT_TRUE(is_whole_fatbin(entries));
+}
+
+TEST(Fatbin, IsNotWholeIfAnEntryIsNot) {
+  const std::string code = fatbin_entry(elf_entry, small_elf());
+  EXPECT_FALSE(is_whole_fatbin(""));
+  EXPECT_FALSE(is_whole_fatbin(code, 1)) << "its header declares another byte";
+  EXPECT_FALSE(is_whole_fatbin(code + "more"));
+  EXPECT_FALSE(is_whole_fatbin(code + std::string(64, '\0'))) << "a header of 0 bytes";
+  for (std::size_t size = 1; size < code.size(); ++size) EXPECT_FALSE(is_whole_fatbin(code + code.substr(0, size)));
+  EXPECT_FALSE(is_whole_fatbin(fatbin_entry(elf_entry, small_elf().substr(0, 100)))) << "the ELF file is cut off";
+  std::string packed = fatbin_entry(elf_entry, "packed..", 100);
+  packed[16] = 9;
+  EXPECT_FALSE(is_whole_fatbin(packed)) << "it has 8 bytes";
 }
 
 TEST(CudaTarget, IsCodeWhereTheCompilerKnowsTheArchitecture) {

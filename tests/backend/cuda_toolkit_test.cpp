@@ -117,7 +117,8 @@ TEST_F(CudaToolkit, ProgramsForAGpuThatIsNotHereAreCompiledOnce) {
 
 TEST_F(CudaToolkit, ArchitecturesThatAreNoneAreRefusedByName) {
   const Request request = including("cuda_fp16.h");
-  for (const char* architecture : {"", "sm_", "90", "sm_90x", "compute_90", "gfx906", "sm_-1", "sm_90 "})
+  for (const char* architecture :
+       {"", "sm_", "90", "sm_90x", "compute_90", "gfx906", "sm_-1", "sm_90 ", "sm_090", "sm_0"})
     EXPECT_EQ(cuda::compile_for(request, architecture).error().code(), ErrorCode::invalid_request) << architecture;
   const auto unknown = cuda::compile_for(request, "sm_33");
   ASSERT_FALSE(unknown);
@@ -126,6 +127,47 @@ TEST_F(CudaToolkit, ArchitecturesThatAreNoneAreRefusedByName) {
   EXPECT_TRUE(cuda::compile_for(request, "sm_90a"));
   const Request other({.name = "x", .source = "x", .language = Language::hip});
   EXPECT_EQ(cuda::compile_for(other, "sm_90").error().code(), ErrorCode::invalid_request);
+}
+
+TEST_F(CudaToolkit, ArchitecturesWithASuffixAreOptionsOfRequestsAndNotOfDevices) {
+  const auto opened = backend::open_offline("sm_90a");
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code(), ErrorCode::invalid_request);
+  EXPECT_EQ(opened.error().message(),
+            "no device has the architecture sm_90a: use sm_90 with the compiler option -arch=sm_90a");
+  EXPECT_EQ(backend::open_offline("sm_090").error().message(),
+            "\"sm_090\" is not an NVIDIA architecture: write sm_ and a number without leading zeros, as in sm_90");
+}
+
+TEST_F(CudaToolkit, OptionsThatSelectAnArchitectureOfAnotherNumberAreRefused) {
+  const auto compile = [](std::vector<std::string> options) {
+    return cuda::compile_for(Request({.name = "nothing",
+                                      .source = "extern \"C\" __global__ void nothing() {}\n",
+                                      .language = Language::cuda,
+                                      .options = std::move(options)}),
+                             "sm_90");
+  };
+  for (const std::vector<std::string>& options :
+       std::vector<std::vector<std::string>>{{"-arch=sm_80"},
+                                             {"-arch", "sm_80"},
+                                             {" -arch=sm_80"},
+                                             {"--gpu-architecture=sm_100a"},
+                                             {"--gpu-architecture", "compute_80"},
+                                             {"-arch=sm_90", "-arch=sm_80"}}) {
+    const auto binary = compile(options);
+    ASSERT_FALSE(binary) << options.back();
+    EXPECT_EQ(binary.error().code(), ErrorCode::invalid_request) << binary.error().message();
+  }
+  EXPECT_EQ(
+      compile({"-arch=sm_80"}).error().message(),
+      "nothing has an option that selects sm_80, but is compiled for sm_90; remove the option, or compile for "
+      "sm_80");
+  for (const std::vector<std::string>& options :
+       std::vector<std::vector<std::string>>{{"-arch=sm_90"}, {"-arch", "sm_90"}, {"--gpu-architecture=sm_90a"}}) {
+    const auto binary = compile(options);
+    EXPECT_TRUE(binary) << binary.error().message();
+  }
+  EXPECT_EQ(compile({"-arch"}).error().code(), ErrorCode::compile_failed);
 }
 
 }  // namespace

@@ -137,6 +137,18 @@ TEST(MissingHipCompiler, IsNamedWithWhatProvidesIt) {
   EXPECT_TRUE(told.starts_with("unsupported: hipcc is missing: install ")) << told;
 }
 
+TEST(BrokenHipCompiler, IsNamedWithWhatToDo) {
+  const fakes::TemporaryFolder folder;
+  fakes::write_file(folder.path() / "hipcc", "#!/bin/sh\nexit 0\n");
+  std::filesystem::permissions(folder.path() / "hipcc", std::filesystem::perms::owner_all);
+  const std::string told = fakes::in_child([&folder]() -> std::string {
+    setenv("PATH", folder.path().c_str(), 1);
+    const auto identity = hip::identity_for("gfx906");
+    return identity ? "found" : std::string(to_string(identity.error().code())) + ": " + identity.error().message();
+  });
+  EXPECT_EQ(told, "unsupported: hipcc --version does not print a version; reinstall hipcc");
+}
+
 TEST(CodeObject, NoTruncatedOneIsTakenForAWholeOne) {
   if (!has_hipcc()) GTEST_SKIP() << "there is no hipcc";
   const Binary binary = hip::compile_for(cuda_scale(3, Language::hip), "gfx906").value();

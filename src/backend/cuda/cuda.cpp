@@ -121,15 +121,57 @@ Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& /*log*/) { r
 
 namespace {
 
-/// The number of an architecture: 90 for "sm_90" and "sm_90a"; nullopt if it is none.
-std::optional<int> number_of(std::string_view architecture) {
-  if (!architecture.starts_with("sm_")) return std::nullopt;
-  architecture.remove_prefix(3);
+/// An architecture, as in "sm_90" or "sm_90a".
+struct Architecture {
   int number = 0;
-  const auto [end, error] = std::from_chars(architecture.data(), architecture.data() + architecture.size(), number);
-  const std::string_view suffix(end, static_cast<std::size_t>(architecture.data() + architecture.size() - end));
-  const bool fits = error == std::errc() && number > 0 && (suffix.empty() || suffix == "a" || suffix == "f");
-  return fits ? std::optional(number) : std::nullopt;
+  /// Empty, "a" or "f".
+  std::string_view suffix = {};
+};
+
+/// Reads an architecture behind `prefix`; nullopt if the text is none.
+std::optional<Architecture> architecture_in(std::string_view text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  text.remove_prefix(prefix.size());
+  Architecture read;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), read.number);
+  read.suffix = text.substr(static_cast<std::size_t>(end - text.data()));
+  const bool fits = error == std::errc() && read.number > 0 && !text.starts_with('0') &&
+                    (read.suffix.empty() || read.suffix == "a" || read.suffix == "f");
+  return fits ? std::optional(read) : std::nullopt;
+}
+
+Result<Architecture> architecture_in(std::string_view text) {
+  if (const auto read = architecture_in(text, "sm_")) return *read;
+  return Error(ErrorCode::invalid_request,
+               fmt::format("\"{}\" is not an NVIDIA architecture: write sm_ and a number without leading zeros, as "
+                           "in sm_90",
+                           text));
+}
+
+/// Fails if an option of the request selects an architecture of another number: the binary would be stored for a
+/// device that cannot load it.
+Result<void> check_architecture_options(const Request& request, std::string_view architecture) {
+  const int number = KILN_TRY(architecture_in(architecture)).number;
+  const auto& options = request.options();
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    std::string_view option = options[i];
+    // NVRTC ignores spaces in front.
+    option.remove_prefix(std::min(option.find_first_not_of(" \t\r\n\f\v"), option.size()));
+    const auto name = std::ranges::find(architecture_options, option.substr(0, option.find('=')));
+    if (name == architecture_options.end()) continue;
+    const bool is_one_word = option.size() > name->size();
+    if (!is_one_word && i + 1 == options.size()) continue;
+    const std::string_view value = is_one_word ? option.substr(name->size() + 1) : std::string_view(options[i + 1]);
+    auto selected = architecture_in(value, "sm_");
+    if (!selected) selected = architecture_in(value, "compute_");
+    // NVRTC refuses other values.
+    if (selected && selected->number != number)
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("{} has an option that selects {}, but is compiled for {}; remove the option, or "
+                               "compile for sm_{}",
+                               request.name(), value, architecture, selected->number));
+  }
+  return {};
 }
 
 struct OfflineCompiler {
@@ -138,12 +180,9 @@ struct OfflineCompiler {
 };
 
 Result<OfflineCompiler> offline_compiler(std::string_view architecture) {
-  const auto number = number_of(architecture);
-  if (!number)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("\"{}\" is not an NVIDIA architecture; an example is sm_90", architecture));
+  const int number = KILN_TRY(architecture_in(architecture)).number;
   auto rtc = KILN_TRY(open_nvrtc(std::numeric_limits<int>::max()));
-  if (std::ranges::find(rtc->architectures(), *number) == rtc->architectures().end())
+  if (std::ranges::find(rtc->architectures(), number) == rtc->architectures().end())
     return Error(ErrorCode::unsupported, fmt::format("{} does not compile for {}; it knows sm_{}", rtc->version(),
                                                      architecture, fmt::join(rtc->architectures(), ", sm_")));
   Target target{std::string(architecture), ImageKind::cubin, fmt::format("--gpu-architecture={}", architecture),
@@ -156,6 +195,7 @@ Result<OfflineCompiler> offline_compiler(std::string_view architecture) {
 Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log) {
   if (request.error()) return *request.error();
   KILN_TRY(backend::check_language(request, {Language::cuda}));
+  KILN_TRY(check_architecture_options(request, architecture));
   const auto compiler = KILN_TRY(offline_compiler(architecture));
   log.debug(fmt::format("compiling {} for {} with {}", request.name(), architecture, compiler.rtc->version()));
   const auto image = KILN_TRY(compile_image(platform(), *compiler.rtc, compiler.target, request));
@@ -163,6 +203,11 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
 }
 
 Result<Identity> identity_for(std::string_view architecture) {
+  const auto read = KILN_TRY(architecture_in(architecture));
+  if (!read.suffix.empty())
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("no device has the architecture {}: use sm_{} with the compiler option -arch={}",
+                             architecture, read.number, architecture));
   const auto compiler = KILN_TRY(offline_compiler(architecture));
   return identity_of(platform(), compiler.target, compiler.rtc.get());
 }

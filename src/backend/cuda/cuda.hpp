@@ -19,7 +19,8 @@ Result<std::shared_ptr<const Rtc>> open_nvrtc(int driver_version);
 Result<Target> target_for(int capability, int version, const std::vector<int>& known);
 
 /// The identity of a device of this architecture, as in "sm_90", with a driver of the newest NVRTC's major version.
-/// compile_for() makes binaries for it.
+/// compile_for() makes binaries for it. Fails with invalid_request for a name with a suffix, as in "sm_90a": no
+/// device has one.
 Result<Identity> identity_for(std::string_view architecture);
 
 /// Lists the CUDA devices of this machine, and opens the one with this number.

@@ -128,8 +128,16 @@ Result<std::shared_ptr<Device>> CudaDevice::open(const Platform& platform, std::
 }
 
 Result<Compiled> CudaDevice::compile(const Request& request) {
-  if (std::ranges::find(platform_.compiled_languages, request.language()) != platform_.compiled_languages.end())
-    return load_given(request);
+  const auto is_compiled = [this](Language language) {
+    return std::ranges::find(platform_.compiled_languages, language) != platform_.compiled_languages.end();
+  };
+  if (is_compiled(request.language())) {
+    auto loaded = load_given(request);
+    if (loaded || loaded.error().code() != ErrorCode::load_failed) return loaded;
+    return Error(ErrorCode::load_failed,
+                 fmt::format("{}; this device needs code for {}{}", loaded.error().message(), target_.architecture,
+                             is_compiled(Language::ptx) ? ", or PTX" : ""));
+  }
   return load_compiled(request.name(), target_.kind, KILN_TRY(compile_image(platform_, *rtc_, target_, request)));
 }
 

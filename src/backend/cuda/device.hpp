@@ -31,7 +31,7 @@ struct Platform {
   std::string_view api;
   std::string_view vendor;
   Language language;
-  /// The languages of programs that are compiled already, and the kinds of their images.
+  /// The languages of requests that contain a compiled program instead of a source, such as Language::ptx.
   std::span<const Language> compiled_languages;
   /// Prefixes of the compiler options that select an architecture. If a request has one, it replaces the target's
   /// option.
@@ -41,9 +41,9 @@ struct Platform {
   /// `rtc` is null if there is no compiler.
   Result<Target> (*target)(const Driver& driver, int device, const Rtc* rtc);
   std::unique_ptr<kiln::Module> (*wrap)(std::unique_ptr<LoadedImage> image);
-  /// The image of a module of this platform, and its kernel; null for other modules, and if there are several
-  /// kernels.
+  /// The image of a module; null for a module of another platform.
   LoadedImage* (*image_of)(const kiln::Module& module);
+  /// The kernel of a module; null for a module of another platform, or with several kernels.
   LoadedKernel* (*kernel_of)(const kiln::Module& module);
 };
 

@@ -22,8 +22,9 @@ struct GivenImage {
 };
 
 /// Checks the image of a request, and finds its entry points: those that the request names, by name or symbol, or
-/// all. A fatbin has none yet if the request names none. Fails with compile_failed if the image is damaged or lacks
-/// an entry point.
+/// all. Kiln cannot list the kernels of a fatbin: if the request names none, the result has no entry points, and
+/// the caller gets them from listed_entries(). Fails with compile_failed if the image is damaged or lacks an entry
+/// point.
 Result<GivenImage> given_image(const Request& request);
 
 /// Compiles PTX to a cubin for the context's device. Fails with compile_failed and the driver's log if the driver

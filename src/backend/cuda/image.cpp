@@ -1,11 +1,12 @@
 #include "backend/cuda/image.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
+#include <set>
 
 #include <cxxabi.h>
 #include <elf.h>
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "backend/cuda/ptx.hpp"
 #include "backend/sections.hpp"
 
 namespace kiln::cuda {
@@ -48,25 +50,51 @@ bool is_whole_elf(std::span<const std::byte> image, std::uint16_t machine) noexc
   return true;
 }
 
-/// Whether PTX text is complete, from its header to the terminating NUL.
-bool is_whole_ptx(std::span<const std::byte> image) noexcept {
-  if (image.empty()) return false;
-  const std::string_view text(reinterpret_cast<const char*>(image.data()), image.size());
-  return text.find('\0') == text.size() - 1 && text.find(".version") != std::string_view::npos &&
-         text.find(".target") != std::string_view::npos && text.find(".entry") != std::string_view::npos &&
-         text.find_last_not_of(" \t\r\n", text.size() - 2) != std::string_view::npos &&
-         text[text.find_last_not_of(" \t\r\n", text.size() - 2)] == '}';
+/// PTX without its terminating NUL; nullopt if that is missing.
+std::optional<std::string_view> ptx_text(std::span<const std::byte> image) noexcept {
+  const std::string_view text = backend::as_text(image);
+  if (text.empty() || text.find('\0') != text.size() - 1) return std::nullopt;
+  return text.substr(0, text.size() - 1);
 }
 
-/// Whether a fatbin has all bytes that its header declares: a magic number, a version, the size of the header, and
-/// the size of what follows.
+/// Whether PTX text is complete, from its header to the terminating NUL, and has a kernel.
+bool is_whole_ptx(std::span<const std::byte> image) {
+  const auto text = ptx_text(image);
+  if (!text) return false;
+  const ptx::Text read = ptx::read(*text);
+  return read.is_whole && !read.kernels.empty();
+}
+
+/// An entry of a fatbin begins with its kind, a version, the size of its header, and the size of its content. From
+/// 64 bytes on, the header has the sizes of the content before and after compression; they are 0 without it.
+bool is_whole_fatbin_entry(std::span<const std::byte> header, std::span<const std::byte> content) noexcept {
+  constexpr std::uint16_t elf = 2;
+  const bool tells_sizes = header.size() >= 64;
+  if (tells_sizes && read_at<std::uint32_t>(header, 16) > content.size()) return false;
+  const bool is_compressed = tells_sizes && read_at<std::uint64_t>(header, 56) != 0;
+  return is_compressed || read_at<std::uint16_t>(header, 0) != elf || is_whole_elf(content, machine_cuda);
+}
+
+/// Whether a fatbin has all bytes that its header declares, and entries that fill them. The header is a magic
+/// number, a version, the size of the header, and the size of all entries. Compressed entries are not looked into.
 bool is_whole_fatbin(std::span<const std::byte> image) noexcept {
   constexpr std::uint32_t magic = 0xBA55ED50;
-  constexpr std::size_t header_bytes = 16;
-  if (!fits(image, 0, header_bytes) || read_at<std::uint32_t>(image, 0) != magic) return false;
-  const auto header = read_at<std::uint16_t>(image, 6);
-  const auto size = read_at<std::uint64_t>(image, 8);
-  return header >= header_bytes && size > 0 && fits(image, header, size);
+  constexpr std::size_t least_header = 16;
+  if (!fits(image, 0, least_header) || read_at<std::uint32_t>(image, 0) != magic) return false;
+  const auto begin = read_at<std::uint16_t>(image, 6);
+  const auto bytes = read_at<std::uint64_t>(image, 8);
+  if (begin < least_header || bytes == 0 || !fits(image, begin, bytes)) return false;
+  auto rest = image.subspan(begin, static_cast<std::size_t>(bytes));
+  while (!rest.empty()) {
+    if (!fits(rest, 0, least_header)) return false;
+    const auto header = read_at<std::uint32_t>(rest, 4);
+    const auto content = read_at<std::uint64_t>(rest, 8);
+    if (header < least_header || !fits(rest, header, content) ||
+        !is_whole_fatbin_entry(rest.first(header), rest.subspan(header, static_cast<std::size_t>(content))))
+      return false;
+    rest = rest.subspan(header + static_cast<std::size_t>(content));
+  }
+  return true;
 }
 
 bool is_bundle(std::span<const std::byte> image) noexcept {
@@ -108,7 +136,7 @@ bool is_whole_bundle(std::span<const std::byte> image) noexcept {
 
 }  // namespace
 
-bool is_whole(std::span<const std::byte> image, ImageKind kind) noexcept {
+bool is_whole(std::span<const std::byte> image, ImageKind kind) {
   switch (kind) {
     case ImageKind::cubin: return is_whole_elf(image, machine_cuda);
     case ImageKind::ptx: return is_whole_ptx(image);
@@ -251,32 +279,12 @@ Sizes sizes_in_cubin(Bytes image, const std::string& entry) {
   return std::nullopt;
 }
 
-/// The size of a declared parameter in bytes, as in ".param .align 4 .b8 scale_param_1[4]".
-std::optional<std::size_t> size_of_declaration(std::string_view text) {
-  std::size_t bits = 0;
-  for (std::size_t at = text.find('.'); at != std::string_view::npos; at = text.find('.', at + 1))
-    if (at + 2 < text.size() && std::string_view("bsuf").find(text[at + 1]) != std::string_view::npos)
-      std::from_chars(text.data() + at + 2, text.data() + text.size(), bits);
-  if (bits == 0) return std::nullopt;
-  std::size_t count = 1;
-  if (const std::size_t bracket = text.find('['); bracket != std::string_view::npos)
-    std::from_chars(text.data() + bracket + 1, text.data() + text.size(), count);
-  return bits / 8 * count;
-}
-
-Sizes sizes_in_ptx(std::string_view text, const std::string& entry) {
-  std::size_t at = text.find(".entry " + entry + "(");
-  if (at == std::string_view::npos) return std::nullopt;
-  at = text.find('(', at) + 1;
-  std::string_view list = text.substr(at, text.find(')', at) - at);
-  std::vector<std::size_t> sizes;
-  while (list.find(".param") != std::string_view::npos) {
-    const std::size_t comma = std::min(list.find(','), list.size());
-    const auto size = size_of_declaration(list.substr(0, comma));
-    if (!size) return std::nullopt;
-    sizes.push_back(*size);
-    list.remove_prefix(std::min(comma + 1, list.size()));
-  }
+std::vector<Sizes> sizes_in_ptx(Bytes image, const std::vector<EntryPoint>& entries) {
+  const ptx::Text text = ptx::read(*ptx_text(image));
+  std::map<std::string_view, Sizes> by_symbol;
+  for (const ptx::Kernel& kernel : text.kernels) by_symbol.emplace(kernel.name, kernel.arguments);
+  std::vector<Sizes> sizes;
+  for (const EntryPoint& entry : entries) sizes.push_back(by_symbol[entry.symbol]);
   return sizes;
 }
 
@@ -312,14 +320,9 @@ std::vector<std::string> symbols_in_cubin(Bytes image) {
   return symbols;
 }
 
-std::vector<std::string> symbols_in_ptx(std::string_view text) {
-  constexpr std::string_view keyword = ".entry ";
+std::vector<std::string> symbols_in_ptx(Bytes image) {
   std::vector<std::string> symbols;
-  for (std::size_t at = text.find(keyword); at != std::string_view::npos; at = text.find(keyword, at)) {
-    at += keyword.size();
-    const std::size_t end = std::min(text.find_first_of("( \t\r\n", at), text.size());
-    symbols.emplace_back(text.substr(at, end - at));
-  }
+  for (const ptx::Kernel& kernel : ptx::read(*ptx_text(image)).kernels) symbols.emplace_back(kernel.name);
   return symbols;
 }
 
@@ -411,44 +414,79 @@ std::vector<std::string> symbols_in_code_object(Bytes elf) {
   return symbols;
 }
 
-/// The name of a symbol in a request: "math::scale" for math::scale(float*).
-std::string name_of(const std::string& symbol) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> demangled(
-      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
-  if (status != 0 || demangled == nullptr) return symbol;
-  // Templates have their return type in front, and all have their arguments behind.
-  std::string_view name = demangled.get();
-  if (name.starts_with("void ")) name.remove_prefix(5);
-  int depth = 0;
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    if (name[i] == '<') ++depth;
-    if (name[i] == '>') --depth;
-    if (name[i] == '(' && depth == 0 && !name.substr(i).starts_with("(anonymous"))
-      return std::string(name.substr(0, i));
+/// An upper bound for the length of a demangled symbol. Each reference to an earlier part, as in S1_ or T_, may
+/// repeat all text before it, so the text can double with each; a pack expansion repeats it for each element.
+std::size_t most_demangled(std::string_view symbol) {
+  constexpr std::size_t unknown = std::numeric_limits<std::size_t>::max();
+  // Abbreviations of types, such as "y" and "Si", stand for up to 32 characters a letter.
+  std::size_t most = 32 * symbol.size();
+  const auto multiply = [&most](std::size_t factor) { most = most > unknown / factor ? unknown : most * factor; };
+  for (std::size_t i = 0; i < symbol.size(); ++i) {
+    const std::string_view rest = symbol.substr(i);
+    if (rest.starts_with("Dp") || rest.starts_with("sp")) multiply(symbol.size());
+    if (rest[0] != 'S' && rest[0] != 'T') continue;
+    const std::size_t end = rest.find_first_not_of("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    if (end != std::string_view::npos && rest[end] == '_') multiply(2);
   }
-  return symbol;
+  return most;
 }
 
-}  // namespace
-
-std::optional<std::vector<std::size_t>> argument_sizes(std::span<const std::byte> image, ImageKind kind,
-                                                       const std::string& symbol) {
-  if (!is_whole(image, kind)) return std::nullopt;
-  try {
-    switch (kind) {
-      case ImageKind::cubin: return sizes_in_cubin(image, symbol);
-      case ImageKind::ptx: return sizes_in_ptx(backend::as_text(image), symbol);
-      case ImageKind::code_object:
-        for (const auto part : code_objects(image))
-          if (auto sizes = sizes_in_code_object(part, symbol)) return sizes;
-        return std::nullopt;
-      case ImageKind::fatbin: return std::nullopt;
+/// Names symbols as requests do: "math::scale" for math::scale(float*). A symbol of an untrusted image can stand
+/// for gigabytes of text, so it keeps its name if that text, or that of all symbols together, may exceed a limit.
+class Demangler {
+ public:
+  std::string name_of(const std::string& symbol) {
+    if (!symbol.starts_with("_Z") || left_ == 0 || most_demangled(symbol) > most) return symbol;
+    int status = 0;
+    const std::unique_ptr<char, decltype(&std::free)> demangled(
+        abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
+    if (status != 0 || demangled == nullptr) return symbol;
+    std::string_view name = demangled.get();
+    left_ -= std::min(name.size(), left_);
+    // Templates have their return type in front, and all have their arguments behind.
+    if (name.starts_with("void ")) name.remove_prefix(5);
+    int depth = 0;
+    for (std::size_t i = 0; i < name.size(); ++i) {
+      if (name[i] == '<') ++depth;
+      if (name[i] == '>') --depth;
+      if (name[i] == '(' && depth == 0 && !name.substr(i).starts_with("(anonymous"))
+        return std::string(name.substr(0, i));
     }
+    return symbol;
+  }
+
+ private:
+  static constexpr std::size_t most = std::size_t{32} << 20;
+  std::size_t left_ = most;
+};
+
+/// The sizes in a complete cubin or code object.
+Sizes sizes_in_elf(Bytes image, ImageKind kind, const std::string& symbol) {
+  try {
+    if (kind == ImageKind::cubin) return sizes_in_cubin(image, symbol);
+    for (const auto part : code_objects(image))
+      if (auto sizes = sizes_in_code_object(part, symbol)) return sizes;
   } catch (const Json::exception&) {
     // The metadata has an unknown form.
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::optional<std::vector<std::size_t>>> argument_sizes(std::span<const std::byte> image,
+                                                                    ImageKind kind,
+                                                                    const std::vector<EntryPoint>& entries) {
+  std::vector<Sizes> sizes(entries.size());
+  if (!is_whole(image, kind) || kind == ImageKind::fatbin) return sizes;
+  if (kind == ImageKind::ptx) return sizes_in_ptx(image, entries);
+  for (std::size_t i = 0; i < entries.size(); ++i) sizes[i] = sizes_in_elf(image, kind, entries[i].symbol);
+  return sizes;
+}
+
+std::optional<std::vector<std::size_t>> argument_sizes(std::span<const std::byte> image, ImageKind kind,
+                                                       const std::string& symbol) {
+  return argument_sizes(image, kind, std::vector<EntryPoint>{{symbol, symbol}}).front();
 }
 
 std::vector<EntryPoint> entry_points(std::span<const std::byte> image, ImageKind kind) {
@@ -456,7 +494,7 @@ std::vector<EntryPoint> entry_points(std::span<const std::byte> image, ImageKind
   try {
     if (is_whole(image, kind)) switch (kind) {
         case ImageKind::cubin: symbols = symbols_in_cubin(image); break;
-        case ImageKind::ptx: symbols = symbols_in_ptx(backend::as_text(image)); break;
+        case ImageKind::ptx: symbols = symbols_in_ptx(image); break;
         case ImageKind::code_object:
           for (const auto part : code_objects(image))
             if (symbols.empty()) symbols = symbols_in_code_object(part);
@@ -470,14 +508,18 @@ std::vector<EntryPoint> entry_points(std::span<const std::byte> image, ImageKind
 }
 
 std::vector<EntryPoint> named(std::vector<std::string> symbols) {
-  std::map<std::string, int> count;
-  for (const std::string& symbol : symbols) ++count[name_of(symbol)];
+  std::set<std::string> seen;
+  std::erase_if(symbols, [&seen](const std::string& symbol) { return !seen.insert(symbol).second; });
+  Demangler demangler;
   std::vector<EntryPoint> entries;
+  std::map<std::string, int> count;
   for (std::string& symbol : symbols) {
-    std::string name = name_of(symbol);
-    if (count[name] > 1) name = symbol;
+    std::string name = demangler.name_of(symbol);
+    ++count[name];
     entries.push_back({std::move(name), std::move(symbol)});
   }
+  for (EntryPoint& entry : entries)
+    if (count[entry.name] > 1) entry.name = entry.symbol;
   return entries;
 }
 

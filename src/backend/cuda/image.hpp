@@ -64,7 +64,7 @@ Result<Parts> parts_of(const Binary& binary, ImageKind kind);
 
 /// Whether `image` is complete according to its tables. Drivers get the address of an image without its size, and
 /// would read past the end of an incomplete one.
-bool is_whole(std::span<const std::byte> image, ImageKind kind) noexcept;
+bool is_whole(std::span<const std::byte> image, ImageKind kind);
 
 /// The ELF files in a complete AMD image: the image itself, or the parts of a bundle.
 std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> image);
@@ -74,15 +74,21 @@ std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> 
 /// that name.
 std::vector<EntryPoint> entry_points(std::span<const std::byte> image, ImageKind kind);
 
-/// The entry points of symbols, named as in entry_points().
+/// The entry points of symbols, named as in entry_points(). A symbol that is repeated counts once.
 std::vector<EntryPoint> named(std::vector<std::string> symbols);
 
 /// The symbol of the function whose address the variable `name` of a complete AMD image holds; nullopt if there is
 /// none.
 std::optional<std::string> referenced_symbol(std::span<const std::byte> image, std::string_view name);
 
-/// The size of each argument of a kernel in bytes, read from its image; nullopt if the image is incomplete, lacks
-/// the kernel, or does not contain the sizes. Drivers get the arguments without their number, so Kiln must know it.
+/// For each kernel, the sizes of its arguments in bytes, read from the image; nullopt if the image is incomplete,
+/// lacks the kernel, or does not contain the sizes. Drivers get the arguments without their number, so Kiln must
+/// know it.
+std::vector<std::optional<std::vector<std::size_t>>> argument_sizes(std::span<const std::byte> image,
+                                                                    ImageKind kind,
+                                                                    const std::vector<EntryPoint>& entries);
+
+/// The same for the kernel of one symbol.
 std::optional<std::vector<std::size_t>> argument_sizes(std::span<const std::byte> image, ImageKind kind,
                                                        const std::string& symbol);
 

@@ -42,12 +42,11 @@ Result<std::unique_ptr<LoadedImage>> LoadedImage::load(std::shared_ptr<Context> 
 
 LoadedImage::LoadedImage(std::shared_ptr<Context> context, const Parts& parts)
     : context_(std::move(context)), name_(parts.name), bytes_(parts.image.size()) {
-  for (const EntryPoint& entry : parts.entries) {
-    std::optional<std::vector<std::size_t>> arguments;
-    if (context_->driver()->parameter_info == nullptr)
-      arguments = argument_sizes(parts.image, parts.kind, entry.symbol);
-    kernels_.push_back(std::make_unique<LoadedKernel>(*this, entry, std::move(arguments)));
-  }
+  std::vector<std::optional<std::vector<std::size_t>>> arguments(parts.entries.size());
+  if (context_->driver()->parameter_info == nullptr)
+    arguments = argument_sizes(parts.image, parts.kind, parts.entries);
+  for (std::size_t i = 0; i < parts.entries.size(); ++i)
+    kernels_.push_back(std::make_unique<LoadedKernel>(*this, parts.entries[i], std::move(arguments[i])));
 }
 
 LoadedKernel::LoadedKernel(const LoadedImage& image, EntryPoint entry,

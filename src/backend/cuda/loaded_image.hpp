@@ -99,12 +99,12 @@ class LoadedModule final : public Public {
         module->entries_.push_back(std::make_unique<LoadedModule>(module->image_, kernel.get()));
     return module;
   }
-  /// The image and the kernel of a module of this class; null for other modules, and if the module has several
-  /// kernels.
+  /// The image of a module; null for a module of another class.
   static LoadedImage* image_of(const kiln::Module& module) {
     const auto* own = dynamic_cast<const LoadedModule*>(&module);
     return own != nullptr ? own->image_.get() : nullptr;
   }
+  /// The kernel of a module; null for a module of another class, or with several kernels.
   static LoadedKernel* kernel_of(const kiln::Module& module) {
     const auto* own = dynamic_cast<const LoadedModule*>(&module);
     return own != nullptr ? own->kernel_ : nullptr;

@@ -28,15 +28,34 @@ Error no_entry(const Request& request, std::string_view entry, std::string log) 
       std::move(log));
 }
 
-/// The error if the log says that NVRTC does not find an entry point. It looks them up in a file of its own, behind
-/// the source.
+/// The first line of the log that reports an error, and all after it. Lines of the source that the log quotes are
+/// indented.
+std::string_view first_error(std::string_view log) {
+  while (!log.empty()) {
+    const std::string_view line = log.substr(0, log.find('\n'));
+    if (!line.starts_with(' ') && (line.find("): error") != std::string_view::npos ||
+                                   line.find("): catastrophic error") != std::string_view::npos))
+      return log;
+    log.remove_prefix(std::min(line.size() + 1, log.size()));
+  }
+  return log;
+}
+
+/// The error if the first error in the log is that NVRTC does not find an entry point, or finds several. It looks
+/// them up in a file of its own, behind the source.
 std::optional<Error> missing_entry(const Request& request, const std::string& log) {
   constexpr std::string_view mark = "#pragma nv_mangled_name ";
-  if (!log.starts_with("__nv_name_map(")) return std::nullopt;
-  const std::size_t begin = log.find(mark);
-  if (begin == std::string::npos) return std::nullopt;
-  const std::string_view line = std::string_view(log).substr(begin + mark.size());
-  return no_entry(request, line.substr(0, line.find('\n')), log);
+  const std::string_view error = first_error(log);
+  const std::size_t begin = error.find(mark);
+  if (!error.starts_with("__nv_name_map(") || begin == std::string_view::npos) return std::nullopt;
+  std::string_view entry = error.substr(begin + mark.size());
+  entry = entry.substr(0, entry.find('\n'));
+  if (error.substr(0, error.find('\n')).find("overloaded function") == std::string_view::npos)
+    return no_entry(request, entry, log);
+  return Error(ErrorCode::compile_failed,
+               fmt::format("{} has several kernels called {}; select one by a cast, as in (void(*)(int*)){}",
+                           request.name(), entry, entry),
+               log);
 }
 
 }  // namespace
