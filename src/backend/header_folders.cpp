@@ -20,6 +20,16 @@ bool is_plain(const std::string& path) {
   });
 }
 
+/// Replaces every `from` in the text that no digit follows: links in the temporary folder are called 1, 2, ….
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
+    const std::size_t end = at + from.size();
+    const bool is_longer = end < text.size() && text[end] >= '0' && text[end] <= '9';
+    if (!is_longer) text.replace(at, from.size(), to);
+    at += is_longer ? from.size() : to.size();
+  }
+}
+
 }  // namespace
 
 Result<HeaderFolders> HeaderFolders::create(const Request& request) {
@@ -55,6 +65,7 @@ Result<void> HeaderFolders::link(const std::filesystem::path& folder) {
   const auto path = scratch_->path() / std::to_string(paths_.size());
   if (::symlink(folder.c_str(), path.c_str()) != 0) return base::system_error("link", path);
   paths_.push_back(path.string());
+  links_.push_back({path.string(), folder.string()});
   return {};
 }
 
@@ -63,6 +74,7 @@ std::string HeaderFolders::with_names(std::string log) const {
   const std::string prefix = (scratch_->path() / "headers/").string();
   for (std::size_t at = log.find(prefix); at != std::string::npos; at = log.find(prefix, at))
     log.erase(at, prefix.size());
+  for (const Link& link : links_) replace_all(log, link.path, link.folder);
   return log;
 }
 

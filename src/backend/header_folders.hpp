@@ -22,7 +22,8 @@ class HeaderFolders {
   /// through a link in the temporary folder.
   const std::vector<std::string>& paths() const noexcept { return paths_; }
 
-  /// A compiler's log with the names of given headers in place of their temporary paths.
+  /// A compiler's log with the names of given headers, and the paths of include folders, in place of temporary
+  /// paths.
   std::string with_names(std::string log) const;
 
  private:
@@ -32,6 +33,12 @@ class HeaderFolders {
 
   std::optional<base::ScratchFolder> scratch_;
   std::vector<std::string> paths_;
+  /// The folder that a link in the temporary folder leads to.
+  struct Link {
+    std::string path;
+    std::string folder;
+  };
+  std::vector<Link> links_;
 };
 
 }  // namespace kiln::backend

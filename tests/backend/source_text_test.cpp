@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/header_folders.hpp"
+#include "fakes/files.hpp"
+#include "fakes/temporary_folder.hpp"
+
 namespace kiln {
 namespace {
 
@@ -58,6 +62,28 @@ TEST(CompileMessage, AnErrorWithoutAPlaceIsToldAsItIs) {
             "conv does not compile: nvrtc: error: invalid option");
   EXPECT_EQ(message(request("conv", Language::cuda), "conv(3): warning: odd\n"), "conv does not compile");
   EXPECT_EQ(message(request("", Language::cuda), "(3): error: no\n"), " does not compile: (3): error: no");
+}
+
+TEST(HeaderFolders, LogsNameTheFoldersThatWereGiven) {
+  const fakes::TemporaryFolder folder;
+  Request::Fields fields{.name = "conv",
+                         .source = "#include \"given.h\"\n#include \"file.h\"\n",
+                         .language = Language::opencl,
+                         .headers = {{"given.h", ""}}};
+  for (int i = 0; i < 12; ++i) fields.include_folders.push_back(folder.path() / ("it's " + std::to_string(i)));
+  for (const auto& one : fields.include_folders) fakes::write_file(one / "file.h", "");
+  const Request request(fields);
+  ASSERT_FALSE(request.error());
+  const auto folders = backend::HeaderFolders::create(request).value();
+  ASSERT_EQ(folders.paths().size(), 13U);
+  EXPECT_EQ(folders.with_names(folders.paths()[0] + "/given.h:1: error"), "given.h:1: error");
+  for (std::size_t i = 0; i < 12; ++i) {
+    const std::string& path = folders.paths()[i + 1];
+    EXPECT_EQ(path.find('\''), std::string::npos);
+    EXPECT_EQ(
+        folders.with_names("in " + path + "/file.h:1 of '" + path + "'"),
+        "in " + fields.include_folders[i].string() + "/file.h:1 of '" + fields.include_folders[i].string() + "'");
+  }
 }
 
 }  // namespace

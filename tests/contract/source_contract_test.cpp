@@ -144,6 +144,16 @@ TEST_P(SourceContract, AnErrorInAHeaderNamesItAndItsLine) {
   // Mesa may attribute an error in an included file to the source.
   if (language() == Language::glsl) return;
   EXPECT_NE(wrong.error().message().find("amount.h line 3"), std::string::npos) << wrong.error().describe();
+  // The compiler gets a folder with such a name through a link.
+  const auto quoted = folder_.path() / "else where's";
+  std::filesystem::copy(headers(), quoted);
+  Request::Fields elsewhere = fields();
+  elsewhere.include_folders = {quoted};
+  const auto linked = Cache(device_, options()).get(Request(elsewhere));
+  ASSERT_FALSE(linked);
+  EXPECT_NE(linked.error().message().find("amount.h line 3"), std::string::npos) << linked.error().describe();
+  if (is_glsl()) return;
+  EXPECT_NE(linked.error().log().find((quoted / "amount.h").string()), std::string::npos) << linked.error().log();
 }
 
 TEST_P(SourceContract, SeveralEntryPointsAreOneCompileAndOneEntryOnDisk) {
@@ -175,7 +185,9 @@ TEST_P(SourceContract, SeveralEntryPointsAreOneCompileAndOneEntryOnDisk) {
       EXPECT_NE(none.error().message().find("add_1, add_2, add_3, add_4"), std::string::npos);
       const auto unchosen = device_->launch(program.module(), {});
       ASSERT_FALSE(unchosen);
-      EXPECT_NE(unchosen.error().message().find("has 4 entry points; choose one"), std::string::npos)
+      EXPECT_NE(
+          unchosen.error().message().find("has 4 entry points; choose one with Program::entry() or Step::entry"),
+          std::string::npos)
           << unchosen.error().message();
     }
   }
