@@ -34,7 +34,8 @@ struct Cleared {
   void clear_root(const std::filesystem::path& path) {
     std::error_code error;
     if (const auto includes = path / store::includes_name; std::filesystem::is_directory(includes, error))
-      for (auto& name : remove_files(includes, store::is_include_record)) left.push_back((includes / name).string());
+      for (auto& name : remove_files(includes, store::is_include_record))
+        left.push_back((includes / name).string());
     remove_files(path, store::is_root_file);
   }
 

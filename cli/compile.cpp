@@ -3,6 +3,7 @@
 #include <future>
 #include <limits>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "commands.hpp"
 #include "quantity.hpp"
 #include "source_options.hpp"
+#include "store/disk_store.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -21,19 +23,25 @@ struct CompileOptions {
   SourceOptions source = {};
 };
 
-/// What became of a file.
+/// The result for a file.
 struct CompiledFile {
   std::string file;
   std::string name = {};
   std::optional<Digest> key = {};
-  std::optional<Origin> origin = {};
-  std::chrono::nanoseconds compile_time = {};
+  std::optional<Program> program = {};
   std::vector<std::string> entries = {};
   std::optional<Error> error = {};
+  /// Another file before this one has the same key.
+  bool is_repeated = false;
 
+  bool is_compiled() const { return program && !is_repeated && program->origin() == Origin::compiled; }
   const char* outcome() const {
-    if (error) return "failed";
-    return origin == Origin::compiled ? "compiled" : "stored";
+    if (!program) return "failed";
+    if (!program->stored()) return "not stored";
+    return is_compiled() ? "compiled" : "stored";
+  }
+  std::chrono::nanoseconds compile_time() const {
+    return program ? program->compile_time() : std::chrono::nanoseconds{};
   }
 };
 
@@ -48,13 +56,33 @@ CompiledFile compile(Cache& cache, const SourceOptions& options, const std::stri
       result.error = std::move(program).error();
       return result;
     }
-    result.origin = program->origin();
-    result.compile_time = program->compile_time();
     result.entries = program->module().entries();
+    result.program = *std::move(program);
   } catch (const Failure& failure) {
     result.error = failure.error();
   }
   return result;
+}
+
+/// Why a cache did not store a program that compiles.
+Error why_not_stored(const Cache& cache, const std::filesystem::path& directory, const Identity& identity) {
+  if (cache.stats().save_failures > 0)
+    return Error(ErrorCode::io, "the program compiles, but cannot be saved; --verbose shows why");
+  if (const auto disk = store::DiskStore::open(directory, identity, Log(LogLevel::off, {})); !disk)
+    return Error(disk.error().code(), "the program compiles, but " + disk.error().message());
+  return Error(ErrorCode::unsupported,
+               "the program compiles, but the driver provides no binary to store; each process compiles it again");
+}
+
+/// Marks files with the key of an earlier file, and adds `reason` to programs that the cache did not store.
+template <class Reason>
+void check_stored(std::vector<CompiledFile>& results, Reason reason) {
+  std::set<std::string> keys;
+  for (CompiledFile& result : results) {
+    if (!result.program) continue;
+    result.is_repeated = !keys.insert(result.key->hex()).second;
+    if (!result.program->stored()) result.error = reason();
+  }
 }
 
 /// Compiles the files on all processors. Results are in the order of the files.
@@ -86,7 +114,7 @@ Json json_of(const CompiledFile& result) {
                  {"name", result.name},
                  {"key", result.key ? Json(result.key->hex()) : Json(nullptr)},
                  {"outcome", result.outcome()},
-                 {"compile_ms", std::chrono::duration<double, std::milli>(result.compile_time).count()},
+                 {"compile_ms", std::chrono::duration<double, std::milli>(result.compile_time()).count()},
                  {"entries", result.entries},
                  {"error", nullptr}};
   if (result.error)
@@ -100,21 +128,24 @@ void print_text(const std::vector<CompiledFile>& results, const Identity& identi
   Table table({{"OUTCOME"}, {"PROGRAM"}, {"KEY"}, {"COMPILE TIME", Table::Align::right}});
   std::size_t compiled = 0;
   std::size_t failed = 0;
+  std::size_t unstored = 0;
   for (const CompiledFile& result : results) {
-    compiled += result.origin == Origin::compiled ? 1 : 0;
-    failed += result.error ? 1 : 0;
-    const Ink ink = result.error ? Ink::bad : result.origin == Origin::compiled ? Ink::plain : Ink::faint;
+    failed += result.program ? 0 : 1;
+    unstored += result.program && result.error ? 1 : 0;
+    compiled += result.is_compiled() && !result.error ? 1 : 0;
+    const Ink ink = result.error ? Ink::bad : result.is_compiled() ? Ink::plain : Ink::faint;
     table.add({{result.outcome(), ink},
                result.name.empty() ? result.file : result.name,
                result.key ? result.key->hex(12) : "-",
-               result.error ? "-" : human_duration(result.compile_time)});
+               result.program ? human_duration(result.compile_time()) : "-"});
   }
   print(table.format(terminal));
   for (const CompiledFile& result : results)
     if (result.error) complain(fmt::format("{}: {}", result.file, result.error->describe()));
-  print(fmt::format("{} for {} ({}): {} compiled, {} stored before, {} failed\n",
+  print(fmt::format("{} for {} ({}): {} compiled, {} stored before, {} failed{}\n",
                     human_count(results.size(), "program"), printable(identity.device), identity.api, compiled,
-                    results.size() - compiled - failed, failed));
+                    results.size() - compiled - failed - unstored, failed,
+                    unstored > 0 ? fmt::format(", {} not stored", unstored) : ""));
 }
 
 void run(Context& context, const CompileOptions& options) {
@@ -137,7 +168,7 @@ void run(Context& context, const CompileOptions& options) {
     Cache cache(target.backend, std::move(cache_options));
     results = compile_all(cache, options, target, bar);
     cache.flush();
-    if (cache.stats().save_failures > 0) context.status = exit_status::failed;
+    check_stored(results, [&] { return why_not_stored(cache, context.directory(), target.backend->identity()); });
   }
   const Identity& identity = target.backend->identity();
   if (std::ranges::any_of(results, [](const CompiledFile& result) { return result.error.has_value(); }))
@@ -159,8 +190,8 @@ void add_compile(CLI::App& app, Context& context) {
   options->source.add_to(*command, context);
   command->footer(
       "Applications find the programs if they request them with the same name, source, headers, defines,\n"
-      "options, entry points and language. #include \"file\" also searches the folder of the source file. The\n"
-      "headers of CUDA and HIP are found without --include.\n\n"
+      "options, entry points and language. #include searches the folder of the source file first, then those of\n"
+      "--include. The headers of CUDA and HIP are found without --include.\n\n"
       "With --arch, NVRTC or hipcc compiles for a GPU that need not be present. CUDA devices load such\n"
       "programs. HIP devices do not yet, because they compile with hipRTC.\n\n"
       "Exits with 1 if a program does not compile or cannot be stored.\n\n"

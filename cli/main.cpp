@@ -19,10 +19,11 @@ void add_subcommands(CLI::App& app, Context& context) {
     const char* title;
     std::vector<void (*)(CLI::App&, Context&)> commands;
   };
-  const std::vector<Group> groups = {{"Inspect the cache", {add_ls, add_show, add_stats, add_why}},
-                                     {"Maintain the cache", {add_compile, add_verify, add_warm, add_prune, add_clear}},
-                                     {"Devices and kernels", {add_devices, add_tune, add_emit}},
-                                     {"Other commands", {add_demo, add_completions}}};
+  const std::vector<Group> groups = {
+      {"Inspect the cache", {add_ls, add_show, add_stats, add_why}},
+      {"Maintain the cache", {add_compile, add_verify, add_warm, add_prune, add_clear}},
+      {"Devices and kernels", {add_devices, add_tune, add_emit}},
+      {"Other commands", {add_demo, add_completions}}};
   const auto any = [](CLI::App*) { return true; };
   for (const auto& [title, commands] : groups)
     for (const auto add : commands) {

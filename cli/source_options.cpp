@@ -1,7 +1,6 @@
 #include "source_options.hpp"
 
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -10,6 +9,8 @@
 #include <fmt/format.h>
 
 #include "backend/offline.hpp"
+#include "base/process.hpp"
+#include "key/source_scanner.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -73,11 +74,12 @@ void SourceOptions::add_to(CLI::App& command, Context& context) {
   repeatable("--entry", entries,
              "Entry point: a kernel, or a template with arguments, as in 'scale<float>'; repeatable [all]", "NAME");
   command
-      .add_option("--language", language,
-                  "Language of the file: glsl, vulkan, opencl, cuda, hip, or spirv, ptx, cubin, fatbin, code_object [by "
-                  "its suffix, else that of the device]")
-      ->check(CLI::IsMember({"glsl", "vulkan", "opencl", "cuda", "hip", "spirv", "ptx", "cubin", "fatbin",
-                             "code_object"})
+      .add_option(
+          "--language", language,
+          "Language of the file: glsl, vulkan, opencl, cuda, hip, or spirv, ptx, cubin, fatbin, code_object; "
+          "by default, the suffix of the file decides, or the device if the suffix is unknown")
+      ->check(CLI::IsMember(
+                  {"glsl", "vulkan", "opencl", "cuda", "hip", "spirv", "ptx", "cubin", "fatbin", "code_object"})
                   .description(""))
       ->type_name("NAME");
   command
@@ -98,6 +100,11 @@ std::optional<Language> language_of_file(const SourceOptions& options, const std
 Target open_target(const Context& context, const SourceOptions& options, std::optional<Language> language) {
   if (!options.architecture.empty()) {
     if (!context.device.empty()) throw UsageError("give --arch or --device, not both");
+    if (language && key::is_compiled(*language))
+      throw UsageError(
+          fmt::format("--arch is for source files, but the language is {}, which is compiled already; "
+                      "use --device",
+                      to_string(*language)));
     auto backend = backend::open_offline(options.architecture, context.log()).value();
     const std::string api = backend->identity().api;
     if (language && !takes(api, *language))
@@ -107,7 +114,7 @@ Target open_target(const Context& context, const SourceOptions& options, std::op
   }
   std::string wanted = context.device;
   if (language) {
-    const char* preset = std::getenv("KILN_DEVICE");
+    const char* preset = base::environment("KILN_DEVICE");
     if (wanted.empty() && preset != nullptr) wanted = preset;
     const bool fits = takes(wanted.substr(0, wanted.find(':')), *language);
     if (!context.device.empty() && !fits)
@@ -115,9 +122,15 @@ Target open_target(const Context& context, const SourceOptions& options, std::op
                                    api_of(*language)));
     if (!fits) wanted = api_of(*language);
   }
-  auto device = kiln::open_device(wanted, context.log()).value();
-  const Language own = device->info().language;
-  return {std::move(device), own};
+  auto device = kiln::open_device(wanted, context.log());
+  if (!device && (language == Language::cuda || language == Language::hip))
+    throw Failure(Error(device.error().code(),
+                        fmt::format("{}; to compile for a GPU that is not present, give its architecture, as in "
+                                    "--arch {}",
+                                    device.error().message(), language == Language::cuda ? "sm_90" : "gfx906"),
+                        device.error().log()));
+  const Language own = device.value()->info().language;
+  return {*std::move(device), own};
 }
 
 Request request_for(const SourceOptions& options, const std::string& file, const Target& target) {
@@ -133,7 +146,7 @@ Request request_for(const SourceOptions& options, const std::string& file, const
     fields.defines[define.substr(0, equals)] = equals == std::string::npos ? "1" : define.substr(equals + 1);
   }
   fields.source = read_source(file);
-  // As a compiler does for "quotes".
+  // The first folder, so that #include "file" finds the files beside the source, as a compiler does.
   const auto folder = std::filesystem::path(file).parent_path();
   fields.include_folders.push_back(folder.empty() ? std::filesystem::current_path() : folder);
   for (const auto& include : options.includes) fields.include_folders.emplace_back(include);

@@ -28,7 +28,7 @@ struct SourceOptions {
   void add_to(CLI::App& command, Context& context);
 };
 
-/// What compiles a request: a device of this machine, or a compiler for another.
+/// The backend for requests: a device of this machine, or a compiler for a GPU that need not be present.
 struct Target {
   std::shared_ptr<Backend> backend;
   /// The language of its source files.
@@ -38,8 +38,8 @@ struct Target {
 /// The language of a file, by --language or else by its suffix; nothing if the device decides. Throws UsageError.
 std::optional<Language> language_of_file(const SourceOptions& options, const std::string& file);
 
-/// Opens what compiles files of a language: that of --arch or --device, else the first device that takes the language.
-/// Throws Failure and UsageError.
+/// Opens the compiler of --arch or the device of --device. Without either, opens the first device that takes the
+/// language. Throws Failure and UsageError.
 Target open_target(const Context& context, const SourceOptions& options, std::optional<Language> language);
 
 /// The request for a file. Throws Failure if the file cannot be read, or if the request is invalid.

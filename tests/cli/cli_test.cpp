@@ -180,8 +180,8 @@ TEST_F(Cli, DetailsFitEightyColumnsExceptForWordsThatAreLonger) {
 
 TEST_F(Cli, HelpFitsEightyColumns) {
   EXPECT_LE(widest(command_.run({"--help"}).out), 80U);
-  for (const char* name : {"demo", "devices", "emit", "ls", "show", "stats", "why", "compile", "verify", "warm", "tune",
-                           "prune", "clear", "completions"}) {
+  for (const char* name : {"demo", "devices", "emit", "ls", "show", "stats", "why", "compile", "verify", "warm",
+                           "tune", "prune", "clear", "completions"}) {
     const auto help = command_.run({name, "--help"});
     EXPECT_EQ(help.status, 0) << name;
     EXPECT_LE(widest(help.out), 80U) << help.out;

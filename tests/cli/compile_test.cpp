@@ -2,6 +2,8 @@
 #include <kiln/device.hpp>
 
 #include "backend/offline.hpp"
+#include "backend/quirks/mesa_spirv_binary.hpp"
+#include "backend/vulkan_modules.hpp"
 #include "cli_fixture.hpp"
 
 namespace kiln::cli {
@@ -30,8 +32,9 @@ TEST_F(CliCompile, StoresProgramsThatApplicationsFind) {
   ASSERT_EQ(first.status, 0) << first.error;
   EXPECT_EQ(first.json()["programs"][0]["outcome"], "compiled");
   EXPECT_EQ(first.json()["programs"][0]["key"], request("double").key().digest.hex());
-  EXPECT_EQ(kiln({"compile", file, "--device", "opengl", "-D", "TILE=8", "--json"}).json()["programs"][0]["outcome"],
-            "stored");
+  EXPECT_EQ(
+      kiln({"compile", file, "--device", "opengl", "-D", "TILE=8", "--json"}).json()["programs"][0]["outcome"],
+      "stored");
   Cache cache(*device, {.directory = this->cache(), .log = quiet});
   EXPECT_EQ(cache.get(request("double")).value().origin(), Origin::disk);
 }
@@ -53,6 +56,50 @@ TEST_F(CliCompile, GoesOnAfterAFileThatDoesNotCompile) {
   EXPECT_TRUE(contains(text.error, bad + ": bad does not compile, line 1")) << text.error;
   EXPECT_TRUE(contains(text.error, absent)) << text.error;
   EXPECT_TRUE(contains(text.out, "0 compiled, 1 stored before, 2 failed")) << text.out;
+}
+
+TEST_F(CliCompile, SaysThatAProgramWasNotStoredAndWhy) {
+  const auto device = open_device("opengl", quiet);
+  if (!device) GTEST_SKIP() << device.error().message();
+  const Identity& identity = (*device)->identity();
+  if (!backend::quirks::MesaSpirvBinary::affects(identity.vendor + identity.driver))
+    GTEST_SKIP() << "the driver returns binaries of SPIR-V";
+  const auto file = source_file("double.spv", fakes::DoublingModule{}.bytes());
+  const auto text = kiln({"compile", file, "--device", "opengl"});
+  EXPECT_EQ(text.status, 1);
+  EXPECT_TRUE(contains(text.out, "0 compiled, 0 stored before, 0 failed, 1 not stored")) << text.out;
+  EXPECT_TRUE(contains(text.error, file + ": the program compiles, but the driver provides no binary"))
+      << text.error;
+  const auto outcome = kiln({"compile", file, "--device", "opengl", "--json"});
+  EXPECT_EQ(outcome.json()["programs"][0]["outcome"], "not stored");
+  EXPECT_EQ(outcome.json()["programs"][0]["error"]["code"], "unsupported");
+}
+
+TEST_F(CliCompile, SaysThatTheCacheDirectoryCannotBeUsed) {
+  const auto device = open_device("opengl", quiet);
+  if (!device) GTEST_SKIP() << device.error().message();
+  write(cache(), "a file");
+  const auto outcome =
+      kiln({"compile", source_file("double.comp"), "--device", "opengl", "-D", "TILE=8", "--json"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.json()["programs"][0]["outcome"], "not stored");
+  const std::string message = outcome.json()["programs"][0]["error"]["message"];
+  EXPECT_TRUE(contains(message, cache().string())) << message;
+}
+
+TEST_F(CliCompile, CountsAFileThatIsGivenTwiceAsOneCompile) {
+  if (!has_opencl()) GTEST_SKIP() << "there is no OpenCL device";
+  const auto file = source_file("same.cl", "kernel void same(global int* x) { x[0] = 1; }\n");
+  const auto outcome = kiln({"compile", file, file});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_TRUE(contains(outcome.out, "1 compiled, 1 stored before, 0 failed")) << outcome.out;
+}
+
+TEST_F(CliCompile, AMissingCudaDriverIsToldWithArch) {
+  if (open_device("cuda", quiet)) GTEST_SKIP() << "there is a CUDA device";
+  const auto outcome = kiln({"compile", source_file("k.cu", "__global__ void k() {}\n")});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(contains(outcome.error, "--arch sm_90")) << outcome.error;
 }
 
 TEST_F(CliCompile, KeepsAllEntryPointsOfAFileInOneEntry) {
@@ -88,9 +135,9 @@ TEST_F(CliCompile, TakesAnOptionStringAsApplicationsPassIt) {
   const auto file = source_file("options.cl",
                                 "#include TEXT(DIR/value.h)\n"
                                 "kernel void options(global int* x) { x[0] = VALUE; }\n");
-  const auto outcome = kiln({"compile", file,
-                             "--option=-D DIR=" + (home_.path() / "lib").string() +
-                                 " -D XTEXT(x)=#x -D TEXT(x)=XTEXT(x) -w"});
+  const auto outcome =
+      kiln({"compile", file,
+            "--option=-D DIR=" + (home_.path() / "lib").string() + " -D XTEXT(x)=#x -D TEXT(x)=XTEXT(x) -w"});
   EXPECT_EQ(outcome.status, 0) << outcome.error;
 }
 
@@ -102,8 +149,9 @@ TEST_F(CliCompile, ShowsTwentyIncludedFilesAndAllWithLong) {
     write(home_.path() / name, "// part\n");
     source += "#include \"" + name + "\"\n";
   }
-  ASSERT_EQ(kiln({"compile", source_file("many.cl", source + "kernel void many(global int* x) { x[0] = 1; }\n")}).status,
-            0);
+  ASSERT_EQ(
+      kiln({"compile", source_file("many.cl", source + "kernel void many(global int* x) { x[0] = 1; }\n")}).status,
+      0);
   const auto shown = kiln({"show", "many"}).out;
   EXPECT_TRUE(contains(shown, "part19.h") && !contains(shown, "part20.h")) << shown;
   EXPECT_TRUE(contains(shown, "10 more files; --long lists them")) << shown;
@@ -112,29 +160,32 @@ TEST_F(CliCompile, ShowsTwentyIncludedFilesAndAllWithLong) {
 }
 
 TEST_F(CliCompile, CompilesForAGpuThatIsNotPresent) {
-  if (const auto nvrtc = backend::open_offline("sm_90", quiet); !nvrtc)
-    GTEST_SKIP() << nvrtc.error().message();
+  if (const auto nvrtc = backend::open_offline("sm_90", quiet); !nvrtc) GTEST_SKIP() << nvrtc.error().message();
   const auto file = source_file("scale.cu",
                                 "#include <cuda_fp16.h>\n"
                                 "template <class T> __global__ void scale(T* x, T by) { x[threadIdx.x] *= by; }\n");
-  const Words words = {"compile", file, "--entry", "scale<float>", "--entry", "scale<__half>", "--arch", "sm_90",
-                       "--json"};
+  const Words words = {"compile",       file,     "--entry", "scale<float>", "--entry",
+                       "scale<__half>", "--arch", "sm_90",   "--json"};
   const auto outcome = kiln(words);
   ASSERT_EQ(outcome.status, 0) << outcome.error;
   EXPECT_EQ(outcome.json()["api"], "cuda");
   EXPECT_EQ(outcome.json()["programs"][0]["entries"], (nlohmann::json{"scale<float>", "scale<__half>"}));
   EXPECT_EQ(kiln(words).json()["programs"][0]["outcome"], "stored");
-  EXPECT_EQ(kiln({"why", file, "--entry", "scale<float>", "--entry", "scale<__half>", "--arch", "sm_90"}).status, 0);
-  EXPECT_EQ(kiln({"why", file, "--entry", "scale<float>", "--entry", "scale<__half>", "--arch", "sm_80"}).status, 1);
+  EXPECT_EQ(kiln({"why", file, "--entry", "scale<float>", "--entry", "scale<__half>", "--arch", "sm_90"}).status,
+            0);
+  EXPECT_EQ(kiln({"why", file, "--entry", "scale<float>", "--entry", "scale<__half>", "--arch", "sm_80"}).status,
+            1);
 }
 
 TEST_F(CliCompile, RefusesArgumentsThatContradictEachOther) {
   const auto first = source_file("first.cl", "kernel void first() {}\n");
   const auto second = source_file("second.cu", "__global__ void second() {}\n");
-  for (const Words& words :
-       {Words{"compile", first, first, "--name", "x"}, Words{"compile", first, second},
-        Words{"compile", first, "--device", "opengl"}, Words{"compile", second, "--arch", "sm_90", "--device", "cuda"},
-        Words{"compile", first, "-D", "=1"}, Words{"compile", first, "--language", "pascal"}, Words{"compile"}}) {
+  const auto compiled = source_file("third.cubin", "a cubin");
+  for (const Words& words : {Words{"compile", first, first, "--name", "x"}, Words{"compile", first, second},
+                             Words{"compile", first, "--device", "opengl"},
+                             Words{"compile", second, "--arch", "sm_90", "--device", "cuda"},
+                             Words{"compile", compiled, "--arch", "sm_90"}, Words{"compile", first, "-D", "=1"},
+                             Words{"compile", first, "--language", "pascal"}, Words{"compile"}}) {
     const auto outcome = kiln(words);
     EXPECT_EQ(outcome.status, 2) << words.back() << ": " << outcome.error;
     EXPECT_FALSE(outcome.error.empty());
