@@ -1,10 +1,10 @@
-// What the headers of a toolkit cost in a second process: making the Request, which finds and checks every file that
-// the source can include, and getting the program from disk. On the CUDA device if there is one, else for sm_90 with
-// NVRTC alone, without loading into a driver.
+// What the headers of a toolkit cost in a second process: making the Request, which finds and checks every file
+// that the source can include, and getting the program from disk. On the CUDA device if there is one, else for
+// sm_90 with NVRTC alone, without loading into a driver.
 //
-// `plain`, `fp16`, `cub`: a source of 4 KB without headers, one with cuda_fp16.h, and one with CUB's BlockReduce. Every
-// iteration is a process. `request_us` is the Request, `get_us` the get, `compile_ms` what the compiler took in the
-// first process.
+// `plain`, `fp16`, `cub`: a source of 4 KB without headers, one with cuda_fp16.h, and one with CUB's BlockReduce.
+// Every iteration is a process. `request_us` is the Request, `get_us` the get, `compile_ms` what the compiler took
+// in the first process.
 
 #include <chrono>
 #include <iterator>
@@ -29,7 +29,8 @@ constexpr std::string_view child_flag = "--kiln_child";
 Request::Fields fields_of(const std::string& name) {
   Request::Fields fields{.name = name, .language = Language::cuda};
   if (name == "fp16") {
-    fields.source = "#include <cuda_fp16.h>\nextern \"C\" __global__ void scale(__half* x) { x[threadIdx.x] *= __half(2); }\n";
+    fields.source =
+        "#include <cuda_fp16.h>\nextern \"C\" __global__ void scale(__half* x) { x[threadIdx.x] *= __half(2); }\n";
   } else if (name == "cub") {
     fields.source =
         "#include <cub/block/block_reduce.cuh>\n"
@@ -41,7 +42,8 @@ Request::Fields fields_of(const std::string& name) {
         "}\n";
   } else {
     for (int i = 0; i < 64; ++i)
-      fields.source += fmt::format("__device__ float step_{:02}(float x) {{ return x * {:02}.0f + 1.0f; }}\n", i, i);
+      fields.source +=
+          fmt::format("__device__ float step_{:02}(float x) {{ return x * {:02}.0f + 1.0f; }}\n", i, i);
     fields.source += "extern \"C\" __global__ void plain(float* x) { x[threadIdx.x] = step_00(x[threadIdx.x]); }\n";
   }
   return fields;

@@ -2,8 +2,8 @@
 //
 //     opencl_build FILE OPTIONS
 //
-// OPTIONS is the string that clBuildProgram gets. Prints the milliseconds that the build took. Exits with 1 and prints
-// the build log if the build fails, and with 2 if there is no device or no such file.
+// OPTIONS is the string that clBuildProgram gets. Prints the milliseconds that the build took. Exits with 1 and
+// prints the build log if the build fails, and with 2 if there is no device or no such file.
 
 #include <chrono>
 #include <fstream>

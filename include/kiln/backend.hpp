@@ -39,7 +39,7 @@ class Module {
   /// thread.
   virtual bool is_complete() const noexcept { return true; }
 
-  /// The names of its entry points, in the order of the request; empty if the backend does not tell. Called from
+  /// The names of its entry points, in the order of the request; empty if the backend cannot list them. Called from
   /// any thread.
   virtual std::vector<std::string> entries() const { return {}; }
   /// The entry point of this name, for Device::launch(); this module itself if it is the only one. Belongs to this

@@ -45,7 +45,7 @@ struct Key {
 /// In GLSL, construction replaces every #include by the file's contents. In OpenCL, CUDA and HIP, the compiler
 /// reads the files itself, and the key covers every file that it can read, whatever conditions and macros decide:
 /// contents, which file each #include leads to, and names that are found nowhere. A header that is added in front
-/// of another one changes the key; the place of the folders does not. docs/headers.md describes the details.
+/// of another one changes the key; moving the folders does not. docs/headers.md describes the details.
 class Request {
  public:
   /// The parts of a request. The order of `options` matters, that of `defines` does not. Of `headers` and
@@ -53,13 +53,13 @@ class Request {
   struct Fields {
     /// For listings and file names; at most 4096 characters. A renamed program is another program.
     std::string name = {};
-    /// The text, or the bytes of a program that is compiled already. At most max_source_bytes, in GLSL with all
-    /// included files, and max_binary_bytes.
+    /// The text, or the bytes of a program that is compiled already. A text has at most max_source_bytes, which in
+    /// GLSL counts all included files; a compiled program has at most max_binary_bytes.
     std::string source = {};
-    /// The entry points. If empty, all kernels of the source. GLSL has one, main. In CUDA and HIP, an entry point may
-    /// be a name expression, as in "scale<float>" or "math::scale": the templates that are named are instantiated,
-    /// and Program::entry() takes the same text. Kernels of CUDA and HIP need no extern "C". OpenGL takes one entry
-    /// point.
+    /// The entry points. If empty, all kernels of the source. GLSL has one, main. In CUDA and HIP, an entry point
+    /// may be a name expression, as in "scale<float>" or "math::scale": the templates that are named are
+    /// instantiated, and Program::entry() takes the same text. Kernels of CUDA and HIP need no extern "C". OpenGL
+    /// takes one entry point.
     std::vector<std::string> entries = {};
     Language language = Language::glsl;
     /// For the compiler; must be empty, like `defines`, if the program is compiled already. In OpenCL, CUDA and

@@ -32,8 +32,9 @@ Result<Program> Program::entry(std::string_view name) const {
   if (entry == nullptr) {
     const auto entries = resident_->module().entries();
     return Error(ErrorCode::invalid_request,
-                 fmt::format("{} has no entry point called {}; it has {}", this->name(), name,
-                             entries.empty() ? "none by name" : fmt::format("{}", fmt::join(entries, ", "))));
+                 fmt::format("{} has no entry point called {}; {}", this->name(), name,
+                             entries.empty() ? "its backend cannot choose entry points by name"
+                                             : fmt::format("it has {}", fmt::join(entries, ", "))));
   }
   Program chosen = *this;
   chosen.entry_ = entry;

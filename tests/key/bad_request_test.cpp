@@ -64,7 +64,8 @@ TEST(BadRequest, OptionThatMakesTheCompilerReadAFileIsToldByName) {
 }
 
 TEST(BadRequest, DefineThatIsNoMacroNameIsToldByName) {
-  for (const char* name : {"", "1A", "A B", "A-B", "A(x", "A)", "A(x)y", "A(x)(y)", "A(x-y)", "(x)", "A(x\n)", "A\n#error", "\xC3\xA9tage", "A=1", " A"}) {
+  for (const char* name : {"", "1A", "A B", "A-B", "A(x", "A)", "A(x)y", "A(x)(y)", "A(x-y)", "(x)", "A(x\n)",
+                           "A\n#error", "\xC3\xA9tage", "A=1", " A"}) {
     const std::string why = complaint({.name = "conv", .source = "x", .defines = {{name, "1"}}});
     EXPECT_TRUE(contains(why, "not a valid macro name") && contains(why, name)) << why;
   }

@@ -189,7 +189,7 @@ Result<Identity> identity_for(std::string_view architecture) {
   const std::string text = contents(output);
   const std::string version = text.substr(std::min(text.find("HIP version"), text.size()));
   if (status != 0 || version.empty())
-    return Error(ErrorCode::unsupported, "hipcc does not tell its version; reinstall it");
+    return Error(ErrorCode::unsupported, "hipcc --version does not print a version; reinstall hipcc");
   return Identity{.api = "hip",
                   .vendor = "AMD",
                   .device = std::string(architecture),

@@ -77,7 +77,8 @@ Result<cl_program> create_program(const Context& context, const Request& request
     constexpr cl_device_info il_version = 0x105B;  // CL_DEVICE_IL_VERSION
     if (cl.clCreateProgramWithIL == nullptr || cl.text(context.device(), il_version).empty())
       return Error(ErrorCode::unsupported,
-                   fmt::format("{} is SPIR-V, but the device takes none (CL_DEVICE_IL_VERSION)", request.name()));
+                   fmt::format("{} is SPIR-V, which the device does not support: its CL_DEVICE_IL_VERSION is empty",
+                               request.name()));
     const auto words = vulkan::spirv_words(std::as_bytes(std::span(source)));
     const auto shaderc = KILN_TRY(vulkan::Shaderc::find());
     KILN_TRY(shaderc->validate(request.name(), words, vulkan::SpirvEnvironment::opencl));
