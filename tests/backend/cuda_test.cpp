@@ -351,8 +351,13 @@ std::string small_elf() {
 constexpr std::uint16_t ptx_entry = 1;
 constexpr std::uint16_t elf_entry = 2;
 
-/// An entry of a fatbin. `unpacked` is the size of the content before compression, 0 without it.
-std::string fatbin_entry(std::uint16_t kind, const std::string& content, std::uint64_t unpacked = 0) {
+constexpr std::uint64_t lz4_flag = 0x2000;
+constexpr std::uint64_t zstd_flag = 0x8000;
+
+/// An entry of a fatbin with nvcc's usual flags and `compression`. `unpacked` is the size of the content before
+/// compression, 0 without it.
+std::string fatbin_entry(std::uint16_t kind, const std::string& content, std::uint64_t compression = 0,
+                         std::uint64_t unpacked = 0) {
   std::string header(64, '\0');
   const auto put = [&header](std::size_t at, auto number) {
     std::memcpy(header.data() + at, &number, sizeof number);
@@ -361,6 +366,7 @@ std::string fatbin_entry(std::uint16_t kind, const std::string& content, std::ui
   put(4, std::uint32_t{64});
   put(8, std::uint64_t{content.size()});
   if (unpacked != 0) put(16, static_cast<std::uint32_t>(content.size()));
+  put(40, 0x11 | compression);
   put(56, unpacked);
   return header + content;
 }
@@ -380,9 +386,20 @@ bool is_whole_fatbin(const std::string& entries, std::size_t missing = 0) {
 TEST(Fatbin, WithCodeOfSeveralArchitecturesAndTextIsWhole) {
   const std::string code = fatbin_entry(elf_entry, small_elf());
   const std::string text = fatbin_entry(ptx_entry, ".version 8.0");
-  const std::string packed = fatbin_entry(elf_entry, "packed..", 100);
-  for (const std::string& entries : {code, text, packed, code + text + code, packed + text + packed})
+  const std::string lz4 = fatbin_entry(elf_entry, "packed..", lz4_flag, 100);
+  const std::string zstd = fatbin_entry(elf_entry, "packed..", zstd_flag, 100);
+  for (const std::string& entries : {code, text, lz4, zstd, code + text + code, lz4 + text + zstd})
     EXPECT_TRUE(is_whole_fatbin(entries));
+}
+
+TEST(Fatbin, IsNotWholeIfFlagsAndSizesContradictEachOther) {
+  std::string broken = small_elf();
+  broken[0] = 0;
+  EXPECT_FALSE(is_whole_fatbin(fatbin_entry(elf_entry, broken)));
+  EXPECT_FALSE(is_whole_fatbin(fatbin_entry(elf_entry, broken, 0, 1))) << "the driver takes it for code";
+  EXPECT_FALSE(is_whole_fatbin(fatbin_entry(elf_entry, small_elf(), 0, 1)));
+  EXPECT_FALSE(is_whole_fatbin(fatbin_entry(elf_entry, small_elf(), zstd_flag)));
+  EXPECT_FALSE(is_whole_fatbin(fatbin_entry(elf_entry, small_elf(), lz4_flag)));
 }
 
 TEST(Fatbin, IsNotWholeIfAnEntryIsNot) {
@@ -391,9 +408,13 @@ TEST(Fatbin, IsNotWholeIfAnEntryIsNot) {
   EXPECT_FALSE(is_whole_fatbin(code, 1)) << "its header declares another byte";
   EXPECT_FALSE(is_whole_fatbin(code + "more"));
   EXPECT_FALSE(is_whole_fatbin(code + std::string(64, '\0'))) << "a header of 0 bytes";
+  std::string brief = fatbin_entry(ptx_entry, ".version 8.0");
+  brief[4] = 16;
+  brief[8] = 60;
+  EXPECT_FALSE(is_whole_fatbin(brief)) << "a header of 16 bytes has no flags";
   for (std::size_t size = 1; size < code.size(); ++size) EXPECT_FALSE(is_whole_fatbin(code + code.substr(0, size)));
   EXPECT_FALSE(is_whole_fatbin(fatbin_entry(elf_entry, small_elf().substr(0, 100)))) << "the ELF file is cut off";
-  std::string packed = fatbin_entry(elf_entry, "packed..", 100);
+  std::string packed = fatbin_entry(elf_entry, "packed..", zstd_flag, 100);
   packed[16] = 9;
   EXPECT_FALSE(is_whole_fatbin(packed)) << "it has 8 bytes";
 }

@@ -65,18 +65,24 @@ bool is_whole_ptx(std::span<const std::byte> image) {
   return read.is_whole && !read.kernels.empty();
 }
 
-/// An entry of a fatbin begins with its kind, a version, the size of its header, and the size of its content. From
-/// 64 bytes on, the header has the sizes of the content before and after compression; they are 0 without it.
+/// The least size of an entry's header in a fatbin.
+constexpr std::size_t fatbin_entry_header = 64;
+
+/// An entry of a fatbin begins with its kind (offset 0), the size of its header (4) and the size of its content
+/// (8). The flags at 40 select the compression; the sizes after (16) and before it (56) are 0 without compression.
+/// The driver decides by the flags, so an entry whose size at 56 contradicts them is refused.
 bool is_whole_fatbin_entry(std::span<const std::byte> header, std::span<const std::byte> content) noexcept {
   constexpr std::uint16_t elf = 2;
-  const bool tells_sizes = header.size() >= 64;
-  if (tells_sizes && read_at<std::uint32_t>(header, 16) > content.size()) return false;
-  const bool is_compressed = tells_sizes && read_at<std::uint64_t>(header, 56) != 0;
+  constexpr std::uint64_t lz4 = 0x2000;
+  constexpr std::uint64_t zstd = 0x8000;
+  const bool is_compressed = (read_at<std::uint64_t>(header, 40) & (lz4 | zstd)) != 0;
+  const bool has_sizes = read_at<std::uint64_t>(header, 56) != 0;
+  if (is_compressed != has_sizes || read_at<std::uint32_t>(header, 16) > content.size()) return false;
   return is_compressed || read_at<std::uint16_t>(header, 0) != elf || is_whole_elf(content, machine_cuda);
 }
 
 /// Whether a fatbin has all bytes that its header declares, and entries that fill them. The header is a magic
-/// number, a version, the size of the header, and the size of all entries. Compressed entries are not looked into.
+/// number, a version, the size of the header, and the size of all entries. Compressed content is not checked.
 bool is_whole_fatbin(std::span<const std::byte> image) noexcept {
   constexpr std::uint32_t magic = 0xBA55ED50;
   constexpr std::size_t least_header = 16;
@@ -86,10 +92,10 @@ bool is_whole_fatbin(std::span<const std::byte> image) noexcept {
   if (begin < least_header || bytes == 0 || !fits(image, begin, bytes)) return false;
   auto rest = image.subspan(begin, static_cast<std::size_t>(bytes));
   while (!rest.empty()) {
-    if (!fits(rest, 0, least_header)) return false;
+    if (!fits(rest, 0, fatbin_entry_header)) return false;
     const auto header = read_at<std::uint32_t>(rest, 4);
     const auto content = read_at<std::uint64_t>(rest, 8);
-    if (header < least_header || !fits(rest, header, content) ||
+    if (header < fatbin_entry_header || !fits(rest, header, content) ||
         !is_whole_fatbin_entry(rest.first(header), rest.subspan(header, static_cast<std::size_t>(content))))
       return false;
     rest = rest.subspan(header + static_cast<std::size_t>(content));
