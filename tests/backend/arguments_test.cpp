@@ -100,28 +100,83 @@ TEST(ArgumentSizes, AreReadForKernelsThatTakeKilobytes) {
   }
 }
 
-/// A code object that has nothing but what is noted of its kernel "mixed": arguments of these sizes.
-Image noted(const nlohmann::json& sizes) {
-  nlohmann::json kernel = {{".name", "mixed"}, {".args", nlohmann::json::array()}};
-  for (const auto& size : sizes) kernel[".args"].push_back({{".size", size}, {".value_kind", "by_value"}});
-  const auto metadata = nlohmann::json::to_msgpack({{"amdhsa.kernels", {kernel}}});
+/// An ELF file with the given sections behind its header, and the table of sections at its end.
+Image elf(std::uint16_t machine, std::vector<Elf64_Shdr> sections, const Image& contents, std::uint16_t names = 0) {
   Elf64_Ehdr header = {};
   std::ranges::copy(std::to_array<unsigned char>({ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB}),
                     header.e_ident);
-  header.e_machine = EM_AMDGPU;
-  header.e_shoff = sizeof header;
+  header.e_machine = machine;
+  header.e_shoff = sizeof header + contents.size();
   header.e_shentsize = sizeof(Elf64_Shdr);
-  header.e_shnum = 1;
-  Elf64_Shdr section = {};
-  section.sh_type = SHT_NOTE;
-  section.sh_offset = sizeof header + sizeof section;
-  const Elf64_Nhdr note = {.n_namesz = 0, .n_descsz = static_cast<Elf64_Word>(metadata.size()), .n_type = 32};
-  section.sh_size = sizeof note + metadata.size();
+  header.e_shnum = static_cast<Elf64_Half>(sections.size());
+  header.e_shstrndx = names;
+  for (Elf64_Shdr& section : sections) section.sh_offset += sizeof header;
   Image image;
-  for (const auto part : {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(&section, 1)),
-                          std::as_bytes(std::span(&note, 1)), std::as_bytes(std::span(metadata))})
+  for (const auto part : {std::as_bytes(std::span(&header, 1)), std::span<const std::byte>(contents),
+                          std::as_bytes(std::span(sections))})
     image.insert(image.end(), part.begin(), part.end());
   return image;
+}
+
+nlohmann::json noted_kernel(const std::string& name, const nlohmann::json& sizes) {
+  nlohmann::json kernel = {{".name", name}, {".args", nlohmann::json::array()}};
+  for (const auto& size : sizes) kernel[".args"].push_back({{".size", size}, {".value_kind", "by_value"}});
+  return kernel;
+}
+
+/// A code object that has only the metadata of kernels.
+Image noted_kernels(const nlohmann::json& kernels) {
+  const auto metadata = nlohmann::json::to_msgpack({{"amdhsa.kernels", kernels}});
+  const Elf64_Nhdr note = {.n_namesz = 0, .n_descsz = static_cast<Elf64_Word>(metadata.size()), .n_type = 32};
+  Image contents;
+  for (const auto part : {std::as_bytes(std::span(&note, 1)), std::as_bytes(std::span(metadata))})
+    contents.insert(contents.end(), part.begin(), part.end());
+  Elf64_Shdr section = {};
+  section.sh_type = SHT_NOTE;
+  section.sh_size = contents.size();
+  return elf(EM_AMDGPU, {section}, contents);
+}
+
+/// A code object with the metadata of the kernel "mixed": arguments of these sizes.
+Image noted(const nlohmann::json& sizes) {
+  return noted_kernels(nlohmann::json::array({noted_kernel("mixed", sizes)}));
+}
+
+constexpr std::uint16_t machine_cuda = 190;
+
+/// A cubin that has only the sections .nv.info of kernels k0, k1 and so on, with an argument of 8 bytes each.
+Image informed_kernels(std::size_t count) {
+  constexpr auto record = std::to_array<std::uint32_t>({12U << 16 | 0x17U << 8 | 0x04U, 0, 0, 8U << 18});
+  const auto bytes = std::as_bytes(std::span(record));
+  Image contents(bytes.begin(), bytes.end());
+  std::vector<Elf64_Shdr> sections(count + 1);
+  std::string names(1, '\0');
+  for (std::size_t i = 0; i < count; ++i) {
+    sections[i].sh_name = static_cast<Elf64_Word>(names.size());
+    sections[i].sh_type = SHT_PROGBITS;
+    sections[i].sh_size = bytes.size();
+    names += ".nv.info.k" + std::to_string(i) + '\0';
+  }
+  sections[count].sh_type = SHT_STRTAB;
+  sections[count].sh_offset = contents.size();
+  sections[count].sh_size = names.size();
+  const auto text = std::as_bytes(std::span(names));
+  contents.insert(contents.end(), text.begin(), text.end());
+  return elf(machine_cuda, std::move(sections), contents, static_cast<std::uint16_t>(count));
+}
+
+TEST(ArgumentSizes, OfManyKernelsAreReadInOnePass) {
+  // Reading the image once for each kernel would exceed the time limit of the test.
+  constexpr std::size_t count = 40000;
+  nlohmann::json kernels = nlohmann::json::array();
+  std::vector<cuda::EntryPoint> entries;
+  for (std::size_t i = 0; i < count; ++i) {
+    entries.push_back({"k" + std::to_string(i), "k" + std::to_string(i)});
+    kernels.push_back(noted_kernel(entries.back().symbol, {8}));
+  }
+  const std::vector<std::optional<Sizes>> expected(count, Sizes{8});
+  EXPECT_EQ(argument_sizes(noted_kernels(kernels), ImageKind::code_object, entries), expected);
+  EXPECT_EQ(argument_sizes(informed_kernels(count), ImageKind::cubin, entries), expected);
 }
 
 TEST(ArgumentSizes, ThatAreNoWholeNumbersAreNotTold) {
@@ -132,6 +187,8 @@ TEST(ArgumentSizes, ThatAreNoWholeNumbersAreNotTold) {
   for (const nlohmann::json& size : {nlohmann::json(1e300), nlohmann::json(1.5), nlohmann::json(-1),
                                      nlohmann::json("8"), nlohmann::json(true), nlohmann::json()})
     EXPECT_EQ(sizes({8, size}), std::nullopt) << size;
+  const auto beside = noted_kernels({"nonsense", noted_kernel("odd", {"8"}), noted_kernel("mixed", {8})});
+  EXPECT_EQ(argument_sizes(beside, ImageKind::code_object, "mixed"), Sizes{8}) << "other kernels do not matter";
 }
 
 TEST(ArgumentSizes, AreReadFromCodeObjects) {

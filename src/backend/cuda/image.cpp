@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -279,19 +280,19 @@ Sizes sizes_in_info(Bytes info) {
   return in_order(by_place);
 }
 
-Sizes sizes_in_cubin(Bytes image, const std::string& entry) {
+/// The sizes by symbol.
+using SizesBySymbol = std::map<std::string, Sizes, std::less<>>;
+
+void read_cubin(Bytes image, SizesBySymbol& sizes) {
+  constexpr std::string_view info = ".nv.info.";
   for (const Section& section : sections_of(image))
-    if (section.name == ".nv.info." + entry) return sizes_in_info(section.bytes);
-  return std::nullopt;
+    if (section.name.starts_with(info))
+      sizes.emplace(section.name.substr(info.size()), sizes_in_info(section.bytes));
 }
 
-std::vector<Sizes> sizes_in_ptx(Bytes image, const std::vector<EntryPoint>& entries) {
-  const ptx::Text text = ptx::read(*ptx_text(image));
-  std::map<std::string_view, Sizes> by_symbol;
-  for (const ptx::Kernel& kernel : text.kernels) by_symbol.emplace(kernel.name, kernel.arguments);
-  std::vector<Sizes> sizes;
-  for (const EntryPoint& entry : entries) sizes.push_back(by_symbol[entry.symbol]);
-  return sizes;
+void read_ptx(Bytes image, SizesBySymbol& sizes) {
+  for (const ptx::Kernel& kernel : ptx::read(*ptx_text(image)).kernels)
+    sizes.emplace(kernel.name, kernel.arguments);
 }
 
 struct Symbol {
@@ -333,21 +334,17 @@ std::vector<std::string> symbols_in_ptx(Bytes image) {
 }
 
 /// The sizes of the arguments that the caller passes, without the hidden ones, which the runtime adds.
-Sizes sizes_in_metadata(const Json& metadata, const std::string& entry) {
-  for (const Json& kernel : metadata.at("amdhsa.kernels")) {
-    if (kernel.at(".name") != entry) continue;
-    std::vector<std::size_t> sizes;
-    if (!kernel.contains(".args")) return sizes;
-    for (const Json& argument : kernel[".args"]) {
-      if (argument.at(".value_kind").get<std::string>().starts_with("hidden_")) continue;
-      // Accept only unsigned integers: the conversion of a float that is too large is undefined behaviour.
-      const auto* size = argument.at(".size").get_ptr<const Json::number_unsigned_t*>();
-      if (size == nullptr) return std::nullopt;
-      sizes.push_back(*size);
-    }
-    return sizes;
+Sizes sizes_in_metadata(const Json& kernel) {
+  std::vector<std::size_t> sizes;
+  if (!kernel.contains(".args")) return sizes;
+  for (const Json& argument : kernel.at(".args")) {
+    if (argument.at(".value_kind").get<std::string>().starts_with("hidden_")) continue;
+    // Accept only unsigned integers: the conversion of a float that is too large is undefined behaviour.
+    const auto* size = argument.at(".size").get_ptr<const Json::number_unsigned_t*>();
+    if (size == nullptr) return std::nullopt;
+    sizes.push_back(*size);
   }
-  return std::nullopt;
+  return sizes;
 }
 
 /// Stops at MessagePack that is nested deeper than metadata: the library's parser is recursive and would overflow
@@ -401,13 +398,20 @@ void each_metadata(Bytes elf, Take take) {
   }
 }
 
-Sizes sizes_in_code_object(Bytes elf, const std::string& symbol) {
-  Sizes sizes;
+void read_kernel(const Json& metadata, SizesBySymbol& sizes) {
+  try {
+    if (auto known = sizes_in_metadata(metadata))
+      sizes.emplace(metadata.at(".name").get<std::string>(), std::move(known));
+  } catch (const Json::exception&) {
+    // The metadata of this kernel has an unknown form.
+  }
+}
+
+void read_code_object(Bytes elf, SizesBySymbol& sizes) {
   each_metadata(elf, [&](const Json& metadata) {
-    sizes = sizes_in_metadata(metadata, symbol);
-    return sizes.has_value();
+    for (const Json& kernel : metadata.at("amdhsa.kernels")) read_kernel(kernel, sizes);
+    return false;
   });
-  return sizes;
 }
 
 std::vector<std::string> symbols_in_code_object(Bytes elf) {
@@ -466,16 +470,22 @@ class Demangler {
   std::size_t left_ = most;
 };
 
-/// The sizes in a complete cubin or code object.
-Sizes sizes_in_elf(Bytes image, ImageKind kind, const std::string& symbol) {
+/// Reads a complete image once, because it may have thousands of kernels.
+SizesBySymbol sizes_in(Bytes image, ImageKind kind) {
+  SizesBySymbol sizes;
   try {
-    if (kind == ImageKind::cubin) return sizes_in_cubin(image, symbol);
-    for (const auto part : code_objects(image))
-      if (auto sizes = sizes_in_code_object(part, symbol)) return sizes;
+    switch (kind) {
+      case ImageKind::cubin: read_cubin(image, sizes); break;
+      case ImageKind::ptx: read_ptx(image, sizes); break;
+      case ImageKind::code_object:
+        for (const auto part : code_objects(image)) read_code_object(part, sizes);
+        break;
+      case ImageKind::fatbin: break;
+    }
   } catch (const Json::exception&) {
     // The metadata has an unknown form.
   }
-  return std::nullopt;
+  return sizes;
 }
 
 }  // namespace
@@ -484,9 +494,10 @@ std::vector<std::optional<std::vector<std::size_t>>> argument_sizes(std::span<co
                                                                     ImageKind kind,
                                                                     const std::vector<EntryPoint>& entries) {
   std::vector<Sizes> sizes(entries.size());
-  if (!is_whole(image, kind) || kind == ImageKind::fatbin) return sizes;
-  if (kind == ImageKind::ptx) return sizes_in_ptx(image, entries);
-  for (std::size_t i = 0; i < entries.size(); ++i) sizes[i] = sizes_in_elf(image, kind, entries[i].symbol);
+  if (!is_whole(image, kind)) return sizes;
+  const SizesBySymbol by_symbol = sizes_in(image, kind);
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    if (const auto found = by_symbol.find(entries[i].symbol); found != by_symbol.end()) sizes[i] = found->second;
   return sizes;
 }
 
