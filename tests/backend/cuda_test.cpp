@@ -327,6 +327,14 @@ TEST(KernelName, IsTheDemangledSymbolWithoutArguments) {
                 {"scale<float>", "_Z5scaleIfEvPT_"}, {"math::add", "_ZN4math3addEPf"}, {"plain", "plain"}}));
 }
 
+TEST(KernelName, IsNoneForASymbolThatIsEmptyOrHasControlCharacters) {
+  const auto entries = cuda::named({"one\ntwo", "", "three\tfour", "plain", "five\r", "with space"});
+  EXPECT_EQ(entries, (std::vector<cuda::EntryPoint>{{"plain", "plain"}, {"with space", "with space"}}));
+  const cuda::Image image{ptx(".visible .entry plain() { ret; }"), entries};
+  const Binary binary = cuda::to_binary(ImageKind::ptx, image, "two");
+  EXPECT_EQ(cuda::parts_of(binary, ImageKind::ptx).value().entries, entries);
+}
+
 TEST(KernelName, IsTheSymbolIfThatStandsForGigabytes) {
   // Each pair has two of the pair before it.
   std::string pairs = "_Z1f1PIiiE";

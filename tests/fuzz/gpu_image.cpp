@@ -17,12 +17,13 @@ void read_image(ImageKind kind, const std::string& entry, Bytes image) {
   const auto parts = cuda::parts_of(binary, kind);
   expect(parts.ok() == (whole && !entry.empty()), "a driver sees an image that is whole, and no other");
   expect(!parts || std::ranges::equal(parts->image, image), "an image is as it was");
-  if (parts) {
-    const Binary again = cuda::to_binary(kind, {{image.begin(), image.end()}, parts->entries}, "name");
-    expect(cuda::parts_of(again, kind)->entries == parts->entries, "entry points are as they were");
-  }
   const auto entries = cuda::entry_points(image, kind);
   expect(whole || entries.empty(), "an image that is not whole has no entry points");
+  for (const auto& stored : {parts ? parts->entries : std::vector<cuda::EntryPoint>(), entries}) {
+    if (stored.empty()) continue;
+    const Binary again = cuda::to_binary(kind, {{image.begin(), image.end()}, stored}, "name");
+    expect(cuda::parts_of(again, kind)->entries == stored, "entry points are as they were");
+  }
   static_cast<void>(cuda::referenced_symbol(image, entry));
   if (!whole) return;
   for (const Bytes part : cuda::code_objects(image))

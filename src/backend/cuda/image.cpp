@@ -166,6 +166,11 @@ std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> 
 
 namespace {
 
+/// Whether a symbol can be written by to_text(). Compilers make no others.
+bool is_storable(std::string_view symbol) {
+  return !symbol.empty() && std::ranges::none_of(symbol, [](unsigned char c) { return c < ' '; });
+}
+
 /// One line for each kernel: its name, and its symbol behind a tab if that is another. Kiln 0.1 wrote the name of
 /// its only kernel.
 std::string to_text(const std::vector<EntryPoint>& entries) {
@@ -526,7 +531,8 @@ std::vector<EntryPoint> entry_points(std::span<const std::byte> image, ImageKind
 
 std::vector<EntryPoint> named(std::vector<std::string> symbols) {
   std::set<std::string> seen;
-  std::erase_if(symbols, [&seen](const std::string& symbol) { return !seen.insert(symbol).second; });
+  std::erase_if(symbols,
+                [&seen](const std::string& symbol) { return !is_storable(symbol) || !seen.insert(symbol).second; });
   Demangler demangler;
   std::vector<EntryPoint> entries;
   std::map<std::string, int> count;
@@ -553,7 +559,8 @@ std::optional<std::string> referenced_symbol(std::span<const std::byte> image, s
         const auto relocation = read_at<Elf64_Rela>(section.bytes, at);
         if (relocation.r_offset != variable->entry.st_value) continue;
         for (const Symbol& symbol : symbols)
-          if (is_function(symbol) && symbol.entry.st_value == static_cast<std::uint64_t>(relocation.r_addend))
+          if (is_function(symbol) && is_storable(symbol.name) &&
+              symbol.entry.st_value == static_cast<std::uint64_t>(relocation.r_addend))
             return std::string(symbol.name);
       }
     }

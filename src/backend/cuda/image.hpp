@@ -69,12 +69,13 @@ bool is_whole(std::span<const std::byte> image, ImageKind kind);
 /// The ELF files in a complete AMD image: the image itself, or the parts of a bundle.
 std::vector<std::span<const std::byte>> code_objects(std::span<const std::byte> image);
 
-/// All kernels of a complete image, in the order of their symbols; none of a fatbin, whose parts are compressed. A
-/// kernel that is not extern "C" is named as in "math::scale" or "scale<float>", or by its symbol if another has
+/// All kernels of a complete image, in the order of their symbols; none of a fatbin, whose parts may be compressed.
+/// A kernel that is not extern "C" is named as in "math::scale" or "scale<float>", or by its symbol if another has
 /// that name.
 std::vector<EntryPoint> entry_points(std::span<const std::byte> image, ImageKind kind);
 
-/// The entry points of symbols, named as in entry_points(). A symbol that is repeated counts once.
+/// The entry points of symbols, named as in entry_points(). A symbol that is repeated counts once. Symbols that are
+/// empty or have control characters are left out: binaries cannot store them.
 std::vector<EntryPoint> named(std::vector<std::string> symbols);
 
 /// The symbol of the function whose address the variable `name` of a complete AMD image holds; nullopt if there is
