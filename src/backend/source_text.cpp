@@ -185,6 +185,22 @@ Result<void> check_language(const Request& request, std::initializer_list<Langua
   return {};
 }
 
+Error missing_kernel(const Request& request, std::string_view entry, std::string log) {
+  return Error(
+      ErrorCode::compile_failed,
+      fmt::format("{} has no kernel called {}; name a __global__ function of the source, with the arguments of a "
+                  "template, as in scale<float>",
+                  request.name(), entry),
+      std::move(log));
+}
+
+Error ambiguous_kernel(const Request& request, std::string_view entry, std::string log) {
+  return Error(ErrorCode::compile_failed,
+               fmt::format("{} has several kernels called {}; select one by a cast, as in (void(*)(int*)){}",
+                           request.name(), entry, entry),
+               std::move(log));
+}
+
 namespace {
 
 /// Messages about too much shared memory from Mesa, from NVIDIA's ptxas and GLSL compiler, and from AMD's

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include <kiln/request.hpp>
 #include <kiln/result.hpp>
@@ -28,6 +29,11 @@ Error compile_error(const Request& request, std::string log);
 /// Fails if the request's language is not one of `taken`, or if its entry point does not fit the language: GLSL
 /// requires main.
 Result<void> check_language(const Request& request, std::initializer_list<Language> taken);
+
+/// The errors for a CUDA or HIP source that lacks a kernel of the request, and for one that has several of its
+/// name.
+Error missing_kernel(const Request& request, std::string_view entry, std::string log);
+Error ambiguous_kernel(const Request& request, std::string_view entry, std::string log);
 
 /// The error for a source that the compiler rejected: include_not_found if it lacks a file that the request did not
 /// find either, unsupported if the log says that the program needs more shared memory than the device has,

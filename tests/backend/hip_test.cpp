@@ -110,6 +110,35 @@ TEST_F(HipCompiler, AKernelThatIsNotThereIsNamed) {
   EXPECT_TRUE(result.error().message().starts_with("conv has no kernel called scale;")) << result.error().message();
 }
 
+TEST_F(HipCompiler, AnOverloadedEntryIsSelectedByACast) {
+  Request::Fields fields{.name = "two",
+                         .source =
+                             "__global__ void add(int* data) { ++*data; }\n"
+                             "__global__ void add(float* data) { ++*data; }\n"
+                             "template <class T> __global__ void scale(T* data) { *data *= 2; }\n",
+                         .entries = {"add"},
+                         .language = Language::hip};
+  const auto ambiguous = hip::compile_for(Request(fields), "gfx906");
+  ASSERT_FALSE(ambiguous);
+  EXPECT_EQ(ambiguous.error().code(), ErrorCode::compile_failed);
+  EXPECT_EQ(ambiguous.error().message(),
+            "two has several kernels called add; select one by a cast, as in (void(*)(int*))add");
+  for (const char* entry : {"scale", "(void(*)(double*))add"}) {
+    fields.entries = {entry};
+    const auto missing = hip::compile_for(Request(fields), "gfx906");
+    ASSERT_FALSE(missing);
+    EXPECT_TRUE(missing.error().message().starts_with(std::string("two has no kernel called ") + entry + ";"))
+        << missing.error().message();
+  }
+  fields.entries = {"(void(*)(int*))add", "scale<float>", "&scale<int>"};
+  const auto binary = hip::compile_for(Request(fields), "gfx906");
+  ASSERT_TRUE(binary) << binary.error().describe();
+  EXPECT_EQ(cuda::parts_of(*binary, cuda::ImageKind::code_object).value().entries,
+            (std::vector<cuda::EntryPoint>{{fields.entries[0], "_Z3addPi"},
+                                           {"scale<float>", "_Z5scaleIfEvPT_"},
+                                           {"&scale<int>", "_Z5scaleIiEvPT_"}}));
+}
+
 TEST_F(HipCompiler, RefusesWhatIsNoArchitecture) {
   for (const char* name : {"", "sm_90", "gfx906 -x", "gfx906;true"})
     EXPECT_EQ(hip::compile_for(cuda_scale(3, Language::hip), name).error().code(), ErrorCode::invalid_request);

@@ -18,16 +18,6 @@ namespace {
 /// no file below this one.
 constexpr std::string_view nowhere = "/dev/null/";
 
-/// The error for a source that lacks a kernel of the request.
-Error no_entry(const Request& request, std::string_view entry, std::string log) {
-  return Error(
-      ErrorCode::compile_failed,
-      fmt::format("{} has no kernel called {}; name a __global__ function of the source, with the arguments of a "
-                  "template, as in scale<float>",
-                  request.name(), entry),
-      std::move(log));
-}
-
 /// The first line of the log that reports an error, and all after it. Lines of the source that the log quotes are
 /// indented.
 std::string_view first_error(std::string_view log) {
@@ -50,12 +40,9 @@ std::optional<Error> missing_entry(const Request& request, const std::string& lo
   if (!error.starts_with("__nv_name_map(") || begin == std::string_view::npos) return std::nullopt;
   std::string_view entry = error.substr(begin + mark.size());
   entry = entry.substr(0, entry.find('\n'));
-  if (error.substr(0, error.find('\n')).find("overloaded function") == std::string_view::npos)
-    return no_entry(request, entry, log);
-  return Error(ErrorCode::compile_failed,
-               fmt::format("{} has several kernels called {}; select one by a cast, as in (void(*)(int*)){}",
-                           request.name(), entry, entry),
-               log);
+  const bool is_ambiguous = error.substr(0, error.find('\n')).find("overloaded function") != std::string_view::npos;
+  return is_ambiguous ? backend::ambiguous_kernel(request, entry, log)
+                      : backend::missing_kernel(request, entry, log);
 }
 
 }  // namespace
@@ -175,7 +162,7 @@ Result<Image> Rtc::compile(const Request& request, const std::vector<std::string
   for (const std::string& entry : request.entries()) {
     const char* symbol = nullptr;
     if (functions_.lowered_name(compilation.native(), entry.c_str(), &symbol) != 0 || symbol == nullptr)
-      return no_entry(request, entry, compilation.log());
+      return backend::missing_kernel(request, entry, compilation.log());
     image.entries.push_back({entry, symbol});
   }
   return image;

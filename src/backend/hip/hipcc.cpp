@@ -123,36 +123,27 @@ std::string contents(const std::filesystem::path& path) {
 
 std::string reference_name(std::size_t entry) { return fmt::format("kiln_entry_{}", entry); }
 
-/// Lines behind the source that refer to the entry points: hipcc instantiates the templates, and the code object
-/// tells which symbol each one has.
+/// Lines behind the source that refer to the entry points: hipcc instantiates the templates, and a relocation in
+/// the code object leads to the symbol of each.
 std::string references_to(const Request& request) {
   std::string text;
-  for (std::size_t i = 0; i < request.entries().size(); ++i) {
-    std::string_view entry = request.entries()[i];
-    if (entry.starts_with('&')) entry.remove_prefix(1);
+  for (std::size_t i = 0; i < request.entries().size(); ++i)
     text += fmt::format(
-        "\n#line {}\nextern \"C\" __attribute__((used)) __device__ const void* const {} = (const void*)&{};\n",
-        backend::generated_lines, reference_name(i), entry);
-  }
+        "\n#line {}\nextern \"C\" __attribute__((used)) __device__ const void* const {} = (const void*)({});\n",
+        backend::generated_lines, reference_name(i), request.entries()[i]);
   return text;
-}
-
-Error no_entry(const Request& request, const std::string& entry, std::string log = {}) {
-  return Error(
-      ErrorCode::compile_failed,
-      fmt::format("{} has no kernel called {}; name a __global__ function of the source, with the arguments of a "
-                  "template, as in scale<float>",
-                  request.name(), entry),
-      std::move(log));
 }
 
 /// The error if the first error of the log is in a line that refers to an entry point.
 std::optional<Error> missing_entry(const Request& request, const std::string& log) {
   const std::size_t error = log.find(fmt::format(":{}:", backend::generated_lines));
   if (error == std::string::npos || log.find(" error: ") < error) return std::nullopt;
+  const bool is_ambiguous = log.find("overloaded function", error) != std::string::npos &&
+                            log.find("note: candidate function\n", error) != std::string::npos;
   for (std::size_t i = 0; i < request.entries().size(); ++i)
     if (log.find(reference_name(i) + ' ', error) != std::string::npos)
-      return no_entry(request, request.entries()[i], log);
+      return is_ambiguous ? backend::ambiguous_kernel(request, request.entries()[i], log)
+                          : backend::missing_kernel(request, request.entries()[i], log);
   return std::nullopt;
 }
 
@@ -160,7 +151,7 @@ Result<std::vector<cuda::EntryPoint>> referenced_entries(const Request& request,
   std::vector<cuda::EntryPoint> entries;
   for (const std::string& entry : request.entries()) {
     auto symbol = cuda::referenced_symbol(image, reference_name(entries.size()));
-    if (!symbol) return no_entry(request, entry);
+    if (!symbol) return backend::missing_kernel(request, entry, {});
     entries.push_back({entry, std::move(*symbol)});
   }
   return entries;
