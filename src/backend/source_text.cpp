@@ -170,13 +170,14 @@ Error compile_error(const Request& request, std::string log) {
   return Error(ErrorCode::compile_failed, std::move(message), std::move(log));
 }
 
-Result<void> check_language(const Request& request, std::initializer_list<Language> taken) {
+Result<void> check_language(const Request& request, const std::vector<Language>& taken) {
+  if (request.error()) return *request.error();
   if (std::ranges::find(taken, request.language()) == taken.end()) {
-    std::vector<std::string_view> names;
-    for (const Language language : taken) names.push_back(to_string(language));
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} is written in {}, but this device compiles {}", request.name(),
-                             to_string(request.language()), fmt::join(names, ", ")));
+    std::string names;
+    for (std::size_t i = 0; i < taken.size(); ++i)
+      names += fmt::format("{}{}", i == 0 ? "" : i + 1 == taken.size() ? " or " : ", ", to_string(taken[i]));
+    return Error(ErrorCode::invalid_request, fmt::format("{} is in {}; this device takes {}", request.name(),
+                                                         to_string(request.language()), names));
   }
   if (is_glsl(request.language()) && request.entries() != std::vector<std::string>{"main"})
     return Error(ErrorCode::invalid_request,

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <kiln/request.hpp>
 #include <kiln/result.hpp>
@@ -26,9 +26,9 @@ std::string compile_message(const Request& request, const std::string& log);
 /// A compile_failed error with the summary and the log.
 Error compile_error(const Request& request, std::string log);
 
-/// Fails if the request's language is not one of `taken`, or if its entry point does not fit the language: GLSL
-/// requires main.
-Result<void> check_language(const Request& request, std::initializer_list<Language> taken);
+/// Fails with the request's own error if it is invalid, and if its language is not one of `taken`, or if its entry
+/// point does not fit the language: GLSL requires main. Every compile() calls it before it uses the source.
+Result<void> check_language(const Request& request, const std::vector<Language>& taken);
 
 /// The errors for a CUDA or HIP source that lacks a kernel of the request, and for one that has several of its
 /// name.

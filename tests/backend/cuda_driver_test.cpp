@@ -238,6 +238,15 @@ TEST(StandInDriver, ThatRefusesAGivenProgramIsQuotedWithWhatTheDeviceNeeds) {
       "for sm_90, or PTX");
 }
 
+TEST(StandInDriver, IsGivenNoInvalidRequest) {
+  const Report report(lines("two", "refuse_invalid"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  for (const char* language : {"cuda", "ptx", "cubin", "fatbin"})
+    EXPECT_EQ(report[language], "invalid_request: the request for \"empty\" has an empty source");
+  EXPECT_EQ(report["spirv"], "invalid_request: x is in spirv; this device takes cuda, ptx, cubin or fatbin");
+  EXPECT_TRUE(report.text().ends_with("end\n")) << report.text();
+}
+
 TEST(CudaDriver, LosesItsDeviceToAnIllegalAddress) {
   const Report report(lines("", "crash"));
   if (report.skipped() || report.text().starts_with("no_device: ")) GTEST_SKIP() << report.text();

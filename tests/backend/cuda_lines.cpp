@@ -251,6 +251,16 @@ void refuse_given(Device& device) {
   unsetenv("FAKE_LOAD");
 }
 
+/// What is said of requests that are invalid, and of a language of other devices.
+void refuse_invalid(Device& device) {
+  for (const Language language : {Language::cuda, Language::ptx, Language::cubin, Language::fatbin})
+    std::cout << to_string(language) << ' '
+              << told(device.compile(Request({.name = "empty", .source = "", .language = language}))) << '\n';
+  std::cout << "spirv "
+            << told(device.compile(Request({.name = "x", .source = "12345678", .language = Language::spirv})))
+            << '\n';
+}
+
 /// What a program may have at namespace scope; destroyed when the driver has ended.
 std::shared_ptr<Device> static_device;
 std::unique_ptr<Buffer> static_buffer;
@@ -288,6 +298,7 @@ int main(int argc, char** argv) {
   if (what == "grow") kiln::grow_staging(**device);
   if (what == "fail_to_load") kiln::fail_to_load(*device);
   if (what == "refuse_given") kiln::refuse_given(**device);
+  if (what == "refuse_invalid") kiln::refuse_invalid(**device);
   if (what == "statics") kiln::hold_in_statics(*device);
   std::cout << "end\n";
 }

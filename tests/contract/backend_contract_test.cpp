@@ -104,6 +104,16 @@ TEST_P(BackendContract, RefusesASourceInAnotherLanguage) {
   EXPECT_EQ(result.error().code(), ErrorCode::invalid_request);
 }
 
+TEST_P(BackendContract, RefusesAnInvalidRequestInAnyLanguage) {
+  for (const Language other : {device_->info().language, Language::spirv, Language::ptx, Language::cubin,
+                               Language::fatbin, Language::code_object}) {
+    const Request request({.name = "empty", .source = "", .language = other});
+    const auto result = device_->compile(request);
+    ASSERT_FALSE(result) << to_string(other);
+    EXPECT_EQ(result.error().message(), request.error()->message());
+  }
+}
+
 TEST_P(BackendContract, SixteenThreadsAtOnceComputeWhatOneDoes) {
   const Compiled compiled = device_->compile(request(scale(3))).value();
   std::atomic<int> wrong{0};

@@ -193,7 +193,6 @@ Result<OfflineCompiler> offline_compiler(std::string_view architecture) {
 }  // namespace
 
 Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log) {
-  if (request.error()) return *request.error();
   KILN_TRY(backend::check_language(request, {Language::cuda}));
   KILN_TRY(check_architecture_options(request, architecture));
   const auto compiler = KILN_TRY(offline_compiler(architecture));

@@ -128,15 +128,15 @@ Result<std::shared_ptr<Device>> CudaDevice::open(const Platform& platform, std::
 }
 
 Result<Compiled> CudaDevice::compile(const Request& request) {
-  const auto is_compiled = [this](Language language) {
-    return std::ranges::find(platform_.compiled_languages, language) != platform_.compiled_languages.end();
-  };
-  if (is_compiled(request.language())) {
+  std::vector<Language> taken = {platform_.language};
+  taken.insert(taken.end(), platform_.compiled_languages.begin(), platform_.compiled_languages.end());
+  KILN_TRY(backend::check_language(request, taken));
+  if (request.language() != platform_.language) {
     auto loaded = load_given(request);
     if (loaded || loaded.error().code() != ErrorCode::load_failed) return loaded;
     return Error(ErrorCode::load_failed,
                  fmt::format("{}; this device needs code for {}{}", loaded.error().message(), target_.architecture,
-                             is_compiled(Language::ptx) ? ", or PTX" : ""));
+                             std::ranges::find(taken, Language::ptx) != taken.end() ? ", or PTX" : ""));
   }
   return load_compiled(request.name(), target_.kind, KILN_TRY(compile_image(platform_, *rtc_, target_, request)));
 }

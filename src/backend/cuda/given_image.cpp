@@ -42,7 +42,8 @@ Result<GivenImage> given_image(const Request& request) {
   const auto bytes = std::as_bytes(std::span(request.source()));
   GivenImage given{kind, {{bytes.begin(), bytes.end()}, {}}};
   // Drivers read PTX up to a NUL.
-  if (kind == ImageKind::ptx && given.image.bytes.back() != std::byte{0}) given.image.bytes.push_back(std::byte{0});
+  if (kind == ImageKind::ptx && (bytes.empty() || bytes.back() != std::byte{0}))
+    given.image.bytes.push_back(std::byte{0});
   if (!is_whole(given.image.bytes, kind))
     return Error(ErrorCode::compile_failed,
                  fmt::format("{} is not a complete {}", request.name(), to_string(request.language())));

@@ -189,7 +189,6 @@ Result<Identity> identity_for(std::string_view architecture) {
 }
 
 Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log) {
-  if (request.error()) return *request.error();
   KILN_TRY(backend::check_language(request, {Language::hip}));
   KILN_TRY(check_architecture(architecture));
   const auto folder = KILN_TRY(base::ScratchFolder::create());
