@@ -238,6 +238,25 @@ TEST(StandInDriver, ThatRefusesAGivenProgramIsQuotedWithWhatTheDeviceNeeds) {
       "for sm_90, or PTX");
 }
 
+TEST(StandInDriver, ListsTheKernelsOfAFatbinWhichAreNamedAsInACubin) {
+  const Report report(lines("two", "choose_in_fatbin"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  EXPECT_EQ(report["all"], "scale crash ok");
+  EXPECT_EQ(report["by name"], "scale ok");
+  EXPECT_EQ(report["by symbol"], "_Z5scalePff ok");
+  EXPECT_EQ(report["missing"], "compile_failed: fat has no kernel called nothing");
+}
+
+TEST(StandInDriver, ThatListsNoKernelsOfAFatbinTakesTheirSymbols) {
+  const Report report(lines("two", "choose_in_fatbin"));
+  if (report.skipped()) GTEST_SKIP() << report.text();
+  EXPECT_EQ(report["unlisted by symbol"], "crash ok");
+  EXPECT_EQ(report["unlisted and missing"], "compile_failed: fat has no kernel called nothing");
+  EXPECT_TRUE(report.text().find("unlisted unsupported: the driver does not list the kernels of fat; name them in "
+                                 "Request::Fields::entries\n") != std::string::npos)
+      << report.text();
+}
+
 TEST(StandInDriver, IsGivenNoInvalidRequest) {
   const Report report(lines("two", "refuse_invalid"));
   if (report.skipped()) GTEST_SKIP() << report.text();

@@ -251,6 +251,42 @@ void refuse_given(Device& device) {
   unsetenv("FAKE_LOAD");
 }
 
+/// A fatbin whose only entry is text.
+std::string small_fatbin() {
+  std::string header(80, '\0');
+  const auto put = [&header](std::size_t at, auto number) {
+    std::memcpy(header.data() + at, &number, sizeof number);
+  };
+  put(0, std::uint32_t{0xBA55ED50});
+  put(6, std::uint16_t{16});
+  put(8, std::uint64_t{72});
+  put(16, std::uint16_t{1});
+  put(20, std::uint32_t{64});
+  put(24, std::uint64_t{8});
+  return header + ".version";
+}
+
+/// What becomes of the entry points of a fatbin, whether the driver lists them or not.
+void choose_in_fatbin(Device& device) {
+  const auto get = [&](std::vector<std::string> entries) -> std::string {
+    const auto compiled = device.compile(Request(
+        {.name = "fat", .source = small_fatbin(), .entries = std::move(entries), .language = Language::fatbin}));
+    if (!compiled) return told(compiled);
+    std::string names;
+    for (const std::string& name : compiled->module->entries()) names += name + ' ';
+    return names + "ok";
+  };
+  setenv("FAKE_LISTED", "", 1);
+  std::cout << "all " << get({}) << '\n'
+            << "by name " << get({"scale"}) << '\n'
+            << "by symbol " << get({"_Z5scalePff"}) << '\n'
+            << "missing " << get({"nothing"}) << '\n';
+  unsetenv("FAKE_LISTED");
+  std::cout << "unlisted " << get({}) << '\n'
+            << "unlisted by symbol " << get({"crash"}) << '\n'
+            << "unlisted and missing " << get({"nothing"}) << '\n';
+}
+
 /// What is said of requests that are invalid, and of a language of other devices.
 void refuse_invalid(Device& device) {
   for (const Language language : {Language::cuda, Language::ptx, Language::cubin, Language::fatbin})
@@ -298,6 +334,7 @@ int main(int argc, char** argv) {
   if (what == "grow") kiln::grow_staging(**device);
   if (what == "fail_to_load") kiln::fail_to_load(*device);
   if (what == "refuse_given") kiln::refuse_given(**device);
+  if (what == "choose_in_fatbin") kiln::choose_in_fatbin(**device);
   if (what == "refuse_invalid") kiln::refuse_invalid(**device);
   if (what == "statics") kiln::hold_in_statics(*device);
   std::cout << "end\n";

@@ -148,13 +148,9 @@ Result<Compiled> CudaDevice::load_given(const Request& request) {
       given.kind = ImageKind::cubin;
       given.image.bytes = std::move(*cubin);
     }
-  if (given.image.entries.empty()) {
+  if (given.kind == ImageKind::fatbin) {
     const auto loaded = KILN_TRY(LoadedImage::load(context_, {request.name(), {}, given.kind, given.image.bytes}));
-    given.image.entries = listed_entries(*context_, loaded->module());
-    if (given.image.entries.empty())
-      return Error(ErrorCode::unsupported,
-                   fmt::format("the driver does not list the kernels of {}; name them in Request::Fields::entries",
-                               request.name()));
+    given.image.entries = KILN_TRY(fatbin_entries(request, listed_entries(*context_, loaded->module())));
   }
   return load_compiled(request.name(), given.kind, std::move(given.image));
 }

@@ -11,16 +11,16 @@
 namespace kiln::cuda {
 namespace {
 
-Result<std::vector<EntryPoint>> chosen(const Request& request, ImageKind kind, std::vector<EntryPoint> entries) {
+/// The entry points that the request names, by name or symbol, or all.
+Result<std::vector<EntryPoint>> chosen(const Request& request, std::vector<EntryPoint> entries) {
   if (request.entries().empty()) return entries;
   std::vector<EntryPoint> named;
   for (const std::string& name : request.entries()) {
     const auto found = std::ranges::find_if(
         entries, [&](const EntryPoint& entry) { return entry.name == name || entry.symbol == name; });
-    // Only the driver can look into a fatbin.
-    if (found == entries.end() && kind != ImageKind::fatbin)
+    if (found == entries.end())
       return Error(ErrorCode::compile_failed, fmt::format("{} has no kernel called {}", request.name(), name));
-    named.push_back({name, found != entries.end() ? found->symbol : name});
+    named.push_back({name, found->symbol});
   }
   return named;
 }
@@ -47,8 +47,10 @@ Result<GivenImage> given_image(const Request& request) {
   if (!is_whole(given.image.bytes, kind))
     return Error(ErrorCode::compile_failed,
                  fmt::format("{} is not a complete {}", request.name(), to_string(request.language())));
-  given.image.entries = KILN_TRY(chosen(request, kind, entry_points(given.image.bytes, kind)));
-  if (given.image.entries.empty() && kind != ImageKind::fatbin)
+  // Only the driver can look into a fatbin.
+  if (kind == ImageKind::fatbin) return given;
+  given.image.entries = KILN_TRY(chosen(request, entry_points(given.image.bytes, kind)));
+  if (given.image.entries.empty())
     return Error(ErrorCode::compile_failed, fmt::format("{} has no kernel", request.name()));
   return given;
 }
@@ -104,6 +106,17 @@ std::vector<EntryPoint> listed_entries(const Context& context, Handle module) {
     if (driver->function_name(&name, function) == status::success && name != nullptr) symbols.emplace_back(name);
   }
   return named(std::move(symbols));
+}
+
+Result<std::vector<EntryPoint>> fatbin_entries(const Request& request, std::vector<EntryPoint> listed) {
+  if (!listed.empty()) return chosen(request, std::move(listed));
+  if (request.entries().empty())
+    return Error(ErrorCode::unsupported,
+                 fmt::format("the driver does not list the kernels of {}; name them in Request::Fields::entries",
+                             request.name()));
+  std::vector<EntryPoint> symbols;
+  for (const std::string& name : request.entries()) symbols.push_back({name, name});
+  return symbols;
 }
 
 }  // namespace kiln::cuda

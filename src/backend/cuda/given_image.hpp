@@ -22,9 +22,8 @@ struct GivenImage {
 };
 
 /// Checks the image of a request, and finds its entry points: those that the request names, by name or symbol, or
-/// all. Kiln cannot list the kernels of a fatbin: if the request names none, the result has no entry points, and
-/// the caller gets them from listed_entries(). Fails with compile_failed if the image is damaged or lacks an entry
-/// point.
+/// all. Kiln cannot list the kernels of a fatbin: the result has no entry points, and the caller gets them from
+/// fatbin_entries(). Fails with compile_failed if the image is damaged or lacks an entry point.
 Result<GivenImage> given_image(const Request& request);
 
 /// Compiles PTX to a cubin for the context's device. Fails with compile_failed and the driver's log if the driver
@@ -34,5 +33,10 @@ Result<std::optional<std::vector<std::byte>>> link_ptx(const Context& context, c
 
 /// The kernels of a loaded module, as the driver lists them; empty if it does not.
 std::vector<EntryPoint> listed_entries(const Context& context, Handle module);
+
+/// The entry points that a request for a fatbin names, by name or symbol, or all that the driver lists. If it lists
+/// none, names must be symbols. Fails with compile_failed if the list lacks an entry point, and with unsupported if
+/// neither the request nor the driver names one.
+Result<std::vector<EntryPoint>> fatbin_entries(const Request& request, std::vector<EntryPoint> listed);
 
 }  // namespace kiln::cuda

@@ -4,7 +4,8 @@
 // FAKE_PINNED, FAKE_QUERY, FAKE_WAIT, FAKE_EVENT, FAKE_RECORD, FAKE_ELAPSED and FAKE_COPY hold is what making a
 // context current, loading a module, making the context of device 0, allocating pinned memory, asking for or
 // waiting for the end of a stream, making, recording and comparing events and copying to the device answer. Where
-// FAKE_TRACE is set, work put on a stream is printed. It aborts if pinned memory is freed while a copy may use it.
+// FAKE_TRACE is set, work put on a stream is printed. Where FAKE_LISTED is set, the symbol of scale is _Z5scalePff,
+// and the driver lists both kernels. It aborts if pinned memory is freed while a copy may use it.
 
 #include <atomic>
 #include <chrono>
@@ -21,6 +22,11 @@
 namespace {
 
 enum class Function : std::uintptr_t { scale = 1, crash = 2 };
+
+const char* symbol_of(Function function) {
+  if (function == Function::crash) return "crash";
+  return std::getenv("FAKE_LISTED") != nullptr ? "_Z5scalePff" : "scale";
+}
 
 std::atomic<int> lost{0};
 std::atomic<int> objects{0};
@@ -184,9 +190,21 @@ int cuModuleUnload(void* module) {
 }
 int cuModuleGetFunction(void** function, void*, const char* name) {
   if (const int status = in_context()) return status;
-  if (std::strcmp(name, "scale") == 0) return *function = reinterpret_cast<void*>(Function::scale), 0;
-  if (std::strcmp(name, "crash") == 0) return *function = reinterpret_cast<void*>(Function::crash), 0;
+  for (const Function known : {Function::scale, Function::crash})
+    if (std::strcmp(name, symbol_of(known)) == 0) return *function = reinterpret_cast<void*>(known), 0;
   return 500;
+}
+int cuModuleGetFunctionCount(unsigned* count, void*) {
+  if (std::getenv("FAKE_LISTED") == nullptr) return 801;
+  return *count = 2, in_context();
+}
+int cuModuleEnumerateFunctions(void** functions, unsigned count, void*) {
+  for (unsigned i = 0; i < count; ++i) functions[i] = reinterpret_cast<void*>(std::uintptr_t{i} + 1);
+  return in_context();
+}
+int cuFuncGetName(const char** name, void* function) {
+  *name = symbol_of(static_cast<Function>(reinterpret_cast<std::uintptr_t>(function)));
+  return in_context();
 }
 int cuFuncGetAttribute(int* value, int, void*) { return *value = 512, 0; }
 #ifndef FAKE_SILENT
