@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <barrier>
+#include <cstdlib>
 #include <limits>
 #include <thread>
 
@@ -11,6 +12,7 @@
 #include "backend/quirks/mesa_spirv_binary.hpp"
 #include "backend/source_text.hpp"
 #include "backend/vulkan_modules.hpp"
+#include "base/dynamic_library.hpp"
 
 namespace kiln {
 namespace {
@@ -299,6 +301,25 @@ TEST_F(OpenGlDevice, SpirvIsReadBeforeTheDriverGetsIt) {
                   .starts_with("double uses 1073741824 bytes of shared memory in a work group"));
   EXPECT_TRUE(
       message({.binding = 100'000}, ErrorCode::unsupported).starts_with("double takes 100001 storage buffers"));
+}
+
+TEST_F(OpenGlDevice, SpirvIsCheckedByALibraryThatIsLoadedOnce) {
+  const auto is_loaded = [] { return bool{base::DynamicLibrary::loaded("libkiln_shaderc.so.0")}; };
+  ASSERT_FALSE(is_loaded());
+  ASSERT_TRUE(device_->compile(Request(spirv({}))));
+  EXPECT_TRUE(is_loaded());
+  device_.reset();
+  EXPECT_FALSE(is_loaded());
+}
+
+TEST_F(OpenGlDevice, SpirvThatCannotBeCheckedIsRefusedWithWhatIsMissing) {
+  setenv("KILN_SHADERC", "/nowhere/libkiln_shaderc.so.0", 1);
+  const Error error = compile_error(spirv({}));
+  unsetenv("KILN_SHADERC");
+  EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  EXPECT_TRUE(error.message().starts_with(
+      "double is SPIR-V, which libkiln_shaderc.so.0 must check before the driver gets it; cannot load /nowhere/"))
+      << error.message();
 }
 
 TEST_F(OpenGlDevice, SpirvThatNeedsMoreThanOpenGlHasIsRefusedByCapability) {

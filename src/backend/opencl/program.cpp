@@ -15,7 +15,6 @@
 #include "backend/quirks/nvidia_opencl.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
-#include "backend/vulkan/shaderc.hpp"
 #include "backend/vulkan/spirv.hpp"
 #include "base/try.hpp"
 
@@ -80,8 +79,7 @@ Result<cl_program> create_program(const Context& context, const Request& request
                    fmt::format("{} is SPIR-V, which the device does not support: its CL_DEVICE_IL_VERSION is empty",
                                request.name()));
     const auto words = vulkan::spirv_words(std::as_bytes(std::span(source)));
-    const auto shaderc = KILN_TRY(vulkan::Shaderc::find());
-    KILN_TRY(shaderc->validate(request.name(), words, vulkan::SpirvEnvironment::opencl));
+    KILN_TRY(context.spirv_validator().validate(request.name(), words, vulkan::SpirvEnvironment::opencl));
     made = cl.clCreateProgramWithIL(context.context(), source.data(), source.size(), &error);
   } else {
     const char* text = source.data();
@@ -310,8 +308,7 @@ Result<backend::Pool<KernelObject>::Loan> ProgramKernel::borrow() const {
     cl_kernel kernel = context.cl().clCreateKernel(program_.program(), entry_.c_str(), &error);
     if (kernel != nullptr) return std::make_unique<KernelObject>(context, kernel);
     if (error == CL_INVALID_KERNEL_NAME)
-      return Error(ErrorCode::compile_failed,
-                   fmt::format("there is no kernel {} in the source of {}", entry_, program_.name()));
+      return Error(ErrorCode::compile_failed, fmt::format("{} has no kernel called {}", program_.name(), entry_));
     return cl_error(error, fmt::format("creating the kernel {} of {}", entry_, program_.name()));
   });
 }

@@ -18,6 +18,7 @@
 #include "backend/quirks/pocl_dlhandle_cache.hpp"
 #include "backend/quirks/pocl_kernel_cache.hpp"
 #include "backend/quirks/pocl_specialisation.hpp"
+#include "backend/vulkan/shaderc.hpp"
 #include "base/process.hpp"
 
 namespace kiln::opencl {
@@ -57,6 +58,7 @@ class Context {
   cl_context context() const noexcept { return context_; }
   cl_device_id device() const noexcept { return device_; }
   const Log& log() const noexcept { return log_; }
+  const vulkan::SpirvValidator& spirv_validator() const noexcept { return spirv_validator_; }
   /// Work-arounds; empty and false if the driver does not need them.
   const std::optional<backend::quirks::PoclKernelCache>& pocl_kernel_cache() const noexcept {
     return pocl_kernel_cache_;
@@ -70,6 +72,7 @@ class Context {
   cl_context context_;
   cl_device_id device_;
   Log log_;
+  vulkan::SpirvValidator spirv_validator_;
   std::optional<backend::quirks::PoclKernelCache> pocl_kernel_cache_;
   bool has_pocl_dlhandle_cache_ = false;
   bool is_pocl_ = false;

@@ -13,7 +13,6 @@
 #include "backend/quirks/mesa_spirv_binary.hpp"
 #include "backend/sections.hpp"
 #include "backend/source_text.hpp"
-#include "backend/vulkan/shaderc.hpp"
 #include "backend/vulkan/spirv.hpp"
 #include "base/try.hpp"
 
@@ -186,10 +185,9 @@ std::vector<spv::Capability> capabilities() {
 
 /// Checks SPIR-V as far as a driver may crash on it. Returns the entry point.
 Result<std::string> check_spirv(const Request& request, std::span<const std::uint32_t> words,
-                                const DeviceLimits& limits) {
+                                const DeviceLimits& limits, const vulkan::SpirvValidator& validator) {
   auto entry = KILN_TRY(spirv_entry(request, words));
-  const auto shaderc = KILN_TRY(vulkan::Shaderc::find());
-  KILN_TRY(shaderc->validate(request.name(), words, vulkan::SpirvEnvironment::opengl));
+  KILN_TRY(validator.validate(request.name(), words, vulkan::SpirvEnvironment::opengl));
   KILN_TRY(vulkan::check_capabilities(request.name(), words, capabilities()));
   const vulkan::ShaderInterface& declared = entry.interface;
   KILN_TRY(backend::check_group_size(request.name(), declared.group_size, declared.shared_bytes, limits));
@@ -202,12 +200,13 @@ Result<std::string> check_spirv(const Request& request, std::span<const std::uin
 }
 
 /// Puts SPIR-V into a shader object. Returns the entry point.
-Result<std::string> specialise(const Shader& shader, const Request& request, const DeviceLimits& limits) {
+Result<std::string> specialise(const Shader& shader, const Request& request, const DeviceLimits& limits,
+                               const vulkan::SpirvValidator& validator) {
   if (!epoxy_has_gl_extension("GL_ARB_gl_spirv"))
     return Error(ErrorCode::unsupported,
                  fmt::format("{} is SPIR-V, but the driver lacks GL_ARB_gl_spirv", request.name()));
   const auto words = vulkan::spirv_words(std::as_bytes(std::span(request.source())));
-  auto entry = KILN_TRY(check_spirv(request, words, limits));
+  auto entry = KILN_TRY(check_spirv(request, words, limits, validator));
   const GLuint id = shader.id();
   glShaderBinary(1, &id, GL_SHADER_BINARY_FORMAT_SPIR_V_ARB, words.data(), static_cast<GLsizei>(4 * words.size()));
   glSpecializeShaderARB(id, entry.c_str(), 0, nullptr, nullptr);
@@ -228,12 +227,12 @@ std::string compile(const Shader& shader, const std::string& source) {
 }  // namespace
 
 Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const DeviceLimits& limits,
-                                 const Request& request) {
+                                 const vulkan::SpirvValidator& validator, const Request& request) {
   KILN_TRY(backend::check_language(request, {Language::glsl, Language::spirv}));
   const Shader shader;
   ProgramName name{request.name()};
   if (request.language() == Language::spirv)
-    name.entry = KILN_TRY(specialise(shader, request, limits));
+    name.entry = KILN_TRY(specialise(shader, request, limits, validator));
   else
     name.entry = compile(shader, backend::with_defines(request));
   GLint ok = GL_FALSE;

@@ -14,6 +14,7 @@
 
 #include "backend/opengl/share_group.hpp"
 #include "backend/opengl/staging.hpp"
+#include "backend/vulkan/shaderc.hpp"
 
 /// All functions require that a context of the group is current.
 namespace kiln::opengl {
@@ -64,7 +65,7 @@ class LinkedProgram final : public Module {
 
 /// SPIR-V must be within `limits`: drivers crash beyond them.
 Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const DeviceLimits& limits,
-                                 const Request& request);
+                                 const vulkan::SpirvValidator& validator, const Request& request);
 
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGroup>& group, const Binary& binary);
 

@@ -128,7 +128,7 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
 
 Result<Compiled> GlDevice::compile(const Request& request) {
   auto current = KILN_TRY(begin(*group_));
-  return compile_program(group_, info_.limits, request);
+  return compile_program(group_, info_.limits, spirv_validator_, request);
 }
 
 Result<std::unique_ptr<kiln::Module>> GlDevice::load(const Binary& binary) {

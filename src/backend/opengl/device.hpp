@@ -7,6 +7,7 @@
 #include <kiln/opengl.hpp>
 
 #include "backend/opengl/share_group.hpp"
+#include "backend/vulkan/shaderc.hpp"
 
 namespace kiln::opengl {
 
@@ -46,6 +47,7 @@ class GlDevice final : public Device {
   const bool tells_resets_;
   const std::size_t memory_;
   const std::size_t largest_buffer_;
+  const vulkan::SpirvValidator spirv_validator_;
 };
 
 /// Lists the OpenGL devices of this machine, and opens the one with this number.

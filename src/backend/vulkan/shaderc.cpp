@@ -209,18 +209,38 @@ Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) cons
   return same ? std::move(optimised) : std::move(declared);
 }
 
+namespace {
+
+Error cannot_check(const std::string& name, std::string_view why) {
+  return Error(
+      ErrorCode::unsupported,
+      fmt::format("{} is SPIR-V, which {} must check before the driver gets it; {}", name, own_library, why));
+}
+
+}  // namespace
+
 Result<void> Shaderc::validate(const std::string& name, std::span<const std::uint32_t> words,
                                SpirvEnvironment environment) const {
-  const auto loaded = KILN_TRY(load());
-  if (loaded->validate() == nullptr)
-    return Error(
-        ErrorCode::unsupported,
-        fmt::format("{} is SPIR-V, which only libkiln_shaderc.so.0 can check before a driver gets it; build "
-                    "Kiln with libshaderc-dev installed",
-                    name));
+  const auto loaded = load();
+  if (!loaded) return cannot_check(name, loaded.error().message());
+  const auto check = (*loaded)->validate();
+  if (check == nullptr) return cannot_check(name, "build Kiln with libshaderc-dev installed, which creates it");
   std::array<char, 1024> message = {};
-  if (loaded->validate()(words.data(), words.size(), environment, message.data(), message.size())) return {};
+  if (check(words.data(), words.size(), environment, message.data(), message.size())) return {};
   return Error(ErrorCode::compile_failed, fmt::format("{} is not valid SPIR-V: {}", name, message.data()));
+}
+
+Result<void> SpirvValidator::validate(const std::string& name, std::span<const std::uint32_t> words,
+                                      SpirvEnvironment environment) const {
+  const auto found = shaderc();
+  if (!found) return cannot_check(name, "build Kiln with libshaderc-dev installed, which creates it");
+  return (*found)->validate(name, words, environment);
+}
+
+Result<std::shared_ptr<const Shaderc>> SpirvValidator::shaderc() const {
+  const base::MutexLock lock(mutex_);
+  if (!shaderc_) shaderc_ = KILN_TRY(Shaderc::find());
+  return shaderc_;
 }
 
 Result<std::vector<std::uint32_t>> Shaderc::compile(const Loaded& loaded, const Request& request,

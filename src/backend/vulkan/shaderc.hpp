@@ -32,8 +32,8 @@ class Shaderc {
   Result<std::vector<std::uint32_t>> compile(const Request& request) const;
 
   /// Checks SPIR-V that another compiler made, because drivers crash on invalid modules. The error names the
-  /// program. Fails with compile_failed if the module is invalid, and with unsupported if the library cannot check
-  /// modules: only the one that is built with Kiln can.
+  /// program. Fails with compile_failed if the module is invalid, and with unsupported if the library does not load
+  /// or cannot check modules: only the one that is built with Kiln can.
   Result<void> validate(const std::string& name, std::span<const std::uint32_t> words,
                         SpirvEnvironment environment) const;
 
@@ -58,6 +58,21 @@ class Shaderc {
   const std::string version_;
   mutable base::Mutex mutex_;
   mutable std::shared_ptr<const Loaded> loaded_ KILN_GUARDED_BY(mutex_);
+};
+
+/// Checks SPIR-V for devices that do not compile with shaderc. Finds the library at the first check, and keeps it.
+/// Thread-safe.
+class SpirvValidator {
+ public:
+  /// As Shaderc::validate(). Fails with unsupported if there is no library.
+  Result<void> validate(const std::string& name, std::span<const std::uint32_t> words,
+                        SpirvEnvironment environment) const KILN_EXCLUDES(mutex_);
+
+ private:
+  Result<std::shared_ptr<const Shaderc>> shaderc() const KILN_EXCLUDES(mutex_);
+
+  mutable base::Mutex mutex_;
+  mutable std::shared_ptr<const Shaderc> shaderc_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::vulkan
