@@ -1,5 +1,6 @@
 #include "source_options.hpp"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "backend/offline.hpp"
 #include "base/process.hpp"
@@ -26,26 +28,38 @@ constexpr std::array<std::pair<std::string_view, Language>, 9> suffixes = {{{".c
                                                                             {".hsaco", Language::code_object},
                                                                             {".co", Language::code_object}}};
 
-/// The API whose devices take a language.
-std::string_view api_of(Language language) {
+/// The APIs whose devices take a language, in the order in which they are tried.
+std::vector<std::string> apis_of(Language language) {
   switch (language) {
-    case Language::glsl: return "opengl";
-    case Language::vulkan_glsl:
-    case Language::spirv: return "vulkan";
-    case Language::opencl: return "opencl";
+    case Language::glsl: return {"opengl"};
+    case Language::vulkan_glsl: return {"vulkan"};
+    case Language::spirv: return {"vulkan", "opengl", "opencl"};
+    case Language::opencl: return {"opencl"};
     case Language::cuda:
     case Language::ptx:
     case Language::cubin:
-    case Language::fatbin: return "cuda";
+    case Language::fatbin: return {"cuda"};
     case Language::hip:
-    case Language::code_object: return "hip";
+    case Language::code_object: return {"hip"};
   }
-  return "";
+  return {};
 }
 
-bool takes(std::string_view api, Language language) {
-  if (language == Language::spirv) return api == "vulkan" || api == "opengl" || api == "opencl";
-  return api == api_of(language);
+bool takes(const std::string& api, Language language) {
+  const auto apis = apis_of(language);
+  return std::ranges::find(apis, api) != apis.end();
+}
+
+/// Opens the first of these devices that works. If none does, the error says why for each.
+Result<std::shared_ptr<Device>> open_first(const std::vector<std::string>& names, const Log& log) {
+  if (names.size() == 1) return kiln::open_device(names[0], log);
+  std::vector<std::string> reasons;
+  for (const std::string& name : names) {
+    auto device = kiln::open_device(name, log);
+    if (device) return device;
+    reasons.push_back(fmt::format("{}: {}", name, device.error().message()));
+  }
+  return Error(ErrorCode::no_device, fmt::format("no device can be opened: {}", fmt::join(reasons, "; ")));
 }
 
 Language language_of_api(std::string_view api) {
@@ -113,16 +127,17 @@ Target open_target(const Context& context, const SourceOptions& options, std::op
     return {std::move(backend), language_of_api(api)};
   }
   std::string wanted = context.device;
+  std::vector<std::string> candidates = {wanted};
   if (language) {
     const char* preset = base::environment("KILN_DEVICE");
     if (wanted.empty() && preset != nullptr) wanted = preset;
     const bool fits = takes(wanted.substr(0, wanted.find(':')), *language);
     if (!context.device.empty() && !fits)
       throw UsageError(fmt::format("--device {} does not compile {}; use --device {}", wanted, to_string(*language),
-                                   api_of(*language)));
-    if (!fits) wanted = api_of(*language);
+                                   fmt::join(apis_of(*language), " or ")));
+    candidates = fits ? std::vector{wanted} : apis_of(*language);
   }
-  auto device = kiln::open_device(wanted, context.log());
+  auto device = open_first(candidates, context.log());
   if (!device && (language == Language::cuda || language == Language::hip))
     throw Failure(Error(device.error().code(),
                         fmt::format("{}; to compile for a GPU that is not present, give its architecture, as in "

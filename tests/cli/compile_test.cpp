@@ -177,6 +177,23 @@ TEST_F(CliCompile, CompilesForAGpuThatIsNotPresent) {
             1);
 }
 
+TEST_F(CliCompile, OpensTheFirstDeviceThatTakesSpirv) {
+  if (!open_device("opengl", quiet)) GTEST_SKIP() << "there is no OpenGL device";
+  const auto file = source_file("double.spv", fakes::DoublingModule{}.bytes());
+  // Vulkan's loader finds no driver.
+  const Environment no_vulkan = {{"VK_ICD_FILENAMES", "/nowhere"}, {"VK_DRIVER_FILES", "/nowhere"}};
+  const auto outcome = kiln({"compile", file, "--json"}, no_vulkan);
+  ASSERT_TRUE(contains(outcome.out, "\"api\"")) << outcome.error;
+  EXPECT_EQ(outcome.json()["api"], "opengl");
+  Environment nothing = no_vulkan;
+  nothing["__EGL_VENDOR_LIBRARY_FILENAMES"] = "/nowhere";
+  nothing["OCL_ICD_VENDORS"] = "/nowhere";
+  const auto failed = kiln({"compile", file}, nothing);
+  EXPECT_EQ(failed.status, 1);
+  for (const char* api : {"vulkan: ", "opengl: ", "opencl: "})
+    EXPECT_TRUE(contains(failed.error, api)) << failed.error;
+}
+
 TEST_F(CliCompile, RefusesArgumentsThatContradictEachOther) {
   const auto first = source_file("first.cl", "kernel void first() {}\n");
   const auto second = source_file("second.cu", "__global__ void second() {}\n");
