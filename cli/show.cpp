@@ -77,8 +77,13 @@ std::string join(const Json& facts, const std::string& field) {
 void add_facts(Table& table, const Json& facts, bool lists_all) {
   table.add({"  language", text_of(facts, "language")});
   const bool has_entries = facts.contains("entries") && facts["entries"].is_array();
-  const std::string entries = has_entries ? join(facts, "entries") : text_of(facts, "entry");
-  table.add({"  entry points", has_entries && facts["entries"].empty() ? "all" : entries});
+  if (!has_entries)
+    table.add({"  entry point", text_of(facts, "entry")});
+  else if (facts["entries"].empty())
+    table.add({"  entry points", "all"});
+  else
+    for (const auto& entry : facts["entries"])
+      table.add({"  entry point", entry.is_string() ? entry.get<std::string>() : entry.dump()});
   table.add({"  options", join(facts, "options")});
   const auto defines = facts.find("defines");
   if (defines == facts.end() || !defines->is_object() || defines->empty()) {

@@ -11,6 +11,32 @@
 #include "base/try.hpp"
 
 namespace kiln::backend {
+
+/// An entry point of an OfflineModule, which owns it.
+class OfflineModule::Entry final : public Module {
+ public:
+  Entry(std::string name, std::size_t bytes) : name_(std::move(name)), bytes_(bytes) {}
+  std::size_t bytes() const noexcept override { return bytes_; }
+  std::vector<std::string> entries() const override { return {name_}; }
+  Module* entry(std::string_view name) noexcept override { return name == name_ ? this : nullptr; }
+
+ private:
+  const std::string name_;
+  const std::size_t bytes_;
+};
+
+OfflineModule::OfflineModule(Binary compiled, std::vector<std::string> entries)
+    : binary(std::move(compiled)), names_(std::move(entries)) {
+  if (names_.size() == 1) return;
+  for (const std::string& name : names_) entries_.push_back(std::make_unique<Entry>(name, bytes()));
+}
+
+Module* OfflineModule::entry(std::string_view name) noexcept {
+  for (std::size_t i = 0; i < names_.size(); ++i)
+    if (names_[i] == name) return entries_.empty() ? this : entries_[i].get();
+  return nullptr;
+}
+
 namespace {
 
 class OfflineBackend final : public Backend {

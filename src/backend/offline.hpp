@@ -14,15 +14,19 @@ namespace kiln::backend {
 /// A program that was compiled for a GPU that need not be present. It cannot be launched.
 class OfflineModule final : public Module {
  public:
-  OfflineModule(Binary compiled, std::vector<std::string> entries)
-      : binary(std::move(compiled)), entries_(std::move(entries)) {}
+  OfflineModule(Binary compiled, std::vector<std::string> entries);
   std::size_t bytes() const noexcept override { return binary.bytes.size(); }
-  std::vector<std::string> entries() const override { return entries_; }
+  std::vector<std::string> entries() const override { return names_; }
+  Module* entry(std::string_view name) noexcept override;
 
   const Binary binary;
 
  private:
-  const std::vector<std::string> entries_;
+  class Entry;
+
+  const std::vector<std::string> names_;
+  /// A module for each entry point, if there are several.
+  std::vector<std::unique_ptr<Module>> entries_;
 };
 
 /// A backend that only compiles: for an NVIDIA GPU, as in "sm_90", with NVRTC, or for an AMD GPU, as in "gfx906",

@@ -115,6 +115,27 @@ TEST_F(CudaToolkit, ProgramsForAGpuThatIsNotHereAreCompiledOnce) {
   }
 }
 
+TEST_F(CudaToolkit, EntryPointsOfAProgramForAGpuThatIsNotHereAreFoundByName) {
+  const auto offline = backend::open_offline("sm_90").value();
+  const auto compile = [&](std::vector<std::string> entries) {
+    return offline
+        ->compile(Request({.name = "two",
+                           .source = "template <class T> __global__ void scale(T* x) { *x *= 2; }\n",
+                           .entries = std::move(entries),
+                           .language = Language::cuda}))
+        .value();
+  };
+  const Compiled two = compile({"scale<float>", "scale<int>"});
+  Module* entry = two.module->entry("scale<int>");
+  ASSERT_NE(entry, nullptr);
+  EXPECT_NE(entry, two.module.get());
+  EXPECT_EQ(entry->entries(), std::vector<std::string>{"scale<int>"});
+  EXPECT_EQ(entry->entry("scale<int>"), entry);
+  EXPECT_EQ(two.module->entry("scale"), nullptr);
+  const Compiled one = compile({"scale<float>"});
+  EXPECT_EQ(one.module->entry("scale<float>"), one.module.get());
+}
+
 TEST_F(CudaToolkit, ArchitecturesThatAreNoneAreRefusedByName) {
   const Request request = including("cuda_fp16.h");
   for (const char* architecture :
@@ -134,7 +155,8 @@ TEST_F(CudaToolkit, ArchitecturesWithASuffixAreOptionsOfRequestsAndNotOfDevices)
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code(), ErrorCode::invalid_request);
   EXPECT_EQ(opened.error().message(),
-            "no device has the architecture sm_90a: use sm_90 with the compiler option -arch=sm_90a");
+            "no device has the architecture sm_90a; compile for sm_90 with the option -arch=sm_90a (--arch sm_90 "
+            "--option=-arch=sm_90a)");
   EXPECT_EQ(backend::open_offline("sm_090").error().message(),
             "\"sm_090\" is not an NVIDIA architecture: write sm_ and a number without leading zeros, as in sm_90");
 }

@@ -177,6 +177,16 @@ TEST_F(CliCompile, CompilesForAGpuThatIsNotPresent) {
             1);
 }
 
+TEST_F(CliCompile, ShowsEntryPointsOnePerRow) {
+  store(
+      fire_gpu,
+      Request(
+          {.name = "two", .source = "x", .entries = {"scale<int, 2>", "add<float>"}, .language = Language::cuda}));
+  const auto shown = kiln({"show", "two"}).out;
+  EXPECT_TRUE(line_with(shown, "scale<int, 2>").ends_with(" scale<int, 2>")) << shown;
+  EXPECT_TRUE(line_with(shown, "add<float>").starts_with("  entry point")) << shown;
+}
+
 TEST_F(CliCompile, OpensTheFirstDeviceThatTakesSpirv) {
   if (!open_device("opengl", quiet)) GTEST_SKIP() << "there is no OpenGL device";
   const auto file = source_file("double.spv", fakes::DoublingModule{}.bytes());
@@ -192,6 +202,18 @@ TEST_F(CliCompile, OpensTheFirstDeviceThatTakesSpirv) {
   EXPECT_EQ(failed.status, 1);
   for (const char* api : {"vulkan: ", "opengl: ", "opencl: "})
     EXPECT_TRUE(contains(failed.error, api)) << failed.error;
+}
+
+TEST_F(CliCompile, SaysHowToCompileForAnArchitectureWithASuffix) {
+  const auto file = source_file("nothing.cu", "extern \"C\" __global__ void nothing() {}\n");
+  const auto refused = kiln({"compile", file, "--arch", "sm_90a"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_TRUE(contains(refused.error, "(--arch sm_90 --option=-arch=sm_90a)")) << refused.error;
+  if (const auto nvrtc = backend::open_offline("sm_90", quiet); !nvrtc) GTEST_SKIP() << nvrtc.error().message();
+  EXPECT_EQ(kiln({"compile", file, "--arch", "sm_90", "--option=-arch=sm_90a"}).status, 0);
+  const auto other = kiln({"compile", source_file("first.cl", "kernel void first() {}\n"), "--arch", "sm_90"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_TRUE(contains(other.error, "--arch sm_90 selects a CUDA GPU, but the language is opencl")) << other.error;
 }
 
 TEST_F(CliCompile, RefusesArgumentsThatContradictEachOther) {

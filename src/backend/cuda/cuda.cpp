@@ -205,8 +205,9 @@ Result<Identity> identity_for(std::string_view architecture) {
   const auto read = KILN_TRY(architecture_in(architecture));
   if (!read.suffix.empty())
     return Error(ErrorCode::invalid_request,
-                 fmt::format("no device has the architecture {}: use sm_{} with the compiler option -arch={}",
-                             architecture, read.number, architecture));
+                 fmt::format("no device has the architecture {}; compile for sm_{} with the option -arch={} "
+                             "(--arch sm_{} --option=-arch={})",
+                             architecture, read.number, architecture, read.number, architecture));
   const auto compiler = KILN_TRY(offline_compiler(architecture));
   return identity_of(platform(), compiler.target, compiler.rtc.get());
 }
