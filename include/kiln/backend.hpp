@@ -34,9 +34,9 @@ class Module {
   /// thread.
   virtual std::size_t bytes() const noexcept = 0;
 
-  /// Whether the driver can launch it without compiling more. False for a program of PoCL that was loaded from a
-  /// binary and whose kernels are not in PoCL's own cache: see docs/headers.md. Does not change. Called from any
-  /// thread.
+  /// False if the program was loaded from a binary and PoCL has no compiled code for its kernels: see
+  /// docs/headers.md. PoCL still compiles at the first launch with a new group size. Does not change. Called from
+  /// any thread.
   virtual bool is_complete() const noexcept { return true; }
 
   /// The names of its entry points, in the order of the request; empty if the backend cannot list them. Called from

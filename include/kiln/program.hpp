@@ -64,8 +64,7 @@ class Program {
 
   /// The level that brought the program into memory.
   Origin origin() const noexcept;
-  /// Whether the driver could launch the program without compiling more when it was loaded: see
-  /// Module::is_complete().
+  /// See Module::is_complete(), which refers to the time when the program was loaded.
   bool is_complete() const noexcept;
   /// How long it took to compile, in this process or in the one that compiled it.
   std::chrono::nanoseconds compile_time() const noexcept;

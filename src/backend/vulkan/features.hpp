@@ -40,7 +40,7 @@ struct Features {
     memory_model.pNext = &queries;
     queries.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_HOST_QUERY_RESET_FEATURES;
     instance.vk.GetPhysicalDeviceFeatures2(from.handle, &core);
-    // This feature checks every buffer access. Only untrusted programs need it.
+    // This feature checks every buffer access. Kiln does not confine programs to their buffers; see security.md.
     core.features.robustBufferAccess = VK_FALSE;
   }
   Features(const Features&) = delete;
