@@ -201,7 +201,7 @@ void add_why(CLI::App& app, Context& context) {
   command->footer(
       "The key of a program consists of its name, source, the files that it can include, defines, options, entry\n"
       "points and language. Give the same values as the application does. For a miss, the command shows the most\n"
-      "similar stored program and every difference to it, such as the headers that were edited.\n\n"
+      "similar stored program and up to 30 differences, such as the headers that were edited; --json lists all.\n\n"
       "Exits with 0 for a hit and with 1 for a miss.\n\n"
       "Examples:\n"
       "  kiln why conv2d.comp --device opengl --define TILE=16\n"

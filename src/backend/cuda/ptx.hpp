@@ -65,7 +65,7 @@ class Tokens {
   bool is_cut_off_ = false;
 };
 
-/// The size of each argument of a kernel in bytes; nullopt if it is not clear.
+/// The size of each argument of a kernel in bytes; nullopt if it cannot be determined.
 using Sizes = std::optional<std::vector<std::size_t>>;
 
 /// A kernel that the text defines. `name` refers to the text.
@@ -97,7 +97,7 @@ inline Sizes read_parameters(Tokens& tokens) {
   // More than any GPU takes, so that products do not overflow.
   constexpr std::size_t most = 1 << 20;
   std::vector<std::size_t> sizes;
-  bool is_clear = true;
+  bool is_known = true;
   bool is_parameter = false;
   std::size_t bits = 0;
   std::size_t count = 1;
@@ -108,10 +108,10 @@ inline Sizes read_parameters(Tokens& tokens) {
     if (token == "[") count = number_in(tokens.next()).value_or(0);
     if (token != "," && token != ")") continue;
     if (is_parameter) {
-      if (bits < 8 || bits > most || count == 0 || count > most) is_clear = false;
+      if (bits < 8 || bits > most || count == 0 || count > most) is_known = false;
       sizes.push_back(bits / 8 * count);
     }
-    if (token == ")") return is_clear ? Sizes(std::move(sizes)) : std::nullopt;
+    if (token == ")") return is_known ? Sizes(std::move(sizes)) : std::nullopt;
     is_parameter = false;
     bits = 0;
     count = 1;

@@ -7,7 +7,7 @@
 
 namespace kiln::vulkan {
 
-/// What a SPIR-V module is checked for.
+/// The rules that a SPIR-V module must follow.
 enum class SpirvEnvironment { vulkan_1_1, vulkan_1_2, vulkan_1_3, opengl, opencl };
 
 /// The function kiln_shaderc_validate of the library that is built with Kiln. Returns whether a module is valid; if
