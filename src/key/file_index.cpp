@@ -29,7 +29,11 @@ bool means_absent(int error) noexcept {
          error == EINVAL;
 }
 
+/// Whether it means that a file exists, but not for this user. Compilers of this process cannot read it either.
+bool means_unreadable(int error) noexcept { return error == EACCES || error == EPERM; }
+
 struct OpenedFile {
+  /// Empty if this process may not read the file.
   base::FileHandle handle;
   FileSignature signature;
 };
@@ -42,6 +46,7 @@ Result<std::optional<OpenedFile>> open_regular(const std::string& path) {
   if (!handle) {
     // The file may have vanished since it was found.
     if (means_absent(errno)) return std::optional<OpenedFile>{};
+    if (means_unreadable(errno)) return std::optional<OpenedFile>(std::in_place);
     return base::system_error("read", path);
   }
   struct stat status {};
@@ -84,6 +89,14 @@ bool FileSignature::was_settled(std::chrono::system_clock::time_point now) const
   return modified <= then && status_changed <= then;
 }
 
+void write(base::ByteWriter& writer, const FileSignature& signature) {
+  writer.number(signature.device);
+  writer.number(signature.inode);
+  writer.number(signature.bytes);
+  writer.number(signature.modified);
+  writer.number(signature.status_changed);
+}
+
 FileIndex& FileIndex::of_process() {
   // Never destroyed: static variables may make requests when the process ends.
   static FileIndex& index = *std::make_unique<FileIndex>().release();
@@ -93,14 +106,18 @@ FileIndex& FileIndex::of_process() {
 Result<std::optional<FileIndex::Read>> FileIndex::read(const std::string& path,
                                                        std::chrono::system_clock::time_point now) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0)
-    return means_absent(errno) ? Result<std::optional<Read>>(std::nullopt) : base::system_error("read", path);
+  if (::stat(path.c_str(), &status) != 0) {
+    if (means_absent(errno)) return std::optional<Read>{};
+    if (means_unreadable(errno)) return std::optional<Read>(std::in_place);
+    return base::system_error("read", path);
+  }
   if (!S_ISREG(status.st_mode)) return std::optional<Read>{};
   // Files that were read before need not be opened.
   if (auto known = find(FileSignature::of(status)))
     return std::optional(Read{std::move(known), FileSignature::of(status)});
   const auto opened = KILN_TRY(open_regular(path));
   if (!opened) return std::optional<Read>{};
+  if (!opened->handle) return std::optional<Read>(std::in_place);
   auto text = KILN_TRY(read_all(*opened, path));
   auto file = std::make_shared<const ScannedFile>(ScannedFile{base::sha256(text), find_directives(text)});
   // A file that changes while it is read may have two signatures.
@@ -124,7 +141,7 @@ void FileIndex::add(const FileSignature& signature, std::shared_ptr<const Scanne
 
 Result<std::optional<std::string>> read_text(const std::string& path) {
   const auto opened = KILN_TRY(open_regular(path));
-  if (!opened) return std::optional<std::string>{};
+  if (!opened || !opened->handle) return std::optional<std::string>{};
   auto text = KILN_TRY(read_all(*opened, path));
   return std::optional(std::move(text));
 }

@@ -13,13 +13,14 @@
 #include <kiln/digest.hpp>
 #include <kiln/result.hpp>
 
+#include "base/bytes.hpp"
 #include "base/process.hpp"
 #include "key/directives.hpp"
 
 namespace kiln::key {
 
-/// Which file, or folder, is at a path, and in which state. A changed file has another signature, unless it changes
-/// twice within the resolution of its file system's clock: see was_settled().
+/// The stat data that identify a file or folder and its state. A changed file has another signature, unless it
+/// changes twice within the resolution of its file system's clock: see was_settled().
 struct FileSignature {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -38,6 +39,7 @@ struct FileSignature {
 
   bool operator==(const FileSignature&) const = default;
 };
+void write(base::ByteWriter& writer, const FileSignature& signature);
 
 /// The digest of a file's contents and the files that it names.
 struct ScannedFile {
@@ -54,13 +56,14 @@ class FileIndex {
   static FileIndex& of_process();
 
   struct Read {
+    /// Null if this process may not read the file.
     std::shared_ptr<const ScannedFile> file;
     FileSignature signature;
     /// The contents, if they were read for this.
     std::optional<std::string> text = {};
   };
-  /// Nothing if there is no regular file at this path. Fails with io if it cannot be read, and with invalid_request
-  /// if it is too large. `now` must be taken before the call.
+  /// Nothing if there is no regular file at this path. Fails with io if the system fails, and with invalid_request
+  /// if the file is too large. `now` must be taken before the call.
   Result<std::optional<Read>> read(const std::string& path, std::chrono::system_clock::time_point now)
       KILN_EXCLUDES(mutex_);
 
@@ -78,7 +81,8 @@ class FileIndex {
   std::unordered_map<FileSignature, std::shared_ptr<const ScannedFile>, Hash> files_ KILN_GUARDED_BY(mutex_);
 };
 
-/// The contents of a regular file; nothing if there is none at this path. Fails as FileIndex::read() does.
+/// The contents of a regular file; nothing if there is none at this path, or none that this process may read. Fails
+/// as FileIndex::read() does.
 Result<std::optional<std::string>> read_text(const std::string& path);
 
 }  // namespace kiln::key

@@ -7,10 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "base/bytes.hpp"
 #include "base/sha256.hpp"
 #include "base/try.hpp"
-#include "key/macros.hpp"
 
 namespace kiln::key {
 namespace {
@@ -31,7 +29,7 @@ Error too_many_files() {
 }  // namespace
 
 IncludeGraph::IncludeGraph(const IncludeSearch& search, const std::map<std::string, std::string>& defines)
-    : search_(search), defines_(defines) {
+    : search_(search), macros_(defines) {
   observations_.time = std::chrono::system_clock::now();
   for (const auto& folder : search_.folders) places_.push_back(folder.string() + '/');
 }
@@ -44,8 +42,8 @@ Result<void> IncludeGraph::build(std::string_view source) {
   // Files that computed names lead to may define further macros.
   for (std::size_t before = 0; before != nodes_.size();) {
     before = nodes_.size();
-    KILN_TRY(answer_all());
-    KILN_TRY(answer_computed());
+    KILN_TRY(follow_names());
+    KILN_TRY(follow_computed_names());
   }
   return {};
 }
@@ -66,95 +64,136 @@ Result<void> IncludeGraph::check_given_names() const {
   return {};
 }
 
-Result<void> IncludeGraph::answer_all() {
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    const auto file = nodes_[i].file;
-    if (!nodes_[i].answers.empty()) continue;
-    std::vector<Answer> answers;
-    for (const Lookup& lookup : file->directives.lookups) KILN_TRY(answer(i, lookup, answers));
-    nodes_[i].answers = std::move(answers);
+Result<void> IncludeGraph::follow_names() {
+  for (; followed_ < nodes_.size(); ++followed_) {
+    const auto file = nodes_[followed_].file;
+    Targets results;
+    for (const Lookup& lookup : file->directives.lookups) KILN_TRY(look_up(followed_, lookup, results));
+    nodes_[followed_].results = std::move(results);
   }
   return {};
 }
 
-Result<void> IncludeGraph::answer_computed() {
+Result<void> IncludeGraph::follow_computed_names() {
   const auto computes = [](const Node& node) { return !node.file->directives.computed.empty(); };
   if (std::ranges::none_of(nodes_, computes)) return {};
-  Macros macros(defines_);
-  for (const Node& node : nodes_) macros.add(find_definitions(KILN_TRY(text_of(node))));
+  KILN_TRY(add_definitions());
   const std::size_t count = nodes_.size();
   for (std::size_t i = 0; i < count; ++i) {
+    if (!computes(nodes_[i])) continue;
     const auto file = nodes_[i].file;
-    std::vector<Answer> answers;
-    for (const ComputedLookup& computed : file->directives.computed) {
-      const auto names = macros.header_names(computed.operand);
-      if (!names && computed.kind != LookupKind::exists) KILN_TRY(add_everything(nodes_[i], computed.operand));
-      if (!names) continue;
-      for (const HeaderName& name : *names) KILN_TRY(answer(i, {computed.kind, name.quoted, name.name}, answers));
+    std::vector<std::shared_ptr<const Macros::Names>> names;
+    for (const ComputedLookup& lookup : file->directives.computed)
+      names.push_back(lookup.is_cut ? nullptr : macros_.header_names(lookup.operand));
+    if (names == nodes_[i].computed_names) continue;
+    Targets results;
+    for (std::size_t j = 0; j < names.size(); ++j) {
+      const auto& [kind, operand, is_cut] = file->directives.computed[j];
+      if (!names[j] && !tests_existence(kind)) KILN_TRY(add_everything(i, operand));
+      if (!names[j]) continue;
+      for (const HeaderName& name : *names[j]) KILN_TRY(look_up(i, {kind, name.quoted, name.name}, results));
     }
-    nodes_[i].computed_answers = std::move(answers);
+    nodes_[i].computed_names = std::move(names);
+    nodes_[i].computed_results = std::move(results);
   }
   return {};
 }
 
-Result<void> IncludeGraph::add_everything(const Node& node, const std::string& operand) {
-  if (has_everything_) return {};
+Result<void> IncludeGraph::add_definitions() {
+  for (; defined_ < nodes_.size(); ++defined_) {
+    Node& node = nodes_[defined_];
+    if (node.file->directives.has_definitions) macros_.add(find_definitions(KILN_TRY(text_of(node))));
+    node.text.reset();
+  }
+  return {};
+}
+
+Result<void> IncludeGraph::add_everything(std::size_t from, const std::string& operand) {
   if (!search_.working_folder.empty())
     return Error(
         ErrorCode::invalid_request,
         fmt::format(
             "{} includes {}, whose name depends on macros that only the compiler knows; include the file by "
             "its name",
-            node.name.empty() ? "the source" : node.name, operand));
-  has_everything_ = true;
-  observations_.complete = false;
-  for (const auto& [name, text] : search_.headers) KILN_TRY(answer_given(name));
-  for (const auto& folder : search_.folders) {
-    std::vector<std::string> names;
-    std::error_code error;
-    std::filesystem::recursive_directory_iterator entries(
-        folder, std::filesystem::directory_options::skip_permission_denied, error);
-    for (const auto end = std::filesystem::recursive_directory_iterator(); !error && entries != end;
-         entries.increment(error)) {
-      names.push_back(entries->path().string());
-      if (names.size() > max_nodes) return too_many_files();
+            from == 0 ? "the source" : nodes_[from].name, operand));
+  if (!has_everything_) {
+    has_everything_ = true;
+    observations_.complete = false;
+    for (const auto& [name, text] : search_.headers) {
+      everything_.text(name);
+      everything_.number(KILN_TRY(look_up_given(name)));
     }
-    std::ranges::sort(names);
-    for (const std::string& name : names) KILN_TRY(answer_at(name, LookupKind::include));
+    for (const std::string& place : places_) KILN_TRY(add_folder(place));
+  }
+  // The name may be in "quotes".
+  if (from != 0 && !nodes_[from].is_given) KILN_TRY(add_folder(parent_of(nodes_[from].name) + '/'));
+  return {};
+}
+
+Result<void> IncludeGraph::add_folder(const std::string& path) {
+  const auto [known, is_new] = listed_folders_.try_emplace(folder_id(path), listed_folders_.size());
+  everything_.number(static_cast<std::uint64_t>(known->second));
+  if (!is_new) return {};
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(path, std::filesystem::directory_options::skip_permission_denied,
+                                              error);
+  for (const auto end = std::filesystem::directory_iterator(); !error && entries != end; entries.increment(error)) {
+    names.push_back(entries->path().filename().string());
+    if (++listed_names_ > max_nodes) return too_many_files();
+  }
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    return Error(ErrorCode::io, fmt::format("cannot list {}: {}", path, error.message()));
+  std::ranges::sort(names);
+  everything_.number(static_cast<std::uint64_t>(names.size()));
+  for (const std::string& name : names) {
+    const std::string file = path + name;
+    struct stat status {};
+    everything_.text(name);
+    if (::stat(file.c_str(), &status) != 0 || !(S_ISDIR(status.st_mode) || S_ISREG(status.st_mode))) {
+      everything_.number(absent);
+    } else if (S_ISDIR(status.st_mode)) {
+      KILN_TRY(add_folder(file + '/'));
+    } else if (static_cast<std::uint64_t>(status.st_size) > FileIndex::max_file_bytes) {
+      // No source includes it, or the request would be invalid.
+      write(everything_, FileSignature::of(status));
+    } else {
+      everything_.number(KILN_TRY(look_up_at(file, LookupKind::include)));
+    }
   }
   return {};
 }
 
-Result<void> IncludeGraph::answer(std::size_t from, const Lookup& lookup, std::vector<Answer>& answers) {
-  const std::size_t before = answers.size();
+Result<void> IncludeGraph::look_up(std::size_t from, const Lookup& lookup, Targets& results) {
+  const std::size_t before = results.size();
   if (lookup.name.find('\0') != std::string::npos) {
-    answers.push_back(absent);
+    results.push_back(absent);
   } else if (lookup.name.starts_with('/')) {
-    answers.push_back(KILN_TRY(answer_at(lookup.name, lookup.kind)));
+    results.push_back(KILN_TRY(look_up_at(lookup.name, lookup.kind)));
   } else {
     if (!search_.working_folder.empty())
-      answers.push_back(KILN_TRY(answer_at(search_.working_folder.string() + '/' + lookup.name, lookup.kind)));
-    KILN_TRY(search(from, lookup, answers));
+      results.push_back(KILN_TRY(look_up_at(search_.working_folder.string() + '/' + lookup.name, lookup.kind)));
+    KILN_TRY(search(from, lookup, results));
   }
-  const bool is_missing = std::all_of(answers.begin() + static_cast<std::ptrdiff_t>(before), answers.end(),
-                                      [](Answer answer) { return answer == absent; });
-  if (is_missing && lookup.kind != LookupKind::exists) missing_.insert(lookup.name);
-  answers.push_back(end_of_lookup);
+  const bool is_missing = std::all_of(results.begin() + static_cast<std::ptrdiff_t>(before), results.end(),
+                                      [](Target target) { return target == absent; });
+  if (is_missing && !tests_existence(lookup.kind)) missing_.insert(lookup.name);
+  results.push_back(end_of_lookup);
   return {};
 }
 
-Result<void> IncludeGraph::search(std::size_t from, const Lookup& lookup, std::vector<Answer>& answers) {
-  const std::size_t before = answers.size();
+Result<void> IncludeGraph::search(std::size_t from, const Lookup& lookup, Targets& results) {
+  const std::size_t before = results.size();
   // Compilers differ in how they go on after a file that they cannot read.
-  const auto is_final = [&](Answer answer) {
-    if (answer != absent) answers.push_back(answer);
-    return answer != absent && answer != unreadable && lookup.kind != LookupKind::include_next;
+  const auto is_final = [&](Target target) {
+    if (target != absent) results.push_back(target);
+    return target != absent && target != unreadable && !starts_in_a_later_folder(lookup.kind);
   };
   const bool lacks_suffix = !search_.other_suffix.empty() &&
                             lookup.name.find('.', lookup.name.find_last_of('/') + 1) == std::string::npos;
   const auto find_in = [&](const std::string& place) -> Result<bool> {
-    if (is_final(KILN_TRY(answer_at(place + lookup.name, lookup.kind)))) return true;
-    return lacks_suffix && is_final(KILN_TRY(answer_at(place + lookup.name + search_.other_suffix, lookup.kind)));
+    if (is_final(KILN_TRY(look_up_at(place + lookup.name, lookup.kind)))) return true;
+    return lacks_suffix && is_final(KILN_TRY(look_up_at(place + lookup.name + search_.other_suffix, lookup.kind)));
   };
   const std::string folder = parent_of(nodes_[from].name);
   const bool is_given = nodes_[from].is_given;
@@ -169,58 +208,57 @@ Result<void> IncludeGraph::search(std::size_t from, const Lookup& lookup, std::v
       return Error(ErrorCode::invalid_request,
                    fmt::format("the header \"{}\" includes \"{}\", which is outside of the given headers",
                                nodes_[from].name, lookup.name));
-    Answer given = KILN_TRY(answer_given(name.string()));
-    if (given >= 0 && lookup.kind == LookupKind::exists) given = present;
+    Target given = KILN_TRY(look_up_given(name.string()));
+    if (given >= 0 && tests_existence(lookup.kind)) given = present;
     if (is_final(given) && !goes_up) return {};
   }
   for (const std::string& place : places_)
     if (KILN_TRY(find_in(place))) return {};
-  if (answers.size() == before) answers.push_back(absent);
+  if (results.size() == before) results.push_back(absent);
   return {};
 }
 
-Result<IncludeGraph::Answer> IncludeGraph::answer_given(const std::string& name) {
+Result<IncludeGraph::Target> IncludeGraph::look_up_given(const std::string& name) {
   const auto header = search_.headers.find(name);
   if (header == search_.headers.end()) return absent;
-  const auto known = answers_.find("given:" + name);
-  if (known != answers_.end()) return known->second;
+  const auto known = targets_.find("given:" + name);
+  if (known != targets_.end()) return known->second;
   const FileId id(given_device, static_cast<std::uint64_t>(std::distance(search_.headers.begin(), header)));
   Node node{.name = name,
             .is_given = true,
             .file = std::make_shared<const ScannedFile>(
                 ScannedFile{base::sha256(header->second), find_directives(header->second)}),
             .text = header->second};
-  const auto index = static_cast<Answer>(KILN_TRY(add_node(std::move(node), id, id)));
-  answers_.emplace("given:" + name, index);
+  const auto index = static_cast<Target>(KILN_TRY(add_node(std::move(node), id, id)));
+  targets_.emplace("given:" + name, index);
   return index;
 }
 
-Result<IncludeGraph::Answer> IncludeGraph::answer_at(const std::string& path, LookupKind kind) {
-  if (kind == LookupKind::exists) return answer_existence(path);
-  const auto known = answers_.find(path);
-  if (known != answers_.end()) return known->second;
-  auto read = FileIndex::of_process().read(path, observations_.time);
-  Answer answer = absent;
-  if (!read && read.error().code() != ErrorCode::io) return std::move(read).error();
-  if (!read) {
-    answer = unreadable;
+Result<IncludeGraph::Target> IncludeGraph::look_up_at(const std::string& path, LookupKind kind) {
+  if (tests_existence(kind)) return look_up_existence(path);
+  const auto known = targets_.find(path);
+  if (known != targets_.end()) return known->second;
+  auto found = KILN_TRY(FileIndex::of_process().read(path, observations_.time));
+  Target target = absent;
+  if (!found) {
+    observations_.absent.push_back(path);
+  } else if (found->file == nullptr) {
+    target = unreadable;
     // Access rights of parent folders are not observed.
     observations_.complete = false;
-  } else if (!*read) {
-    observations_.absent.push_back(path);
   } else {
-    FileIndex::Read& found = **read;
-    const FileId id(found.signature.device, found.signature.inode);
-    observations_.files.push_back({path, found.signature, found.file->digest});
-    answer = static_cast<Answer>(
-        KILN_TRY(add_node({.name = path, .file = std::move(found.file), .text = std::move(found.text)}, id,
+    const FileId id(found->signature.device, found->signature.inode);
+    observations_.files.push_back({path, found->signature, found->file->digest});
+    if (!found->file->directives.has_definitions) found->text.reset();
+    target = static_cast<Target>(
+        KILN_TRY(add_node({.name = path, .file = std::move(found->file), .text = std::move(found->text)}, id,
                           folder_id(parent_of(path)))));
   }
-  answers_.emplace(path, answer);
-  return answer;
+  targets_.emplace(path, target);
+  return target;
 }
 
-IncludeGraph::Answer IncludeGraph::answer_existence(const std::string& path) {
+IncludeGraph::Target IncludeGraph::look_up_existence(const std::string& path) {
   const auto known = existing_.find(path);
   if (known != existing_.end()) return known->second ? present : absent;
   struct stat status {};
@@ -263,19 +301,13 @@ Dependencies IncludeGraph::dependencies() const {
   for (const Node& node : nodes_) {
     writer.raw(node.file->digest.bytes);
     writer.number(static_cast<std::uint64_t>(node.same_file));
-    for (const auto* answers : {&node.answers, &node.computed_answers}) {
-      writer.number(static_cast<std::uint64_t>(answers->size()));
-      for (const Answer answer : *answers) writer.number(answer);
+    for (const auto* results : {&node.results, &node.computed_results}) {
+      writer.number(static_cast<std::uint64_t>(results->size()));
+      for (const Target target : *results) writer.number(target);
     }
     if (&node != &nodes_.front()) result.files.push_back({node.name, node.file->digest});
   }
-  // Names matter if every file of a folder counts: a computed name may lead to any of them.
-  if (has_everything_)
-    for (const auto& folder : search_.folders)
-      for (const Node& node : nodes_) {
-        const auto name = std::filesystem::path(node.name).lexically_relative(folder);
-        if (!name.empty() && *name.begin() != "..") writer.text(name.string());
-      }
+  if (has_everything_) writer.raw(everything_.bytes());
   result.digest = base::sha256(writer.bytes());
   result.missing.assign(missing_.begin(), missing_.end());
   return result;

@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::system_clock;
 
-constexpr std::string_view record_version = "kiln includes 1";
+constexpr std::string_view record_version = "kiln includes 2";
 constexpr std::uint64_t max_record_bytes = std::uint64_t{64} << 20;
 // Reading fewer files again is as fast as checking a record on disk.
 constexpr std::size_t large_record_files = 32;
@@ -89,14 +89,6 @@ class RecordReader {
   std::span<const std::byte> taken_;
   bool failed_ = false;
 };
-
-void write(base::ByteWriter& writer, const FileSignature& signature) {
-  writer.number(signature.device);
-  writer.number(signature.inode);
-  writer.number(signature.bytes);
-  writer.number(signature.modified);
-  writer.number(signature.status_changed);
-}
 
 std::optional<base::Folder> open_folder(bool create) {
   const auto directory = base::default_directory();
@@ -176,7 +168,7 @@ bool IncludeRecord::refresh() {
     if (!signature || !signature->is_same_file(file.signature)) return false;
     if (file.settled && *signature == file.signature) return true;
     const auto read = FileIndex::of_process().read(file.path, now);
-    if (!read || !*read || (*read)->file->digest != file.digest) return false;
+    if (!read || !*read || !(*read)->file || (*read)->file->digest != file.digest) return false;
     if (!(*read)->signature.is_same_file(file.signature)) return false;
     file.signature = (*read)->signature;
     file.settled = file.signature.was_settled(now);

@@ -1,31 +1,36 @@
 #pragma once
 
-#include <cstddef>
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "key/directives.hpp"
+#include "key/macro_expander.hpp"
 
 namespace kiln::key {
 
-/// The macros that the operands of #include may use. A macro has all definitions that were seen in any file,
-/// because conditions are not evaluated: an operand has a set of possible values.
+/// The macros that the operands of #include may use, and the values of these operands.
 class Macros {
  public:
   explicit Macros(const std::map<std::string, std::string>& defines);
-  void add(std::vector<Definition> definitions);
+  void add(Definitions found);
 
-  /// Every file name that the operand of a computed #include can stand for, sorted; values that are no file names
-  /// are left out. Nothing if they cannot be listed: they use a macro that the compiler itself defines, or there
-  /// are too many.
-  std::optional<std::vector<HeaderName>> header_names(std::string_view operand) const;
+  using Names = std::vector<HeaderName>;
+  /// Every file name that the operand of a computed #include can stand for, sorted, or null if they cannot be
+  /// listed: they use a macro that the compiler may define, or there are more than 256. The same object, until a
+  /// macro that it depends on gets another definition.
+  std::shared_ptr<const Names> header_names(const std::string& operand);
 
  private:
-  std::unordered_map<std::string, std::vector<Definition>> definitions_;
+  /// The macro, for a change after which the operands that use it have other values.
+  Macro& change(const std::string& name);
+
+  MacroTable macros_;
+  std::unordered_map<std::string, std::shared_ptr<const Names>> known_;
+  /// By macro, the operands in `known_` that use it.
+  std::unordered_map<std::string, std::vector<std::string>> users_;
 };
 
 }  // namespace kiln::key

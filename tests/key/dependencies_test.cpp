@@ -1,10 +1,12 @@
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -256,6 +258,12 @@ TEST_F(Dependencies, ThatMacrosNameAreNoticed) {
   expect_edit_noticed("#include H\n", "first/hdr.h", {.defines = {{"H", "\"hdr.h\""}}});
   expect_edit_noticed("#define S(x) T(x)\n#define T(x) #x\n#include S(DIR/hdr.h)\n", "first/hdr.h",
                       {.options = {"-D DIR=" + first_.string()}});
+  const std::string strings = "#define S(x) #x\n#define T(x) S(x)\n";
+  write("first/MODE.h", "int mode;\n");
+  write("first/1.h", "int one;\n");
+  expect_edit_noticed(strings + "#ifdef FAST\n#define MODE fast\n#endif\n#include T(MODE.h)\n", "first/MODE.h");
+  expect_edit_noticed(strings + "#include T(MODE.h)\n#define MODE x\n", "first/MODE.h");
+  expect_edit_noticed(strings + "#include T(cl_khr_fp64.h)\n", "first/1.h");
   // A file that a computed name leads to may define the next name.
   write("first/second_name.h", "#define NEXT <last.h>\n");
   write("first/last.h", "int last;\n");
@@ -285,6 +293,45 @@ TEST_F(Dependencies, ThatOnlyTheCompilerCouldNameAreAllFilesOfAllFolders) {
   EXPECT_NE(digest(), before);
 }
 
+TEST_F(Dependencies, BesideASourceThatOnlyTheCompilerCouldNameCount) {
+  const std::string computed = "#define S(x) #x\n#define T(x) S(x)\n#include T(__ARCH__.h)\n";
+  write("first/unrelated.h", "");
+  write("other/a.h", computed);
+  write("other/1.h", "int a;\n");
+  write("elsewhere/2.h", "int a;\n");
+  fs::create_directory_symlink(place_.path() / "elsewhere", first_ / "link");
+  fs::create_directory_symlink(place_.path() / "elsewhere", first_ / "another_link");
+  fs::create_directory_symlink(place_.path(), first_ / "cycle");
+  const std::vector<fs::path> folders = {first_};
+  const auto digest = [&](const Headers& headers = {}) {
+    const key::IncludeSearch search{headers, folders};
+    return key::find_dependencies("#include \"../other/a.h\"\n", search, {}).value()->digest;
+  };
+  const Digest before = digest();
+  for (const char* file : {"other/1.h", "elsewhere/2.h"}) {
+    write(file, "int b;\n");
+    EXPECT_NE(digest(), before) << file;
+    write(file, "int a;\n");
+    EXPECT_EQ(digest(), before) << file;
+  }
+  fs::rename(first_ / "another_link", first_ / "renamed_link");
+  EXPECT_NE(digest(), before);
+  EXPECT_NE(digest({{"12.h", "a"}, {"13.h", "b"}}), digest({{"13.h", "a"}, {"14.h", "b"}}));
+}
+
+TEST_F(Dependencies, ThatOnlyTheCompilerCouldNameMayBeBesideHugeFiles) {
+  write("first/data.bin", "");
+  fs::resize_file(first_ / "data.bin", (std::uintmax_t{256} << 20) + 1);
+  const std::vector<fs::path> folders = {first_};
+  const Headers none;
+  const auto digest = [&] {
+    return key::find_dependencies("#include __HEADER__\n", {none, folders}, none).value()->digest;
+  };
+  const Digest before = digest();
+  fs::resize_file(first_ / "data.bin", (std::uintmax_t{256} << 20) + 2);
+  EXPECT_NE(digest(), before);
+}
+
 TEST_F(Dependencies, ThatOnlyTheCompilerCouldNameAreAnErrorIfItMaySearchTheWorkingFolder) {
   const Request made = request("#define S(x) #x\n#define T(x) S(x)\n#include T(lib/__ARCH__.h)\n");
   ASSERT_TRUE(made.error());
@@ -302,6 +349,13 @@ TEST_F(Dependencies, WhoseExistenceIsTestedCountByTheirExistence) {
   EXPECT_EQ(key(source), before);
   fs::rename(first_ / "x.h", first_ / "y.h");
   EXPECT_NE(key(source), before);
+}
+
+TEST_F(Dependencies, WhoseExistenceIsTestedInLaterFoldersCount) {
+  write("first/x.h", "#if __has_include_next(<x.h>)\nint x;\n#endif\n");
+  write("second/unrelated.h", "");
+  expect_noticed(
+      "#include <x.h>\n", [&] { write("second/x.h", ""); }, [&] { remove("second/x.h"); });
 }
 
 TEST_F(Dependencies, ThatAreGivenAreSearchedBeforeFolders) {
@@ -364,6 +418,17 @@ TEST_F(Dependencies, ThatMayNotBeReadAreNoticedOnceTheyMay) {
   EXPECT_EQ(answer, "noticed");
 }
 
+TEST_F(Dependencies, ThatTheSystemCannotOpenAreAnError) {
+  write("first/a.h", "int a;\n");
+  const std::string answer = fakes::in_child([this]() -> std::string {
+    const rlimit none{3, 3};
+    if (setrlimit(RLIMIT_NOFILE, &none) != 0) return "no limit";
+    const Request made = request("#include <a.h>\n");
+    return made.error() ? std::string(to_string(made.error()->code())) : "no error";
+  });
+  EXPECT_EQ(answer, "io");
+}
+
 TEST_F(Dependencies, WithAnyBytesInTheirNamesAreFound) {
   const std::string name = "caf\xe9 \xff'$.h";
   write("first/" + name, "int a;\n");
@@ -383,6 +448,14 @@ TEST_F(Dependencies, MayBeTenThousand) {
   }
   EXPECT_EQ(request(all).files().size(), 10'001U);
   expect_edit_noticed(all, "first/42/9942.h");
+}
+
+TEST_F(Dependencies, InAChainOfComputedNamesTakeLinearTime) {
+  for (int i = 0; i < 1500; ++i)
+    write(fmt::format("first/{}.h", i), fmt::format("#define NEXT_{0} <{1}.h>\n#include NEXT_{0}\n", i, i + 1));
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(request("#include <0.h>\n").files().size(), 1501U);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST_F(Dependencies, InAChainOfTenThousandAreNoCrash) {
