@@ -119,9 +119,11 @@ class Request {
   const std::optional<Error>& error() const noexcept { return state_->error; }
 
   /// Checks that a compiler that runs now reads the files that the key covers. Fails with outdated if one was
-  /// changed, added or removed since construction: make the request again. A cache calls this after each
-  /// compilation, before it keeps the program.
-  Result<void> check_files() const;
+  /// changed, added or removed since construction: make the request again.
+  ///
+  /// Returns a digest of the stat data of the files. If it is the same before and after a compilation, no file
+  /// changed meanwhile, not even for a moment. A cache compares both before it keeps the program.
+  Result<Digest> check_files() const;
 
   /// The request as a JSON object, with digests in place of long texts. Stored with the program, for `kiln show`
   /// and `kiln why`.

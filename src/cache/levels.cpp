@@ -135,12 +135,17 @@ Result<std::optional<Program>> Levels::find(const Request& request) {
 }
 
 Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> lock) {
+  // The compiler reads files itself. If one changes meanwhile, the program does not belong to this key.
+  const Digest files = KILN_TRY(request.check_files());
   const auto start = std::chrono::steady_clock::now();
   auto compiled = with_room([&] { return backend_->compile(request); });
   const auto took = std::chrono::steady_clock::now() - start;
   if (!compiled) return std::move(compiled).error();
-  // The compiler reads files itself. If one changed meanwhile, the program does not belong to this key.
-  KILN_TRY(request.check_files());
+  if (KILN_TRY(request.check_files()) != files)
+    return Error(ErrorCode::outdated,
+                 fmt::format("a file that \"{}\" can include was changed or touched while it was "
+                             "compiled; get it again",
+                             request.name()));
   ++counters_.compiles;
   counters_.compile_ns += took.count();
   options_.log.debug(fmt::format("compiled {} in {:.1f} ms", request.name(),

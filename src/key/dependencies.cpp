@@ -1,9 +1,11 @@
 #include "key/dependencies.hpp"
 
+#include <sys/stat.h>
+
 #include "base/bytes.hpp"
 #include "base/sha256.hpp"
 #include "base/try.hpp"
-#include "key/directives.hpp"
+#include "key/file_index.hpp"
 #include "key/include_graph.hpp"
 #include "key/include_record.hpp"
 
@@ -43,6 +45,17 @@ Result<std::shared_ptr<const Dependencies>> find_dependencies(std::string_view s
   if (observations.complete)
     IncludeRecords::of_process().add(question, IncludeRecord(std::move(dependencies), observations));
   return result;
+}
+
+Digest state_of(const Dependencies& dependencies) {
+  base::ByteWriter writer;
+  for (const auto& [name, digest] : dependencies.files) {
+    // Given headers have relative names.
+    struct stat status {};
+    if (name.starts_with('/') && ::stat(name.c_str(), &status) == 0) write(writer, FileSignature::of(status));
+    writer.number(static_cast<std::uint8_t>(0));
+  }
+  return base::sha256(writer.bytes());
 }
 
 }  // namespace kiln::key

@@ -57,4 +57,8 @@ struct Dependencies {
 Result<std::shared_ptr<const Dependencies>> find_dependencies(std::string_view source, const IncludeSearch& search,
                                                               const std::map<std::string, std::string>& defines);
 
+/// The digest of the signatures that the files have now. If it is the same before and after a compilation, no file
+/// changed meanwhile, not even for a moment.
+Digest state_of(const Dependencies& dependencies);
+
 }  // namespace kiln::key

@@ -215,10 +215,12 @@ const Digest* Request::included() const noexcept {
   return state_->dependencies ? &state_->dependencies->digest : nullptr;
 }
 
-Result<void> Request::check_files() const {
-  if (!state_->dependencies) return {};
+Result<Digest> Request::check_files() const {
+  if (!state_->dependencies) return Digest{};
+  // Before the contents are read, so that a change while they are read gives another state later.
+  const Digest state = key::state_of(*state_->dependencies);
   const auto now = KILN_TRY(dependencies_of(state_->fields, source()));
-  if (now->digest == state_->dependencies->digest) return {};
+  if (now->digest == state_->dependencies->digest) return state;
   const auto& before = state_->dependencies->files;
   const auto [changed, other] =
       std::ranges::mismatch(before, now->files, [](const auto& a, const auto& b) { return a.digest == b.digest; });

@@ -49,6 +49,41 @@ TEST_F(ChangedFiles, BeforeACompilationAreAnErrorToo) {
   EXPECT_TRUE(cache.get(before));
 }
 
+TEST_F(ChangedFiles, ThatChangeBackDuringACompilationAreAnErrorToo) {
+  write("int a;\n");
+  Cache cache(backend_, options());
+  const Request once = request();
+  backend_->on_compile = [this](const Request&) {
+    write("int b;\n");
+    write("int a;\n");
+  };
+  const auto outdated = cache.get(once);
+  ASSERT_FALSE(outdated) << "the compiler may have read the other contents";
+  EXPECT_EQ(outdated.error().code(), ErrorCode::outdated);
+  EXPECT_EQ(cache.stats().programs, 0U);
+  backend_->on_compile = {};
+  EXPECT_TRUE(cache.get(once)) << "the same request";
+}
+
+TEST_F(ChangedFiles, ThatAreTouchedMatterOnlyDuringACompilation) {
+  write("int a;\n");
+  Cache cache(backend_, options());
+  const Request once = request();
+  const auto touch = [this](int hours) { fakes::set_age(headers_.path() / "tile.h", std::chrono::hours(hours)); };
+  backend_->on_compile = [&](const Request&) { touch(1); };
+  EXPECT_EQ(cache.get(once).error().code(), ErrorCode::outdated);
+  backend_->on_compile = {};
+  touch(2);
+  EXPECT_TRUE(cache.get(once));
+}
+
+TEST_F(ChangedFiles, BesideIncludedOnesDoNotMatter) {
+  write("int a;\n");
+  Cache cache(backend_, options());
+  backend_->on_compile = [this](const Request&) { fakes::write_file(headers_.path() / "other.h", ""); };
+  EXPECT_TRUE(cache.get(request()));
+}
+
 TEST_F(ChangedFiles, DoNotMatterToAHit) {
   write("int a;\n");
   const Request before = request();

@@ -513,7 +513,8 @@ TEST_F(Dependencies, ThatChangedSinceMakeTheRequestOutdated) {
   EXPECT_NE(changed.error().message().find((first_ / "a.h").string()), std::string::npos)
       << changed.error().message();
   write("first/a.h", "int a;\n");
-  EXPECT_TRUE(made.check_files());
+  const Digest unchanged = made.check_files().value();
+  EXPECT_EQ(made.check_files().value(), unchanged);
   write("second/missing.h", "");
   EXPECT_FALSE(made.check_files());
   remove("second/missing.h");
@@ -523,3 +524,4 @@ TEST_F(Dependencies, ThatChangedSinceMakeTheRequestOutdated) {
 
 }  // namespace
 }  // namespace kiln
+  EXPECT_NE(made.check_files().value(), unchanged) << "it had other contents for a moment";
