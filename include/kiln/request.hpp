@@ -1,9 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -141,8 +141,9 @@ class Request {
     std::vector<Digest> file_digests;
     /// In the other languages, the files that it can include; null if it names none.
     std::shared_ptr<const key::Dependencies> dependencies;
-    mutable std::once_flag names_listed;
-    mutable std::vector<std::string> names;
+    /// files() of these languages, made by its first call. No once_flag: a forked child would wait for a thread
+    /// that it lacks.
+    mutable std::atomic<const std::vector<std::string>*> names = nullptr;
     std::optional<Error> error;
   };
   std::shared_ptr<const State> state_;

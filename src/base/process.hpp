@@ -1,9 +1,11 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <memory>
 
 #include <sys/auxv.h>
 
@@ -53,5 +55,18 @@ class KILN_THREAD_ANNOTATION(capability("mutex")) ForkMutex : public Mutex {
   const Order order_;
   const std::function<void()> in_child_;
 };
+
+/// The result of `make`, a std::unique_ptr, for the whole process; each lambda has one. Never destroyed, because
+/// static variables may use it when the process ends. Takes no lock, unlike a static variable: a child that is
+/// forked while another thread runs `make` runs it again, and so may two threads.
+template <class T, class Make>
+T& once_per_process(Make make) {
+  static constinit std::atomic<T*> kept{nullptr};
+  if (T* known = kept.load(std::memory_order_acquire)) return *known;
+  std::unique_ptr<T> made = make();
+  T* first = nullptr;
+  if (kept.compare_exchange_strong(first, made.get(), std::memory_order_acq_rel)) return *made.release();
+  return *first;
+}
 
 }  // namespace kiln::base

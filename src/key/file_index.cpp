@@ -98,9 +98,7 @@ void write(base::ByteWriter& writer, const FileSignature& signature) {
 }
 
 FileIndex& FileIndex::of_process() {
-  // Never destroyed: static variables may make requests when the process ends.
-  static FileIndex& index = *std::make_unique<FileIndex>().release();
-  return index;
+  return base::once_per_process<FileIndex>([] { return std::make_unique<FileIndex>(); });
 }
 
 Result<std::optional<FileIndex::Read>> FileIndex::read(const std::string& path,

@@ -266,9 +266,7 @@ std::optional<IncludeRecord> IncludeRecord::from_bytes(std::span<const std::byte
 }
 
 IncludeRecords& IncludeRecords::of_process() {
-  // Never destroyed: static variables may make requests when the process ends.
-  static IncludeRecords& records = *std::make_unique<IncludeRecords>().release();
-  return records;
+  return base::once_per_process<IncludeRecords>([] { return std::make_unique<IncludeRecords>(); });
 }
 
 std::shared_ptr<const Dependencies> IncludeRecords::find(const Digest& question) {

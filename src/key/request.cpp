@@ -198,13 +198,16 @@ Request::Request(Fields fields) {
 
 const std::vector<std::string>& Request::files() const {
   if (is_glsl(language()) || error()) return state_->files;
-  std::call_once(state_->names_listed, [this] {
-    state_->names.push_back(name());
-    if (state_->dependencies)
-      for (const auto& file : state_->dependencies->files) state_->names.push_back(file.name);
-  });
-  return state_->names;
+  if (const auto* names = state_->names.load(std::memory_order_acquire)) return *names;
+  auto made = std::make_unique<std::vector<std::string>>(1, name());
+  if (state_->dependencies)
+    for (const auto& file : state_->dependencies->files) made->push_back(file.name);
+  const std::vector<std::string>* first = nullptr;
+  if (state_->names.compare_exchange_strong(first, made.get(), std::memory_order_acq_rel)) return *made.release();
+  return *first;
 }
+
+Request::State::~State() { delete names.load(std::memory_order_acquire); }
 
 const std::vector<std::string>& Request::missing_files() const noexcept {
   static const std::vector<std::string> none;

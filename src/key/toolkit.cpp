@@ -1,6 +1,7 @@
 #include "key/toolkit.hpp"
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -50,7 +51,8 @@ std::vector<Path> cuda_folders() {
   for (const Path& root : roots)
     if (has_file(root / "include", header)) return with_cccl(root / "include");
   // This order does not depend on which libraries are loaded, so that a request has one key in all processes.
-  static const std::vector<Path> beside_nvrtc = folders_beside_nvrtc();
+  const auto& beside_nvrtc = base::once_per_process<const std::vector<Path>>(
+      [] { return std::make_unique<const std::vector<Path>>(folders_beside_nvrtc()); });
   for (const Path& folder : beside_nvrtc)
     if (has_file(folder, header)) return with_cccl(folder);
   return {};

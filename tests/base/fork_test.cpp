@@ -52,6 +52,33 @@ TEST(Fork, WaitsForAMutexThatAnotherThreadHolds) {
   EXPECT_FALSE(told_child);
 }
 
+TEST(Fork, WhileAnotherThreadMakesAnObjectOfTheProcessLeavesTheChildToMakeItsOwn) {
+  // Static, because each call must have the same lambda.
+  static std::latch begun(1);
+  static std::latch may_end(1);
+  static std::atomic<bool> waits{true};
+  const auto object = []() -> const std::string& {
+    return once_per_process<const std::string>([] {
+      if (waits) {
+        begun.count_down();
+        may_end.wait();
+      }
+      return std::make_unique<const std::string>("made");
+    });
+  };
+  std::thread making([&] { object(); });
+  begun.wait();
+  EXPECT_EQ(fakes::in_child([&] {
+              alarm(60);
+              waits = false;
+              return object();
+            }),
+            "made");
+  may_end.count_down();
+  making.join();
+  EXPECT_EQ(&object(), &object());
+}
+
 TEST(Fork, LeavesTheChildTheNumbersOfThreadsItDoesNotHave) {
   // In a process of its own: other tests count on the number that this thread would take.
   const std::string told = fakes::in_child([]() -> std::string {
