@@ -49,7 +49,8 @@ struct Key {
 class Request {
  public:
   /// The parts of a request. The order of `options` matters, that of `defines` does not. Of `headers` and
-  /// `include_folders`, only the contents and relations of files that can be included matter.
+  /// `include_folders`, only the files that the source can include matter: their contents, and which #include leads
+  /// to which.
   struct Fields {
     /// For listings and file names; at most 4096 characters. A renamed program is another program.
     std::string name = {};
@@ -77,8 +78,8 @@ class Request {
     std::vector<std::filesystem::path> include_folders = {};
   };
 
-  /// Finds the included files, which reads them, then checks and hashes the request. Does not throw for an invalid
-  /// request: error() says what is wrong with it, and every Cache::get() of it returns that error.
+  /// Reads the included files, then checks and hashes the request. Does not throw for an invalid request: error()
+  /// says what is wrong with it, and every Cache::get() of it returns that error.
   Request(Fields fields);
 
   /// The largest source that a request may have, and the largest program that is compiled already.
@@ -145,6 +146,11 @@ class Request {
     /// that it lacks.
     mutable std::atomic<const std::vector<std::string>*> names = nullptr;
     std::optional<Error> error;
+
+    State() = default;
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State();
   };
   std::shared_ptr<const State> state_;
 };

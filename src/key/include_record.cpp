@@ -124,7 +124,8 @@ IncludeRecord::IncludeRecord(Dependencies dependencies, const Observations& obse
     std::string folder = path;
     std::optional<FileSignature> signature;
     while (!signature && !folder.empty()) {
-      folder.resize(std::min(folder.rfind('/'), folder.size()));
+      const std::size_t slash = folder.rfind('/');
+      folder.resize(slash == std::string::npos ? 0 : slash);
       const auto [known, is_new] = signatures.try_emplace(folder);
       if (is_new) known->second = signature_at(folder, S_IFDIR);
       signature = known->second;

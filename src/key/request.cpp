@@ -62,6 +62,8 @@ std::optional<Error> check(const Request::Fields& fields) {
     if (value.find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos || value.ends_with('\\'))
       return invalid(fmt::format("gives the define {} a value that spans several lines", name));
   }
+  if (std::ranges::any_of(fields.include_folders, [](const auto& folder) { return folder.empty(); }))
+    return invalid("has an include folder without a name");
   if (const auto option = key::option_that_reads(fields))
     return invalid(
         fmt::format("has the option {}, which makes the compiler read a file that is not part of the key; write "
@@ -98,12 +100,15 @@ Digest digest_of(const Request::Fields& fields, const std::string& source, const
 }
 
 /// The absolute paths of the folders that a compiler searches; those of the toolkit are the last.
-std::vector<std::filesystem::path> searched_folders(const Request::Fields& fields) {
+Result<std::vector<std::filesystem::path>> searched_folders(const Request::Fields& fields) {
   std::vector<std::filesystem::path> folders;
   for (const auto& folder : fields.include_folders) {
     std::error_code error;
-    auto absolute = std::filesystem::absolute(folder, error);
-    folders.push_back(error ? folder : std::move(absolute));
+    folders.push_back(std::filesystem::absolute(folder, error));
+    if (error)
+      return Error(ErrorCode::io, fmt::format("the request for \"{}\" has the include folder {}, but the working "
+                                              "folder cannot be found: {}",
+                                              fields.name, folder.string(), error.message()));
   }
   for (auto& folder : key::toolkit_folders(fields.language)) folders.push_back(std::move(folder));
   return folders;
@@ -123,6 +128,12 @@ Result<std::shared_ptr<const key::Dependencies>> dependencies_of(const Request::
   if (found) return found;
   return Error(found.error().code(),
                fmt::format("the request for \"{}\" is invalid: {}", fields.name, found.error().message()));
+}
+
+/// Makes the include folders absolute, and finds the dependencies of the source.
+Result<std::shared_ptr<const key::Dependencies>> find_files(Request::Fields& fields) {
+  fields.include_folders = KILN_TRY(searched_folders(fields));
+  return dependencies_of(fields, fields.source);
 }
 
 }  // namespace
@@ -172,8 +183,7 @@ Request::Request(Fields fields) {
   } else if (!state->error) {
     const auto directives = key::find_directives(fields.source);
     if (!directives.lookups.empty() || !directives.computed.empty()) {
-      fields.include_folders = searched_folders(fields);
-      auto dependencies = dependencies_of(fields, fields.source);
+      auto dependencies = find_files(fields);
       if (dependencies)
         state->dependencies = std::move(*dependencies);
       else
@@ -196,6 +206,8 @@ Request::Request(Fields fields) {
   state_ = std::move(state);
 }
 
+Request::State::~State() { delete names.load(std::memory_order_acquire); }
+
 const std::vector<std::string>& Request::files() const {
   if (is_glsl(language()) || error()) return state_->files;
   if (const auto* names = state_->names.load(std::memory_order_acquire)) return *names;
@@ -206,8 +218,6 @@ const std::vector<std::string>& Request::files() const {
   if (state_->names.compare_exchange_strong(first, made.get(), std::memory_order_acq_rel)) return *made.release();
   return *first;
 }
-
-Request::State::~State() { delete names.load(std::memory_order_acquire); }
 
 const std::vector<std::string>& Request::missing_files() const noexcept {
   static const std::vector<std::string> none;

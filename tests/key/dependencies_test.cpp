@@ -194,6 +194,27 @@ TEST_F(Dependencies, OfRelativeFoldersAreThoseOfTheWorkingFolder) {
   EXPECT_EQ(answer, key("#include <a.h>\n").hex() + first_.string());
 }
 
+TEST_F(Dependencies, OfRelativeFoldersAreAnErrorInARemovedWorkingFolder) {
+  fs::create_directories(second_);
+  const std::string answer = fakes::in_child([this]() -> std::string {
+    if (chdir(second_.c_str()) != 0 || rmdir(second_.c_str()) != 0) return "no chdir";
+    const Request made = request("#include <a.h>\n", {.include_folders = {"first"}});
+    return made.error() ? std::string(to_string(made.error()->code())) : "no error";
+  });
+  EXPECT_EQ(answer, "io");
+  const std::vector<fs::path> relative = {"first"};
+  const Headers none;
+  EXPECT_TRUE(key::find_dependencies("#include <a.h>\n", {none, relative}, none)) << "it ends";
+}
+
+TEST_F(Dependencies, InAFolderWithoutANameAreAnError) {
+  for (const Request& made :
+       {request("#include <a.h>\n", {.include_folders = {""}}), request("#include <a.h>\n", {.options = {"-I"}})}) {
+    ASSERT_TRUE(made.error());
+    EXPECT_EQ(made.error()->code(), ErrorCode::invalid_request);
+  }
+}
+
 TEST_F(Dependencies, InTheWorkingFolderCountForOpenClDrivers) {
   // PoCL searches it before the include folders, other drivers do not.
   const std::string answer = fakes::in_child([this]() -> std::string {
@@ -505,7 +526,8 @@ TEST_F(Dependencies, ThatVanishAndComeBackAreOneOfBothStates) {
 TEST_F(Dependencies, ThatChangedSinceMakeTheRequestOutdated) {
   write("first/a.h", "int a;\n");
   const Request made = request("#include <a.h>\n#include <missing.h>\n");
-  EXPECT_TRUE(made.check_files());
+  const Digest unchanged = made.check_files().value();
+  EXPECT_EQ(made.check_files().value(), unchanged);
   write("first/a.h", "int b;\n");
   const auto changed = made.check_files();
   ASSERT_FALSE(changed);
@@ -513,8 +535,8 @@ TEST_F(Dependencies, ThatChangedSinceMakeTheRequestOutdated) {
   EXPECT_NE(changed.error().message().find((first_ / "a.h").string()), std::string::npos)
       << changed.error().message();
   write("first/a.h", "int a;\n");
-  const Digest unchanged = made.check_files().value();
-  EXPECT_EQ(made.check_files().value(), unchanged);
+  EXPECT_TRUE(made.check_files());
+  EXPECT_NE(made.check_files().value(), unchanged) << "it had other contents for a moment";
   write("second/missing.h", "");
   EXPECT_FALSE(made.check_files());
   remove("second/missing.h");
@@ -524,4 +546,3 @@ TEST_F(Dependencies, ThatChangedSinceMakeTheRequestOutdated) {
 
 }  // namespace
 }  // namespace kiln
-  EXPECT_NE(made.check_files().value(), unchanged) << "it had other contents for a moment";
