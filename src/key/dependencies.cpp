@@ -12,9 +12,9 @@
 namespace kiln::key {
 namespace {
 
-/// The digest of everything that the dependencies follow from, except the files.
-Digest question_of(std::string_view source, const IncludeSearch& search,
-                   const std::map<std::string, std::string>& defines) {
+/// The digest of all inputs of the search except the files themselves.
+Digest search_digest_of(std::string_view source, const IncludeSearch& search,
+                        const std::map<std::string, std::string>& defines) {
   base::ByteWriter writer;
   writer.text(source);
   for (const auto* texts : {&search.headers, &defines}) {
@@ -35,15 +35,15 @@ Digest question_of(std::string_view source, const IncludeSearch& search,
 
 Result<std::shared_ptr<const Dependencies>> find_dependencies(std::string_view source, const IncludeSearch& search,
                                                               const std::map<std::string, std::string>& defines) {
-  const Digest question = question_of(source, search, defines);
-  if (auto known = IncludeRecords::of_process().find(question)) return known;
+  const Digest search_digest = search_digest_of(source, search, defines);
+  if (auto known = IncludeRecords::of_process().find(search_digest)) return known;
   IncludeGraph graph(search, defines);
   KILN_TRY(graph.build(source));
   Dependencies dependencies = graph.dependencies();
   const Observations observations = graph.take_observations();
   auto result = std::make_shared<const Dependencies>(dependencies);
   if (observations.complete)
-    IncludeRecords::of_process().add(question, IncludeRecord(std::move(dependencies), observations));
+    IncludeRecords::of_process().add(search_digest, IncludeRecord(std::move(dependencies), observations));
   return result;
 }
 

@@ -49,11 +49,11 @@ struct Dependencies {
 /// Every #include is followed, whatever condition it depends on. File names that macros compute are followed with
 /// every definition of these macros. If that is not possible, all files of all folders are dependencies, or the
 /// request is invalid if a compiler may search the working folder. Results are kept, in memory and for large
-/// sources in `includes` of default_directory(), and are used again if all files are unchanged by their signatures
-/// and no file was added in front of another.
+/// sources in `includes` of default_directory(), and used again if all signatures are unchanged and no file was
+/// added in front of another.
 ///
-/// Files that cannot be read count as such: the compiler reports them if it needs them. Fails with invalid_request
-/// if a given header has a name that leaves its folder or a file is too large, and with io if the system fails.
+/// An unreadable file is not an error here: the compiler reports it if it needs it. Fails with invalid_request if a
+/// given header has a name that leaves its folder or a file is too large, and with io if the system fails.
 Result<std::shared_ptr<const Dependencies>> find_dependencies(std::string_view source, const IncludeSearch& search,
                                                               const std::map<std::string, std::string>& defines);
 

@@ -97,13 +97,14 @@ std::optional<base::Folder> open_folder(bool create) {
   return folder ? std::optional(std::move(*folder)) : std::nullopt;
 }
 
-/// Removes the records that were not used for the longest time if there are too many, and what dead writers left.
+/// Removes the least recently used records if there are too many, and what dead writers left.
 void prune(const base::Folder& folder) {
   auto names = folder.names();
   if (!names || names->size() <= max_records_on_disk) return;
   std::vector<std::pair<std::int64_t, std::string>> by_age;
   for (std::string& name : *names) {
-    if (base::Folder::is_temporary(name) && !folder.is_abandoned(name)) continue;
+    const bool is_left_over = base::Folder::is_temporary(name) && folder.is_abandoned(name);
+    if (!is_left_over && !base::digest_from_hex(name)) continue;
     if (const auto status = folder.status(name)) by_age.emplace_back(status->st_mtime, std::move(name));
   }
   std::ranges::sort(by_age);
@@ -161,7 +162,9 @@ bool IncludeRecord::is_current() const {
          std::ranges::all_of(present_, is_file) && std::ranges::none_of(absent_, is_file);
 }
 
-bool IncludeRecord::refresh() {
+IncludeRecord::Refreshed IncludeRecord::refresh() {
+  const auto files_before = files_;
+  const auto folders_before = folders_;
   const auto now = system_clock::now();
   const auto check_file = [now](File& file) {
     const auto signature = signature_at(file.path, S_IFREG);
@@ -187,8 +190,10 @@ bool IncludeRecord::refresh() {
     folder.settled = signature->was_settled(now);
     return true;
   };
-  return std::ranges::all_of(files_, check_file) && std::ranges::all_of(folders_, check_folder) &&
-         std::ranges::all_of(present_, is_file) && std::ranges::none_of(absent_, is_file);
+  const bool is_valid = std::ranges::all_of(files_, check_file) && std::ranges::all_of(folders_, check_folder) &&
+                        std::ranges::all_of(present_, is_file) && std::ranges::none_of(absent_, is_file);
+  if (!is_valid) return Refreshed::stale;
+  return files_ == files_before && folders_ == folders_before ? Refreshed::unchanged : Refreshed::updated;
 }
 
 std::vector<std::byte> IncludeRecord::to_bytes() const {
@@ -270,12 +275,12 @@ IncludeRecords& IncludeRecords::of_process() {
   return base::once_per_process<IncludeRecords>([] { return std::make_unique<IncludeRecords>(); });
 }
 
-std::shared_ptr<const Dependencies> IncludeRecords::find(const Digest& question) {
-  auto record = find_in_memory(question);
+std::shared_ptr<const Dependencies> IncludeRecords::find(const Digest& search_digest) {
+  auto record = find_in_memory(search_digest);
   const bool was_in_memory = record != nullptr;
   if (!record) {
     const auto folder = open_folder(false);
-    const auto stored = folder ? folder->read(question.hex(), max_record_bytes)
+    const auto stored = folder ? folder->read(search_digest.hex(), max_record_bytes)
                                : Result<std::optional<base::FileContents>>(std::nullopt);
     if (!stored || !*stored) return nullptr;
     auto parsed = IncludeRecord::from_bytes((*stored)->bytes);
@@ -283,47 +288,52 @@ std::shared_ptr<const Dependencies> IncludeRecords::find(const Digest& question)
     record = std::make_shared<const IncludeRecord>(std::move(*parsed));
     constexpr std::int64_t day = 24 * 60 * 60;
     if (system_clock::to_time_t(system_clock::now()) - (*stored)->changed > day)
-      static_cast<void>(folder->touch(question.hex()));
+      static_cast<void>(folder->touch(search_digest.hex()));
   }
   if (!record->is_current()) {
     IncludeRecord copy = *record;
-    if (!copy.refresh()) return nullptr;
-    record = std::make_shared<const IncludeRecord>(std::move(copy));
-    keep_on_disk(question, *record);
-    keep_in_memory(question, record);
-  } else if (!was_in_memory) {
-    keep_in_memory(question, record);
+    const auto refreshed = copy.refresh();
+    if (refreshed == IncludeRecord::Refreshed::stale) return nullptr;
+    if (refreshed == IncludeRecord::Refreshed::updated) {
+      record = std::make_shared<const IncludeRecord>(std::move(copy));
+      keep_on_disk(search_digest, *record);
+      keep_in_memory(search_digest, record);
+      return {record, &record->dependencies()};
+    }
   }
+  if (!was_in_memory) keep_in_memory(search_digest, record);
   return {record, &record->dependencies()};
 }
 
-void IncludeRecords::add(const Digest& question, IncludeRecord record) {
-  keep_on_disk(question, record);
-  keep_in_memory(question, std::make_shared<const IncludeRecord>(std::move(record)));
+void IncludeRecords::add(const Digest& search_digest, IncludeRecord record) {
+  keep_on_disk(search_digest, record);
+  keep_in_memory(search_digest, std::make_shared<const IncludeRecord>(std::move(record)));
 }
 
-void IncludeRecords::keep_on_disk(const Digest& question, const IncludeRecord& record) {
+void IncludeRecords::keep_on_disk(const Digest& search_digest, const IncludeRecord& record) {
   if (!record.is_large()) return;
   const auto folder = open_folder(true);
-  if (!folder || !folder->replace(question.hex(), record.to_bytes())) return;
+  if (!folder || !folder->replace(search_digest.hex(), record.to_bytes())) return;
   // Often enough, since each process adds few records.
-  if (question.word(0) % 16 == 0) prune(*folder);
+  if (search_digest.word(0) % 16 == 0) prune(*folder);
 }
 
-std::shared_ptr<const IncludeRecord> IncludeRecords::find_in_memory(const Digest& question) {
+std::shared_ptr<const IncludeRecord> IncludeRecords::find_in_memory(const Digest& search_digest) {
   const base::MutexLock lock(mutex_);
-  const auto found = records_.find(question);
+  const auto found = records_.find(search_digest);
   return found != records_.end() ? found->second : nullptr;
 }
 
-void IncludeRecords::keep_in_memory(const Digest& question, std::shared_ptr<const IncludeRecord> record) {
+void IncludeRecords::keep_in_memory(const Digest& search_digest, std::shared_ptr<const IncludeRecord> record) {
   const base::MutexLock lock(mutex_);
   if (files_ > max_files_in_memory) {
     records_.clear();
     files_ = 0;
   }
+  auto& kept = records_[search_digest];
+  if (kept) files_ -= kept->file_count() + 1;
   files_ += record->file_count() + 1;
-  records_.insert_or_assign(question, std::move(record));
+  kept = std::move(record);
 }
 
 }  // namespace kiln::key

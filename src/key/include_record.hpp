@@ -17,7 +17,7 @@
 
 namespace kiln::key {
 
-/// The dependencies of a source, and the state of the file system for which they are right. Checking a record costs
+/// The dependencies of a source, and the state of the file system for which they are valid. Checking a record costs
 /// one stat() for each file and each folder; building the graph again costs a hundred times more.
 class IncludeRecord {
  public:
@@ -30,9 +30,10 @@ class IncludeRecord {
 
   /// Whether all files and folders have the signatures that they had. Reads no file.
   bool is_current() const;
-  /// Checks the contents of files, and the absence of files in folders, whose signatures changed, and notes the new
-  /// signatures. Returns false if the graph must be built again.
-  bool refresh();
+  enum class Refreshed { stale, unchanged, updated };
+  /// Checks the contents of files, and the absence of files in folders, whose signatures changed or are not
+  /// settled, and updates the signatures. If the record is stale, the graph must be built again.
+  Refreshed refresh();
 
   std::vector<std::byte> to_bytes() const;
   /// Nothing if the bytes are damaged or of another version.
@@ -45,6 +46,8 @@ class IncludeRecord {
     Digest digest;
     /// Whether an equal signature means equal contents.
     bool settled = false;
+
+    bool operator==(const File&) const = default;
   };
   /// A folder, and paths below it at which there is no file. A file that is added changes the folder's signature.
   struct Folder {
@@ -52,6 +55,8 @@ class IncludeRecord {
     FileSignature signature;
     bool settled = false;
     std::vector<std::string> absent = {};
+
+    bool operator==(const Folder&) const = default;
   };
 
   IncludeRecord() = default;
@@ -70,15 +75,16 @@ class IncludeRecords {
  public:
   static IncludeRecords& of_process();
 
-  /// The dependencies in the record of a source, if it is not stale. `question` is the digest of the source and of
-  /// everything else that the dependencies follow from, absolute paths included.
-  std::shared_ptr<const Dependencies> find(const Digest& question) KILN_EXCLUDES(mutex_);
-  void add(const Digest& question, IncludeRecord record) KILN_EXCLUDES(mutex_);
+  /// The dependencies in the record of a source, if it is not stale. `search_digest` is the digest of
+  /// all inputs of the search except the files themselves, absolute paths included.
+  std::shared_ptr<const Dependencies> find(const Digest& search_digest) KILN_EXCLUDES(mutex_);
+  void add(const Digest& search_digest, IncludeRecord record) KILN_EXCLUDES(mutex_);
 
  private:
-  static void keep_on_disk(const Digest& question, const IncludeRecord& record);
-  std::shared_ptr<const IncludeRecord> find_in_memory(const Digest& question) KILN_EXCLUDES(mutex_);
-  void keep_in_memory(const Digest& question, std::shared_ptr<const IncludeRecord> record) KILN_EXCLUDES(mutex_);
+  static void keep_on_disk(const Digest& search_digest, const IncludeRecord& record);
+  std::shared_ptr<const IncludeRecord> find_in_memory(const Digest& search_digest) KILN_EXCLUDES(mutex_);
+  void keep_in_memory(const Digest& search_digest, std::shared_ptr<const IncludeRecord> record)
+      KILN_EXCLUDES(mutex_);
 
   base::ForkMutex mutex_{base::ForkMutex::Order::inner};
   std::map<Digest, std::shared_ptr<const IncludeRecord>> records_ KILN_GUARDED_BY(mutex_);

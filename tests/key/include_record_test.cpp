@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
+
 #include <gtest/gtest.h>
 
 #include "fakes/child.hpp"
@@ -17,6 +19,7 @@ namespace kiln::key {
 namespace {
 
 using std::chrono::system_clock;
+using Refreshed = IncludeRecord::Refreshed;
 
 constexpr auto copy_all = std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks;
 
@@ -49,7 +52,7 @@ class Record : public testing::Test {
 TEST_F(Record, IsCurrentAsLongAsNothingChanges) {
   IncludeRecord made = record();
   EXPECT_TRUE(made.is_current());
-  EXPECT_TRUE(made.refresh());
+  EXPECT_NE(made.refresh(), Refreshed::stale);
   EXPECT_EQ(made.dependencies().files.size(), 2U);
   EXPECT_EQ(made.dependencies().missing, (std::vector<std::string>{"link.h", "missing.h"}));
 }
@@ -58,14 +61,14 @@ TEST_F(Record, OfATouchedFileIsRightAfterReadingIt) {
   IncludeRecord made = record();
   fakes::set_age(folder_ / "b.h", std::chrono::hours(1));
   EXPECT_FALSE(made.is_current());
-  EXPECT_TRUE(made.refresh());
+  EXPECT_NE(made.refresh(), Refreshed::stale);
 }
 
 TEST_F(Record, OfAFolderWithOtherFilesIsRightAfterLooking) {
   IncludeRecord made = record();
   fakes::write_file(folder_ / "other.h", "");
   EXPECT_FALSE(made.is_current());
-  EXPECT_TRUE(made.refresh());
+  EXPECT_NE(made.refresh(), Refreshed::stale);
 }
 
 TEST_F(Record, OfAChangeIsStale) {
@@ -92,7 +95,7 @@ TEST_F(Record, OfAChangeIsStale) {
     IncludeRecord made = record();
     change();
     EXPECT_FALSE(made.is_current()) << what;
-    EXPECT_FALSE(made.refresh()) << what;
+    EXPECT_EQ(made.refresh(), Refreshed::stale) << what;
     std::filesystem::remove_all(folder_);
     std::filesystem::remove_all(place_.path() / "moved");
     std::filesystem::copy(keep, folder_, copy_all);
@@ -105,7 +108,7 @@ TEST_F(Record, OfFilesThatJustChangedIsNotTrusted) {
   const auto observations = graph.take_observations();
   IncludeRecord made(graph.dependencies(), observations);
   EXPECT_FALSE(made.is_current()) << "the files were written a moment ago";
-  EXPECT_TRUE(made.refresh()) << "but they are the same";
+  EXPECT_NE(made.refresh(), Refreshed::stale) << "but they are the same";
 }
 
 TEST_F(Record, SurvivesItsBytes) {
@@ -168,29 +171,29 @@ class Records : public Record {
   }
   std::filesystem::path stored() const { return place_.path() / "cache/includes"; }
 
-  const Digest question_ = {};
+  const Digest search_digest_ = {};
 };
 
 TEST_F(Records, AreFoundByTheNextProcess) {
   EXPECT_EQ(in_process([&] {
-              IncludeRecords().add(question_, record());
+              IncludeRecords().add(search_digest_, record());
               IncludeRecords others;
-              const auto found = others.find(question_);
+              const auto found = others.find(search_digest_);
               return std::string(found && found->files.size() == 41 ? "found" : "none");
             }),
             "found");
-  EXPECT_EQ(fakes::names_in(stored()), std::vector<std::string>{question_.hex()});
+  EXPECT_EQ(fakes::names_in(stored()), std::vector<std::string>{search_digest_.hex()});
 }
 
 TEST_F(Records, ThatAreStaleOrDamagedAreNotFound) {
   EXPECT_EQ(in_process([&]() -> std::string {
-              IncludeRecords().add(question_, record());
+              IncludeRecords().add(search_digest_, record());
               fakes::write_file(folder_ / "7.h", "int y;\n");
-              if (IncludeRecords().find(question_)) return "a stale one was found";
-              IncludeRecords().add(question_, record());
-              const std::string bytes = fakes::read_file(stored() / question_.hex());
-              fakes::write_file(stored() / question_.hex(), bytes.substr(0, bytes.size() / 2));
-              return IncludeRecords().find(question_) ? "a damaged one was found" : "none";
+              if (IncludeRecords().find(search_digest_)) return "a stale one was found";
+              IncludeRecords().add(search_digest_, record());
+              const std::string bytes = fakes::read_file(stored() / search_digest_.hex());
+              fakes::write_file(stored() / search_digest_.hex(), bytes.substr(0, bytes.size() / 2));
+              return IncludeRecords().find(search_digest_) ? "a damaged one was found" : "none";
             }),
             "none");
 }
@@ -199,8 +202,8 @@ TEST_F(Records, OfSmallSourcesAreNotWritten) {
   fakes::write_file(folder_ / "a.h", "int a;\n");
   EXPECT_EQ(in_process([&]() -> std::string {
               IncludeRecords records;
-              records.add(question_, record());
-              return records.find(question_) ? "found" : "none";
+              records.add(search_digest_, record());
+              return records.find(search_digest_) ? "found" : "none";
             }),
             "found");
   EXPECT_FALSE(std::filesystem::exists(stored()));
@@ -213,27 +216,48 @@ TEST_F(Records, WorkWithoutADirectory) {
                 unsetenv("XDG_CACHE_HOME");
                 setenv("KILN_CACHE_DIR", directory, 1);
                 IncludeRecords records;
-                records.add(question_, record());
-                return records.find(question_) ? "found" : "none";
+                records.add(search_digest_, record());
+                return records.find(search_digest_) ? "found" : "none";
               }),
               "found")
         << directory;
 }
 
+TEST_F(Records, OfFilesFromTheFutureAreNotWrittenAgain) {
+  // A file with a time in the future never settles.
+  fakes::set_age(folder_ / "7.h", std::chrono::hours(-1));
+  EXPECT_EQ(in_process([&]() -> std::string {
+              IncludeRecords records;
+              records.add(search_digest_, record());
+              struct stat before {};
+              struct stat after {};
+              stat((stored() / search_digest_.hex()).c_str(), &before);
+              for (int i = 0; i < 3; ++i)
+                if (!records.find(search_digest_)) return "not found";
+              stat((stored() / search_digest_.hex()).c_str(), &after);
+              return before.st_ino == after.st_ino ? "kept" : "written again";
+            }),
+            "kept");
+}
+
 TEST_F(Records, AreBoundedInNumber) {
+  fakes::write_file(stored() / "notes.txt", "of the user");
+  fakes::set_age(stored() / "notes.txt", std::chrono::hours(1000));
+  std::filesystem::permissions(stored(), std::filesystem::perms::owner_all);
   EXPECT_EQ(in_process([&]() -> std::string {
               const IncludeRecord made = record();
               IncludeRecords records;
               for (std::uint16_t i = 0; i < 1500; ++i) {
-                Digest question;
-                question.bytes[0] = static_cast<std::byte>(i & 0xff);
-                question.bytes[1] = static_cast<std::byte>(i >> 8);
-                records.add(question, made);
+                Digest search_digest;
+                search_digest.bytes[0] = static_cast<std::byte>(i & 0xff);
+                search_digest.bytes[1] = static_cast<std::byte>(i >> 8);
+                records.add(search_digest, made);
               }
               return "done";
             }),
             "done");
   EXPECT_LE(fakes::names_in(stored()).size(), 1100U);
+  EXPECT_TRUE(std::filesystem::exists(stored() / "notes.txt"));
 }
 
 }  // namespace
