@@ -12,14 +12,6 @@
 namespace kiln::backend {
 namespace {
 
-/// Whether all compilers take the path as it is in their options.
-bool is_plain(const std::string& path) {
-  return std::ranges::none_of(path, [](unsigned char c) {
-    return c <= ' ' || c == 0x7f ||
-           std::string_view("\"'\\,;$`").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-}
-
 /// Replaces every `from` in the text that no digit follows: links in the temporary folder are called 1, 2, ….
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
   for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
@@ -36,11 +28,11 @@ Result<HeaderFolders> HeaderFolders::create(const Request& request) {
   HeaderFolders folders;
   const bool needs_scratch =
       !request.headers().empty() ||
-      std::ranges::any_of(request.include_folders(), [](const auto& folder) { return !is_plain(folder.string()); });
+      std::ranges::any_of(request.include_folders(), [](const auto& folder) { return !base::is_plain(folder); });
   if (needs_scratch) folders.scratch_.emplace(KILN_TRY(base::ScratchFolder::create()));
   if (!request.headers().empty()) KILN_TRY(folders.write(request));
   for (const auto& folder : request.include_folders()) {
-    if (is_plain(folder.string()))
+    if (base::is_plain(folder))
       folders.paths_.push_back(folder.string());
     else
       KILN_TRY(folders.link(folder));

@@ -99,9 +99,20 @@ Result<void> write_file(const std::filesystem::path& path, std::string_view text
   return {};
 }
 
+bool is_plain(const std::filesystem::path& path) {
+  return std::ranges::none_of(path.native(), [](unsigned char c) {
+    return c <= ' ' || c == 0x7f ||
+           std::string_view("\"'\\,;$`").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
 Result<ScratchFolder> ScratchFolder::create() {
   const char* given = environment("TMPDIR");
-  std::string name = std::filesystem::path(given != nullptr && *given != '\0' ? given : "/tmp") / "kiln-XXXXXX";
+  std::error_code error;
+  std::filesystem::path above =
+      given != nullptr && *given != '\0' ? std::filesystem::absolute(given, error) : "/tmp";
+  if (error || !is_plain(above)) above = "/tmp";
+  std::string name = above / "kiln-XXXXXX";
   if (mkdtemp(name.data()) == nullptr) return system_error("create the folder", name);
   return ScratchFolder(std::filesystem::path(name));
 }

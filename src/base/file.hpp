@@ -52,7 +52,11 @@ Error system_error(const std::string& what, const std::filesystem::path& path);
 /// Creates or truncates a file that the user named, and writes `text` to it.
 Result<void> write_file(const std::filesystem::path& path, std::string_view text);
 
-/// A temporary folder, removed with its contents on destruction.
+/// Whether all compilers take the path as it is in their options, without quotes.
+bool is_plain(const std::filesystem::path& path);
+
+/// A temporary folder in $TMPDIR, removed with its contents on destruction. In /tmp if $TMPDIR is not plain. Its
+/// path is absolute.
 class ScratchFolder {
  public:
   static Result<ScratchFolder> create();

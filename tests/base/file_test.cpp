@@ -285,5 +285,23 @@ TEST(FileHandle, ClosesWithItsOwnerAlone) {
   EXPECT_EQ(read(reader.get(), &byte, 1), 0);
 }
 
+TEST(Scratch, IsAbsoluteAndHasNoCharactersThatOptionsQuote) {
+  const fakes::TemporaryFolder place;
+  std::filesystem::create_directory(place.path() / "my files");
+  const auto folder_above = [&](const std::string& variable) {
+    return fakes::in_child([&]() -> std::string {
+      if (chdir(place.path().c_str()) != 0) return "no chdir";
+      std::filesystem::create_directory("below");
+      setenv("TMPDIR", variable.c_str(), 1);
+      auto made = ScratchFolder::create();
+      return made ? made->path().parent_path().string() : made.error().message();
+    });
+  };
+  EXPECT_EQ(folder_above(place.path()), place.path().string());
+  EXPECT_EQ(folder_above("below"), (place.path() / "below").string());
+  EXPECT_EQ(folder_above(place.path() / "my files"), "/tmp");
+  EXPECT_EQ(folder_above(""), "/tmp");
+}
+
 }  // namespace
 }  // namespace kiln::base
