@@ -54,13 +54,28 @@ TEST(BadRequest, WithoutAnEntryPointIsTold) {
 }
 
 TEST(BadRequest, OptionThatMakesTheCompilerReadAFileIsToldByName) {
-  for (const char* option : {"--pre-include=a.h", "-include=a.h", "-include", "-includea.h", "--include=a.h",
-                             "-imacros", "--imacros=a.h", "-include-pch", "--use-pch=a.pch", "@options"})
+  for (const char* option :
+       {"--pre-include=a.h", "-include=a.h", "-include", "-includea.h", "--include=a.h", "-imacros",
+        "--imacros=a.h", "-include-pch", "--use-pch=a.pch", "@options", "-Wp,-include,a.h", "-Wp,-I/a",
+        "--config=a.cfg", "-stdlib++-isystem", "-iframework", "-F"})
     for (const Language language : {Language::opencl, Language::cuda, Language::hip})
       EXPECT_EQ(complaint({.name = "conv", .source = "x", .language = language, .options = {"-g", option}}),
                 std::string("the request for \"conv\" has the option ") + option +
                     ", which makes the compiler read a file that is not part of the key; write #include in the "
                     "source instead");
+}
+
+TEST(BadRequest, OptionThatIsHandedToThePreprocessorIsToldByName) {
+  const auto complaint_of = [](std::vector<std::string> options) {
+    return complaint({.name = "conv", .source = "x", .language = Language::hip, .options = std::move(options)});
+  };
+  for (const char* by : {"-Xclang", "-Xpreprocessor"})
+    for (const char* option : {"-I/a", "-include", "-DA", "-isystem"})
+      EXPECT_TRUE(contains(complaint_of({by, option}), std::string("the option ") + option)) << by << ' ' << option;
+  const Request fine(
+      {.name = "conv", .source = "x", .language = Language::hip, .options = {"-Xclang", "-fno-inline", "-DA"}});
+  EXPECT_FALSE(fine.error());
+  EXPECT_EQ(fine.options(), (std::vector<std::string>{"-Xclang", "-fno-inline"}));
 }
 
 TEST(BadRequest, DefineThatIsNoMacroNameIsToldByName) {

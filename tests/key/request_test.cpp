@@ -257,7 +257,9 @@ TEST(RequestOptions, ThatNameFoldersAndDefinesAreFoldersAndDefines) {
         Options{"--include-path=" + path, "--define-macro=A", "--define-macro=B=x=y"},
         Options{"--include-path", path, "--define-macro", "A", "--define-macro", "B=x=y"},
         Options{"--include-directory=" + path, "-DA=1", "-DB=x=y"}, Options{"-isystem", path, "-DA", "-DB=x=y"},
-        Options{"-iquote" + path, "-DA", "-DB=x=y"}, Options{"-idirafter", path, "-DA", "-DB=x=y"}}) {
+        Options{"-iquote" + path, "-DA", "-DB=x=y"}, Options{"-idirafter", path, "-DA", "-DB=x=y"},
+        Options{"--include-directory-after=" + path, "-DA", "-DB=x=y"},
+        Options{"--include-directory-after", path, "-DA", "-DB=x=y"}}) {
     Fields written = plain;
     written.defines.clear();
     written.include_folders.clear();
@@ -293,6 +295,8 @@ TEST(Request, AnOptionStringOfOpenClHidesNothingFromTheKey) {
   fakes::write_file(folder.path() / "h.h", "int two;");
   EXPECT_NE(made({" -DX=16 -I " + path + " -cl-mad-enable"}).key().digest, words.key().digest);
   EXPECT_EQ(made({"-DTEXT=\"a b\" -w"}).defines().at("TEXT"), "a b");
+  for (const char* text : {"-DFILE=\\\"h.h\\\" -w", "-w -D FILE=\\\"h.h\\\"", "-w '-DFILE=\"h.h\"'"})
+    EXPECT_EQ(made({text}).defines().at("FILE"), "\"h.h\"") << text;
   EXPECT_TRUE(made({"-w -include other.h"}).error()) << "an option that reads a file, in a string";
   EXPECT_TRUE(made({"-w \"-include\" other.h"}).error()) << "an option in quotes";
 }
