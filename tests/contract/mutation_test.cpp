@@ -39,9 +39,10 @@ class Tree {
                                                 "second/deep"};
       names_.push_back(fmt::format("{}/h{}.h", folders[random_() % 5], i));
     }
+    language_ = language;
+    const bool glsl = is_glsl();
     for (std::size_t i = 0; i < files_in_tree; ++i) fakes::write_file(root_ / names_[i], header(i));
     fs::create_symlink(root_ / names_[1], root_ / "second/link.h");
-    const bool glsl = language == Language::glsl || language == Language::vulkan_glsl;
     std::string source = glsl ? "#version 450\n" : "";
     source += fmt::format("#include <{}>\n#include <link.h>\n", below_folder(names_[0]));
     // A computed name, which GLSL does not have.
@@ -56,9 +57,10 @@ class Tree {
       source += "__kernel void add(__global int* data) { data[get_global_id(0)] += V0 + ADDED; }\n";
     else
       source += "extern \"C\" __global__ void add(int* data) { data[threadIdx.x] += V0 + ADDED; }\n";
+    // After the last use, so that no compiler replaces parts of names by it.
+    if (!glsl) source += "#define deep elsewhere\n#define h 1\n";
     fakes::write_file(root_ / "source", source);
     names_.emplace_back("source");
-    language_ = language;
   }
 
   Request request() const {
@@ -117,6 +119,7 @@ class Tree {
  private:
   static constexpr std::size_t files_in_tree = 24;
 
+  bool is_glsl() const { return language_ == Language::glsl || language_ == Language::vulkan_glsl; }
   /// The path of a file below "first" or "second".
   static std::string below_folder(const std::string& name) { return name.substr(name.find('/') + 1); }
 
@@ -129,7 +132,13 @@ class Tree {
     std::string sum = fmt::format("{}", random_() % 1000);
     for (std::size_t child = 2 * i + 1; child <= 2 * i + 3 && child < files_in_tree; ++child) {
       const fs::path here = fs::path(names_[i]).parent_path();
-      if (random_() % 2 == 0)
+      const auto way = random_() % (is_glsl() ? 2 : 3);
+      if (way == 2)
+        text += fmt::format(
+            "#define STRING(x) #x\n#define TEXT(x) STRING(x)\n#ifdef NEVER_{0}\n#define h{0} another\n#endif\n"
+            "#include TEXT({1})\n",
+            child, below_folder(names_[child]));
+      else if (way == 0)
         text += fmt::format("#include \"{}\"\n", fs::path(names_[child]).lexically_relative(here).string());
       else
         text += fmt::format("  #  include <{}> /* why */\n", below_folder(names_[child]));
