@@ -8,8 +8,9 @@
 /// Finds the file names in a source: #include, #embed, __has_include and their variants. Conditions are not
 /// evaluated, and comments and strings are not skipped, so the result is a superset of what a compiler looks up.
 ///
-/// Two things are not found: __has_include of a name that is longer than 512 characters before macros are replaced,
-/// and a test that a macro wraps, if neither the macro's name nor the call shows it. docs/headers.md lists them.
+/// Not found are a test that a macro wraps, if neither the macro's name nor the condition that calls it shows that
+/// it is one, and __has_include with more than 512 characters before macros are replaced. docs/headers.md lists
+/// both.
 namespace kiln::key {
 
 /// How a file name is used.
