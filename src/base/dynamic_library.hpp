@@ -33,7 +33,7 @@ class DynamicLibrary {
   ~DynamicLibrary();
 
   explicit operator bool() const noexcept { return handle_ != nullptr; }
-  /// The file of an open library; empty if the loader does not tell.
+  /// The file of an open library; empty if it is unknown.
   std::filesystem::path path() const;
   /// The address of the function or variable `name`; null if the library has none.
   void* symbol(const char* name) const;

@@ -52,8 +52,7 @@ std::size_t remove_leftovers(const base::Folder& folder, bool dry_run) {
   return removed;
 }
 
-/// Removes records of included files that were not used for `max_age`. The next request that needs one writes it
-/// again.
+/// Removes include records that were unused for `max_age`. The next request that needs one writes it again.
 void remove_old_records(const base::Folder& includes, std::chrono::seconds max_age) {
   const auto names = includes.names();
   if (!names) return;
