@@ -7,6 +7,7 @@
 
 /// Finds the file names in a source: #include, #embed, __has_include and their variants. Conditions are not
 /// evaluated, and comments and strings are not skipped, so the result is a superset of what a compiler looks up.
+/// Only a '#' that something else precedes in its line is no directive.
 ///
 /// Not found are a test that a macro wraps, if neither the macro's name nor the condition that calls it shows that
 /// it is one, and __has_include with more than 512 characters before macros are replaced. docs/headers.md lists
