@@ -22,10 +22,11 @@ Convolution::Work Convolution::work(const std::shared_ptr<Device>& device) const
   });
   conv2d(keep, x, w, {.padding = {extent / 2, extent / 2}}).value();
   Work work{job->steps.at(0), w.buffer()};
-  for (std::size_t& place : work.step.memory) {
-    const auto& buffer = job->memory[place].buffer;
-    place = buffer == x.buffer() ? 0 : buffer == w.buffer() ? 1 : 2;
-  }
+  for (Argument& argument : work.step.launch.arguments)
+    if (const auto* place = argument.as<Argument::Memory>()) {
+      const auto& buffer = job->memory[place->index].buffer;
+      argument = job_memory(buffer == x.buffer() ? 0 : buffer == w.buffer() ? 1 : 2);
+    }
   return work;
 }
 

@@ -172,10 +172,7 @@ class Stream {
   }
   Launch launch(const Buffer& x, const Buffer& y) const {
     const std::array<const Buffer*, 3> memory = {&x, work_.filters.get(), &y};
-    Launch launch{
-        .groups = work_.step.groups, .group_size = work_.step.group_size, .parameters = work_.step.parameters};
-    for (const std::size_t place : work_.step.memory) launch.buffers.push_back(memory[place]);
-    return launch;
+    return work_.step.launch.with(memory);
   }
   void run(Buffer& x, Buffer& y) {
     device_->write(x, std::as_bytes(std::span(batch_))).value();
@@ -213,7 +210,8 @@ Job chain(const Device& device, bool of_two) {
   const std::array requests = {small(1).request(device).value(), small(2).request(device).value()};
   for (std::size_t i = 0; i < launches_of_a_chain; ++i)
     job.steps.push_back(
-        {.request = requests[of_two ? i % 2 : 0], .group_size = small(1).group_size, .memory = {i % 2, 1 - i % 2}});
+        {.request = requests[of_two ? i % 2 : 0],
+         .launch = {.group_size = small(1).group_size, .arguments = {job_memory(i % 2), job_memory(1 - i % 2)}}});
   return job;
 }
 

@@ -57,11 +57,11 @@ class Repeated {
   Repeated(Device& device, Cache& cache, Job job) : device_(device), job_(std::move(job)) {
     for (JobMemory& memory : job_.memory)
       if (memory.buffer == nullptr) memory.buffer = device.allocate(memory.bytes).value();
+    std::vector<const Buffer*> memory;
+    for (const JobMemory& one : job_.memory) memory.push_back(one.buffer.get());
     for (const Step& step : job_.steps) {
       programs_.push_back(cache.get(step.request).value());
-      Launch launch{.groups = step.groups, .group_size = step.group_size, .parameters = step.parameters};
-      for (const std::size_t place : step.memory) launch.buffers.push_back(job_.memory[place].buffer.get());
-      launches_.push_back(std::move(launch));
+      launches_.push_back(step.launch.with(memory));
     }
     if (auto slot = device.open_slot()) slot_ = std::move(*slot);
   }

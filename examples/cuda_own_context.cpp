@@ -31,7 +31,7 @@ int main() try {
       {.name = "squares", .source = source, .entries = {"square"}, .language = kiln::Language::cuda});
   kiln::Program squares = cache.get(request).value();
   auto buffer = kiln::upload(*adopted, std::vector<float>{1, 2, 3, 4}).value();
-  adopted->launch(squares.module(), {.group_size = {4, 1, 1}, .buffers = {buffer.get()}}).value();
+  adopted->launch(squares.module(), {.group_size = {4, 1, 1}, .arguments = {buffer.get()}}).value();
   for (float value : kiln::download<float>(*adopted, *buffer).value()) std::cout << value << ' ';
 } catch (const kiln::Failure& failure) {
   std::cerr << failure.what() << '\n';

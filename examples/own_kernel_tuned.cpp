@@ -33,11 +33,12 @@ kiln::Tunable tunable(const std::shared_ptr<kiln::Device>& device, std::int64_t 
             const kiln::Kernel kernel = saxpy(variant);
             const auto result = kiln::Tensor::empty(device, {count}).value();
             const std::int64_t per_group = std::int64_t{variant[0]} * variant[1];
+            const auto scalars = kernel.pack({static_cast<std::int32_t>(count), 2.0F}).value();
             kiln::Step step{.request = kernel.request(*device).value(),
-                            .groups = {static_cast<std::uint32_t>((count + per_group - 1) / per_group), 1, 1},
-                            .group_size = kernel.group_size,
-                            .memory = {0, 1, 2},
-                            .parameters = kernel.pack({static_cast<std::int32_t>(count), 2.0F}).value()};
+                            .launch = {.groups = {(count + per_group - 1) / per_group},
+                                       .group_size = kernel.group_size,
+                                       .arguments = {kiln::job_memory(0), kiln::job_memory(1), kiln::job_memory(2),
+                                                     kiln::by_value(scalars)}}};
             kiln::Job job{
                 .name = "saxpy",
                 .memory = {{.buffer = in[0].buffer()}, {.buffer = in[1].buffer()}, {.buffer = result.buffer()}}};

@@ -22,7 +22,7 @@ int main() try {
   kiln::Program twice = cache.get(request).value();
 
   auto buffer = kiln::upload(**device, std::vector<float>{1, 2, 3, 4}).value();
-  (*device)->launch(twice.module(), {.buffers = {buffer.get()}}).value();
+  (*device)->launch(twice.module(), {.arguments = {buffer.get()}}).value();
   for (float value : kiln::download<float>(**device, *buffer).value()) std::cout << value << ' ';
   std::cout << "by a program from: " << kiln::to_string(twice.origin()) << '\n';
 } catch (const kiln::Failure& failure) {

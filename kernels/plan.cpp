@@ -77,7 +77,7 @@ Plan::Place Plan::write(Shape shape, Type type) {
   return *unconverted_;
 }
 
-void Plan::step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> memory,
+void Plan::step(const Kernel& kernel, std::uint32_t groups, const std::vector<Place>& memory,
                 const std::vector<Scalar>& scalars, Work work) {
   if (error_) return;
   if (auto fits = kernel.fits(*on_.device()); !fits) {
@@ -106,13 +106,11 @@ void Plan::step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> m
     error_ = !request ? request.error() : parameters.error();
     return;
   }
-  job_.steps.push_back({.request = std::move(*request),
-                        .groups = {groups, 1, 1},
-                        .group_size = kernel.group_size,
-                        .memory = std::move(memory),
-                        .parameters = std::move(*parameters),
-                        .flops = work.flops,
-                        .bytes = work.bytes});
+  Launch launch{.groups = {groups}, .group_size = kernel.group_size};
+  for (const Place place : memory) launch.arguments.emplace_back(job_memory(place));
+  if (!parameters->empty()) launch.arguments.push_back(by_value(*parameters));
+  job_.steps.push_back(
+      {.request = std::move(*request), .launch = std::move(launch), .flops = work.flops, .bytes = work.bytes});
 }
 
 Variant Plan::choose(std::string_view kernel, std::span<const std::int64_t> sizes,

@@ -97,7 +97,7 @@ class Plan {
   Place write_as_it_is(Shape shape, Type type);
 
   /// Adds a one-dimensional launch of `groups` groups. More loop iterations than the device runs are an error.
-  void step(const Kernel& kernel, std::uint32_t groups, std::vector<Place> memory,
+  void step(const Kernel& kernel, std::uint32_t groups, const std::vector<Place>& memory,
             const std::vector<Scalar>& scalars, Work work);
 
   /// Runs the job. If the result is empty, only waits for the inputs.

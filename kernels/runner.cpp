@@ -26,12 +26,12 @@ Result<Pending> run_steps(Cache& cache, const Job& job) {
   auto& device = dynamic_cast<Device&>(cache.backend());
   for (const Pending& before : job.after)
     if (const Error* error = before.error()) return *error;
-  auto buffers = KILN_TRY(memory_of(device, job));
+  const auto buffers = KILN_TRY(memory_of(device, job));
+  std::vector<const Buffer*> places;
+  for (const auto& buffer : buffers) places.push_back(buffer.get());
   for (const Step& step : job.steps) {
     auto program = KILN_TRY(cache.get(step.request));
-    Launch launch{.groups = step.groups, .group_size = step.group_size, .parameters = step.parameters};
-    for (const std::size_t place : step.memory) launch.buffers.push_back(buffers[place].get());
-    KILN_TRY(device.launch(program.module(), launch));
+    KILN_TRY(device.launch(program.module(), step.launch.with(places)));
   }
   return Pending();
 }

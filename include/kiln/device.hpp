@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <kiln/backend.hpp>
+#include <kiln/launch.hpp>
 #include <kiln/log.hpp>
 #include <kiln/result.hpp>
 
@@ -28,21 +29,6 @@ class Buffer {
 
   /// In bytes, as allocated. Does not change.
   virtual std::size_t size() const noexcept = 0;
-};
-
-/// One run of a program: how many work groups, on which memory. A value that does not own the buffers: they must
-/// stay until the run has ended.
-struct Launch {
-  /// Work groups in each dimension. If one is 0, nothing runs.
-  std::array<std::uint32_t, 3> groups = {1, 1, 1};
-  /// Work items in a group; {0, 0, 0}: as the source declares. GLSL always declares it, and this value is ignored.
-  /// OpenCL C may declare it (reqd_work_group_size). CUDA and HIP never do, so it is required there.
-  std::array<std::uint32_t, 3> group_size = {0, 0, 0};
-  /// The i-th is storage buffer i in GLSL (set 0 in Vulkan), and argument i elsewhere.
-  std::vector<const Buffer*> buffers = {};
-  /// The program's parameters in one block, laid out as it declares them: uniform buffer 0 (std140) for OpenGL, the
-  /// push constants for Vulkan, elsewhere one struct, passed by value after the buffers.
-  std::vector<std::byte> parameters = {};
 };
 
 /// Limits of a launch on a device.

@@ -49,14 +49,9 @@ struct Step {
   Request request;
   /// Which of its entry points to run; empty if it has only one.
   std::string entry = {};
-  /// As in Launch.
-  std::array<std::uint32_t, 3> groups = {1, 1, 1};
-  /// As in Launch.
-  std::array<std::uint32_t, 3> group_size = {0, 0, 0};
-  /// The program's buffers: indexes into Job::memory.
-  std::vector<std::size_t> memory = {};
-  /// As in Launch.
-  std::vector<std::byte> parameters = {};
+  /// The run. Arguments may refer to the job's memory by job_memory(). Buffers that are given directly must stay
+  /// until the future is ready.
+  Launch launch = {};
   /// Floating-point operations and bytes read and written, if known: noted with the program as GFLOP/s and GB/s.
   double flops = 0;
   double bytes = 0;

@@ -93,8 +93,8 @@ struct Kernel {
   /// arguments. A digest of their values is appended to its name. Fails as pack() does.
   Result<Kernel> specialised(const std::vector<Scalar>& scalars_given) const;
 
-  /// The scalars as Launch::parameters and Step::parameters. Fails with invalid_request if their number or a type
-  /// is wrong.
+  /// The scalars as the bytes of one struct. In a launch, its value is the argument after the buffers; a kernel
+  /// without scalars has none. Fails with invalid_request if their number or a type is wrong.
   Result<std::vector<std::byte>> pack(const std::vector<Scalar>& scalars_given) const;
   /// One run of the kernel. The buffers are not owned. Fails with invalid_request if the number or a type of the
   /// arguments is wrong, if a buffer is null or does not hold a whole number of elements, or if a buffer is given

@@ -30,33 +30,80 @@ Result<const T*> own_buffer(const Buffer& buffer, const Owner& owner, std::strin
   return own;
 }
 
-/// Downcasts the buffers of a launch of `program`. Fails if one is null or has another owner.
-template <class T, class Owner>
-Result<std::vector<const T*>> own_buffers(const Launch& launch, const Owner& owner, std::string_view device,
-                                          std::string_view program) {
-  std::vector<const T*> buffers;
-  for (const Buffer* buffer : launch.buffers) {
-    if (buffer == nullptr)
-      return Error(ErrorCode::invalid_request,
-                   fmt::format("{}: argument {} is a null buffer", program, buffers.size()));
-    const auto* own = dynamic_cast<const T*>(buffer);
-    if (own == nullptr || own->owner() != &owner)
-      return Error(ErrorCode::invalid_request,
-                   fmt::format("{}: argument {} belongs to another device; allocate it on {}", program,
-                               buffers.size(), device));
-    buffers.push_back(own);
-  }
-  return buffers;
+/// Downcasts the buffer of an argument. Fails if the pointer is null, if the buffer has another owner, or if the
+/// offset is behind its end. `describe()` returns the program and the argument, as in "saxpy: argument 2 (x)".
+template <class T, class Owner, class Describe>
+Result<const T*> own_argument(const Argument::Range& range, const Owner& owner, std::string_view device,
+                              Describe describe) {
+  if (range.buffer == nullptr)
+    return Error(ErrorCode::invalid_request, fmt::format("{} is a null buffer", describe()));
+  const auto* own = dynamic_cast<const T*>(range.buffer);
+  if (own == nullptr || own->owner() != &owner)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} belongs to another device; allocate it on {}", describe(), device));
+  if (range.offset > own->size())
+    return Error(ErrorCode::invalid_request, fmt::format("{} begins at byte {} of a buffer of {} bytes", describe(),
+                                                         range.offset, own->size()));
+  return own;
 }
 
-/// Checks the number of work groups: not all drivers do.
-inline Result<void> check_groups(const Launch& launch, const DeviceLimits& limits, std::string_view program) {
-  for (std::size_t i = 0; i < 3; ++i)
-    if (launch.groups[i] > limits.max_groups[i])
+/// The content of an argument, as error messages name it.
+inline std::string content_of(const Argument& argument) {
+  if (const auto* value = argument.as<Argument::Value>())
+    return fmt::format("a value of {} bytes", value->bytes().size());
+  if (argument.as<Argument::Range>() != nullptr) return "a buffer";
+  if (argument.as<Argument::Null>() != nullptr) return "a null pointer";
+  if (const auto* shared = argument.as<Argument::Local>())
+    return fmt::format("local memory of {} bytes", shared->bytes);
+  if (argument.as<NativeObject>() != nullptr) return "an image or a sampler";
+  return "memory of a job";
+}
+
+/// The error for an argument that can only be given in a job.
+inline Error outside_of_job(std::string_view program) {
+  return Error(ErrorCode::invalid_request,
+               fmt::format("{}: job_memory() is only for the steps of a job; give the buffer", program));
+}
+
+/// The work groups of a launch: as given, or the work items divided by the group size, which must be whole groups.
+/// Checks them against the device's limits, because not all drivers do.
+inline Result<Extent> groups_of(const Launch& launch, const Extent& group_size, const DeviceLimits& limits,
+                                std::string_view program) {
+  Extent groups = launch.groups;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (launch.items.is_set()) {
+      if (group_size[i] == 0 || launch.items[i] % group_size[i] != 0)
+        return Error(ErrorCode::invalid_request,
+                     fmt::format("{} work items in dimension {} are not whole groups of {} for {}; round up, and "
+                                 "check the index in the kernel",
+                                 launch.items[i], i, group_size[i], program));
+      groups[i] = launch.items[i] / group_size[i];
+    }
+    if (groups[i] > limits.max_groups[i])
       return Error(ErrorCode::invalid_request,
-                   fmt::format("{} work groups in dimension {} for {}; the device allows at most {}",
-                               launch.groups[i], i, program, limits.max_groups[i]));
-  return {};
+                   fmt::format("{} work groups in dimension {} for {}; the device allows at most {}", groups[i], i,
+                               program, limits.max_groups[i]));
+  }
+  return groups;
+}
+
+/// Fails if a launch uses what only other APIs have: `api` is the name of this one.
+inline Result<void> refuse_offset(const Launch& launch, std::string_view program, std::string_view api) {
+  if (!launch.offset.is_set()) return {};
+  return Error(ErrorCode::unsupported,
+               fmt::format("{}: {} has no Launch::offset; pass it as an argument", program, api));
+}
+inline Result<void> refuse_shared_bytes(const Launch& launch, std::string_view program, std::string_view instead) {
+  if (launch.shared_bytes == 0) return {};
+  return Error(ErrorCode::unsupported,
+               fmt::format("{}: Launch::shared_bytes is for CUDA and HIP; {}", program, instead));
+}
+
+/// The error for a group size that contradicts the source.
+inline Error other_group_size(std::string_view program, const Extent& declared, const Extent& given) {
+  return Error(ErrorCode::invalid_request,
+               fmt::format("{} declares groups of {} x {} x {}; the launch has {} x {} x {}", program, declared[0],
+                           declared[1], declared[2], given[0], given[1], given[2]));
 }
 
 /// Checks the work groups that a program declares, before the driver gets it: not all drivers do. The error names
@@ -81,8 +128,8 @@ inline Result<void> check_group_size(std::string_view program, const std::array<
   return {};
 }
 
-/// Whether a launch has work items. Drivers treat empty launches differently.
-inline bool has_work(const Launch& launch) { return std::ranges::find(launch.groups, 0U) == launch.groups.end(); }
+/// Whether there are work groups. Drivers treat empty launches differently.
+inline bool has_work(const Extent& groups) { return std::ranges::find(groups, 0U) == groups.end(); }
 
 /// The error for launching a program of another device on `device`.
 inline Error foreign_program(std::string_view program, std::string_view device) {

@@ -383,11 +383,11 @@ Result<Launch> Kernel::launch(std::array<std::uint32_t, 3> groups, std::vector<c
   std::string wrong = wrong_count("buffer", buffers, buffers_given.size());
   if (wrong.empty()) wrong = wrong_buffers(buffers, buffers_given);
   if (!wrong.empty()) return Error(ErrorCode::invalid_request, fmt::format("{}: {}", name, wrong));
-  auto parameters_packed = KILN_TRY(pack(scalars_given));
-  return Launch{.groups = groups,
-                .group_size = group_size,
-                .buffers = std::move(buffers_given),
-                .parameters = std::move(parameters_packed)};
+  const auto packed = KILN_TRY(pack(scalars_given));
+  Launch launch{.groups = groups, .group_size = group_size};
+  launch.arguments.assign(buffers_given.begin(), buffers_given.end());
+  if (!packed.empty()) launch.arguments.push_back(by_value(packed));
+  return launch;
 }
 
 }  // namespace kiln

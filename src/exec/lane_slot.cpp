@@ -169,10 +169,7 @@ Result<void> LaneSlot::queue(const JobState& state) {
   const Job& job = state.job;
   for (const Copy& copy : uploads_) KILN_TRY(slot_->upload(*buffers_[copy.memory], 0, copy.staged, copy.bytes));
   for (std::size_t i = 0; i < job.steps.size(); ++i) {
-    const Step& step = job.steps[i];
-    Launch launch{.groups = step.groups, .group_size = step.group_size, .parameters = step.parameters};
-    for (const std::size_t memory : step.memory) launch.buffers.push_back(buffers_[memory]);
-    KILN_TRY(slot_->launch(state.programs[i].module(), launch));
+    KILN_TRY(slot_->launch(state.programs[i].module(), job.steps[i].launch.with(buffers_)));
     // Devices may start a launch before submit(), so the caller's buffers may already be changed.
     touched_ = touched_ || lent_.size() < buffers_.size();
   }

@@ -44,10 +44,11 @@ Result<void> check(const Job& job) {
                                   memory.buffer->size()));
   }
   for (const Step& step : job.steps)
-    for (const std::size_t memory : step.memory)
-      if (memory >= job.memory.size())
-        return refuse(fmt::format("{} uses memory {}, but Job::memory has size {}", step.request.name(), memory,
-                                  job.memory.size()));
+    for (const Argument& argument : step.launch.arguments)
+      if (const auto* memory = argument.as<Argument::Memory>();
+          memory != nullptr && memory->index >= job.memory.size())
+        return refuse(fmt::format("{} uses memory {}, but Job::memory has size {}", step.request.name(),
+                                  memory->index, job.memory.size()));
   return {};
 }
 

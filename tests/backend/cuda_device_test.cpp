@@ -117,13 +117,17 @@ TEST_F(CudaDevice, LaunchesThatCannotBeAreErrors) {
   EXPECT_EQ(code([](Launch& l) { l.group_size = {2048, 1, 1}; }), ErrorCode::invalid_request);
   EXPECT_EQ(code([](Launch& l) { l.group_size = {1024, 2, 1}; }), ErrorCode::invalid_request);
   EXPECT_EQ(code([](Launch& l) { l.groups = {1, 1, 1U << 20}; }), ErrorCode::invalid_request);
-  EXPECT_EQ(code([](Launch& l) { l.buffers = {nullptr}; }), ErrorCode::invalid_request);
+  EXPECT_EQ(code([](Launch& l) {
+              l.arguments = {static_cast<const Buffer*>(nullptr), 1.0F};
+            }),
+            ErrorCode::invalid_request);
   const auto& function = dynamic_cast<cuda::Module&>(*compiled.module);
   EXPECT_NE(function.native(), nullptr);
   EXPECT_NE(function.function(), nullptr);
-  EXPECT_EQ(code([](Launch& l) { l.parameters.resize(8); }), ErrorCode::invalid_request);
-  EXPECT_EQ(code([](Launch& l) { l.parameters.clear(); }), ErrorCode::invalid_request);
-  EXPECT_EQ(code([](Launch& l) { l.buffers.push_back(l.buffers[0]); }), ErrorCode::invalid_request);
+  EXPECT_EQ(code([](Launch& l) { l.arguments[1] = 1.0; }), ErrorCode::invalid_request);
+  EXPECT_EQ(code([](Launch& l) { l.arguments.pop_back(); }), ErrorCode::invalid_request);
+  EXPECT_EQ(code([](Launch& l) { l.arguments.insert(l.arguments.begin(), l.arguments[0]); }),
+            ErrorCode::invalid_request);
   EXPECT_TRUE(cuda_scales(*device_, *compiled.module, 1, 2)) << "and the device is none the worse";
 }
 

@@ -93,10 +93,12 @@ void run(Device& device) {
                  l.groups = {0, 1, 1};
                })
             << '\n'
-            << "long parameters " << with([](Launch& l) { l.parameters.resize(8); }) << '\n'
-            << "no parameters " << with([](Launch& l) { l.parameters.clear(); }) << '\n'
-            << "two buffers " << with([](Launch& l) { l.buffers.push_back(l.buffers[0]); }) << '\n'
-            << "no buffer " << with([](Launch& l) { l.buffers[0] = nullptr; }) << '\n';
+            << "long parameters " << with([](Launch& l) { l.arguments[1] = 1.0; }) << '\n'
+            << "no parameters " << with([](Launch& l) { l.arguments.pop_back(); }) << '\n'
+            << "two buffers " << with([](Launch& l) { l.arguments.insert(l.arguments.begin(), l.arguments[0]); })
+            << '\n'
+            << "no buffer " << with([](Launch& l) { l.arguments[0] = static_cast<const Buffer*>(nullptr); })
+            << '\n';
   std::cout << "address " << (cuda::memory(*buffer) != 0) << (hip::memory(*buffer) != nullptr) << '\n';
   std::vector<std::byte> bytes(100);
   std::cout << "write " << told(device.write(*buffer, bytes, 1000)) << '\n'

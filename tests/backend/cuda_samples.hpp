@@ -24,11 +24,7 @@ extern "C" __global__ void scale(float* data, Parameters parameters) {
 
 /// A launch on 256 numbers.
 inline Launch cuda_launch(const Buffer& buffer, float offset) {
-  const auto parameters = std::as_bytes(std::span(&offset, 1));
-  return {.groups = {4, 1, 1},
-          .group_size = {64, 1, 1},
-          .buffers = {&buffer},
-          .parameters = {parameters.begin(), parameters.end()}};
+  return {.groups = {4, 1, 1}, .group_size = {64, 1, 1}, .arguments = {&buffer, offset}};
 }
 
 /// Whether the program, run on the device, does what cuda_scale(factor) says.

@@ -51,11 +51,7 @@ class GlTest : public testing::Test {
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
     const auto buffer = upload(device, numbers).value();
     const auto parameters = std::as_bytes(std::span(&offset, 1));
-    device
-        .launch(
-            module,
-            {.groups = {4, 1, 1}, .buffers = {buffer.get()}, .parameters = {parameters.begin(), parameters.end()}})
-        .value();
+    device.launch(module, {.groups = {4, 1, 1}, .arguments = {buffer.get(), by_value(parameters)}}).value();
     const auto results = download<float>(device, *buffer).value();
     for (std::size_t i = 0; i < results.size(); ++i)
       if (results[i] != static_cast<float>(i) * static_cast<float>(factor) + offset) return false;
@@ -72,10 +68,7 @@ class GlTest : public testing::Test {
     std::memcpy(staged.data(), numbers.data(), bytes);
     const auto parameters = std::as_bytes(std::span(&offset, 1));
     slot.upload(*buffer, 0, 0, bytes).value();
-    slot.launch(
-            module,
-            {.groups = {4, 1, 1}, .buffers = {buffer.get()}, .parameters = {parameters.begin(), parameters.end()}})
-        .value();
+    slot.launch(module, {.groups = {4, 1, 1}, .arguments = {buffer.get(), by_value(parameters)}}).value();
     slot.download(*buffer, 0, 0, bytes).value();
     slot.submit().value();
     slot.wait().value();

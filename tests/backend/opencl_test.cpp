@@ -67,30 +67,28 @@ class OpenClDevice : public testing::Test {
 TEST_F(OpenClDevice, AnArgumentOfAnotherKindIsNamedWithItsNumber) {
   const auto buffer = device_->allocate(64).value();
   const std::vector<std::byte> parameters(8);
-  EXPECT_EQ(refusal(program("__global float* a, __global float* b"),
-                    {.buffers = {buffer.get()}, .parameters = parameters}),
-            "odd: argument 1 takes a buffer; the launch has parameters");
-  EXPECT_EQ(refusal(program("__constant float* a, ulong b"), {.buffers = {buffer.get(), buffer.get()}}),
-            "odd: argument 1 takes a value; the launch has a buffer");
-  EXPECT_EQ(refusal(program("__global float* a, __local float* b"), {.buffers = {buffer.get(), buffer.get()}}),
-            "odd: argument 1 is local memory; declare it in the kernel instead");
-  EXPECT_EQ(refusal(program("__global float* a, __global float* b"), {.buffers = {buffer.get()}}),
-            "odd takes 2 arguments; the launch has 1 buffers");
+  EXPECT_EQ(
+      refusal(program("__global float* a, __global float* b"), {.arguments = {buffer.get(), by_value(parameters)}}),
+      "odd: argument 1 (float* b) takes a buffer; the launch has a value of 8 bytes");
+  EXPECT_EQ(refusal(program("__constant float* a, ulong b"), {.arguments = {buffer.get(), buffer.get()}}),
+            "odd: argument 1 (ulong b) takes a value; the launch has a buffer");
+  EXPECT_EQ(refusal(program("__global float* a, __local float* b"), {.arguments = {buffer.get(), buffer.get()}}),
+            "odd: argument 1 (float* b) takes local memory, as local(bytes); the launch has a buffer");
+  EXPECT_EQ(refusal(program("__global float* a, __global float* b"), {.arguments = {buffer.get()}}),
+            "odd takes 2 arguments; the launch has 1 and lacks argument 1 (float* b)");
 }
 
 TEST_F(OpenClDevice, ImagesAndSamplersCannotBeGiven) {
   const auto buffer = device_->allocate(64).value();
-  EXPECT_EQ(refusal(program("__read_only image2d_t a"), {.buffers = {buffer.get()}}),
-            "odd: argument 0 is an image or a sampler; launches have buffers and parameters");
-  EXPECT_EQ(refusal(program("sampler_t a"), {.parameters = std::vector<std::byte>(8)}),
-            "odd: argument 0 is an image or a sampler; launches have buffers and parameters");
+  EXPECT_EQ(refusal(program("__read_only image2d_t a"), {.arguments = {buffer.get()}}),
+            "odd: argument 0 (image2d_t a) takes an image; the launch has a buffer");
+  EXPECT_EQ(refusal(program("sampler_t a"), {.arguments = {8.0}}),
+            "odd: argument 0 (sampler_t a) takes a sampler; the launch has a value of 8 bytes");
 }
 
 TEST_F(OpenClDevice, ASourceOfOnesOwnTakesBuffersAndOneValueOfAnyType) {
   const auto buffer = upload(*device_, std::vector<float>{1, 2}).value();
-  const float factor = 3;
-  Launch launch{.buffers = {buffer.get()}, .parameters = std::vector<std::byte>(sizeof factor)};
-  std::memcpy(launch.parameters.data(), &factor, sizeof factor);
+  const Launch launch{.arguments = {buffer, 3.0F}};
   EXPECT_EQ(refusal(program("__global float* a, float b", "a[0] *= b;"), launch), "none");
   EXPECT_EQ(download<float>(*device_, *buffer).value(), (std::vector<float>{9, 2})) << "compiled, and loaded";
   EXPECT_EQ(refusal(program(""), {}), "none");
@@ -108,7 +106,7 @@ TEST_F(OpenClDevice, TakesWiderAndWiderLaunchesFromManyThreads) {
       for (std::uint32_t i = 1; i <= rounds; ++i)
         ASSERT_TRUE(device_->launch(
             *compiled.module,
-            {.groups = {i * threads + thread, 1, 1}, .group_size = {64, 1, 1}, .buffers = {buffer.get()}}));
+            {.groups = {i * threads + thread, 1, 1}, .group_size = {64, 1, 1}, .arguments = {buffer.get()}}));
     });
 }
 
@@ -324,7 +322,7 @@ TEST_F(OpenClAdopt, AProgramThatPoClCompletesAtItsFirstLaunchIsReportedUntilThen
   EXPECT_FALSE(loaded.is_complete());
   EXPECT_EQ(cache.stats().incomplete, 1U);
   const auto buffer = upload(*device_, std::vector<float>(64, 0)).value();
-  device_->launch(loaded.module(), {.group_size = {8, 1, 1}, .buffers = {buffer.get()}}).value();
+  device_->launch(loaded.module(), {.group_size = {8, 1, 1}, .arguments = {buffer.get()}}).value();
   Cache later(device_, options);
   EXPECT_TRUE(later.get(request).value().is_complete());
   EXPECT_EQ(later.stats().incomplete, 0U);

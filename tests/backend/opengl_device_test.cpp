@@ -116,13 +116,13 @@ TEST_F(OpenGlDevice, LaunchesThatCannotBeAreErrors) {
   const auto buffer = device_->allocate(256).value();
   Module& module = *compiled.module;
   const auto code = [&](const Launch& launch) { return device_->launch(module, launch).error().code(); };
-  EXPECT_EQ(code({.groups = {1U << 31, 1, 1}, .buffers = {buffer.get()}}), ErrorCode::invalid_request);
-  EXPECT_EQ(code({.buffers = {nullptr}}), ErrorCode::invalid_request);
+  EXPECT_EQ(code({.groups = {1U << 31, 1, 1}, .arguments = {buffer.get()}}), ErrorCode::invalid_request);
+  EXPECT_EQ(code({.arguments = {nullptr}}), ErrorCode::invalid_request);
   const auto other = open_device("opengl").value();
   const auto foreign = other->allocate(256).value();
-  EXPECT_EQ(code({.buffers = {foreign.get()}}), ErrorCode::invalid_request);
+  EXPECT_EQ(code({.arguments = {foreign.get()}}), ErrorCode::invalid_request);
   const Compiled strange = other->compile(scale(1)).value();
-  EXPECT_EQ(device_->launch(*strange.module, {.buffers = {buffer.get()}}).error().code(),
+  EXPECT_EQ(device_->launch(*strange.module, {.arguments = {buffer.get()}}).error().code(),
             ErrorCode::invalid_request);
   std::vector<std::byte> bytes(100);
   EXPECT_FALSE(device_->write(*buffer, bytes, 200));
@@ -138,18 +138,17 @@ TEST_F(OpenGlDevice, LaunchErrorsNameTheProgramAndTheArgument) {
   const std::vector<std::byte> offset(4);
   for (Module* module : {compiled.module.get(), loaded.get()}) {
     const auto message = [&](const Launch& launch) { return device_->launch(*module, launch).error().message(); };
-    EXPECT_EQ(message({.buffers = {}, .parameters = offset}), "scale_7 declares 1 buffers; 0 were given");
-    EXPECT_EQ(message({.buffers = {buffer.get(), buffer.get()}, .parameters = offset}),
+    EXPECT_EQ(message({.arguments = {by_value(offset)}}), "scale_7 declares 1 buffers; 0 were given");
+    EXPECT_EQ(message({.arguments = {buffer.get(), buffer.get(), by_value(offset)}}),
               "scale_7 declares 1 buffers; 2 were given");
-    EXPECT_EQ(message({.buffers = {buffer.get(), nullptr}, .parameters = offset}),
+    EXPECT_EQ(message({.arguments = {buffer.get(), nullptr, by_value(offset)}}),
               "scale_7: argument 1 is a null buffer");
-    EXPECT_TRUE(message({.buffers = {buffer.get(), foreign.get()}, .parameters = offset})
-                    .starts_with("scale_7: argument 1 belongs to another device"));
-    EXPECT_NE(message({.buffers = {buffer.get()}}).find("bytes of parameters; 0 were given"), std::string::npos);
-    EXPECT_NE(
-        message({.buffers = {buffer.get()}, .parameters = std::vector<std::byte>(32)}).find("scale_7 declares"),
-        std::string::npos);
-    EXPECT_NE(message({.groups = {1, 1, 0xffffffff}, .buffers = {buffer.get()}}).find("scale_7"),
+    EXPECT_TRUE(message({.arguments = {foreign.get(), by_value(offset)}})
+                    .starts_with("scale_7: buffer 0 belongs to another device"));
+    EXPECT_NE(message({.arguments = {buffer.get()}}).find("bytes of parameters; 0 were given"), std::string::npos);
+    EXPECT_NE(message({.arguments = {buffer.get(), by_value(std::vector<std::byte>(32))}}).find("scale_7 declares"),
+              std::string::npos);
+    EXPECT_NE(message({.groups = {1, 1, 0xffffffff}, .arguments = {buffer.get()}}).find("scale_7"),
               std::string::npos);
   }
 }
@@ -166,7 +165,7 @@ void main() { first[0] = 1.0; }
                                 .value();
   const auto buffer = device_->allocate(256).value();
   const auto result = device_->launch(
-      *compiled.module, {.buffers = {buffer.get(), buffer.get()}, .parameters = std::vector<std::byte>(80)});
+      *compiled.module, {.arguments = {buffer.get(), buffer.get(), by_value(std::vector<std::byte>(80))}});
   EXPECT_TRUE(result) << result.error().message();
 }
 
@@ -276,7 +275,7 @@ Request::Fields spirv(const fakes::DoublingModule& module) {
 TEST_F(OpenGlDevice, SpirvIsReadBeforeTheDriverGetsIt) {
   const Compiled compiled = device_->compile(Request(spirv({}))).value();
   const auto buffer = upload(*device_, std::vector<std::uint32_t>(64, 21)).value();
-  device_->launch(*compiled.module, {.groups = {1, 1, 1}, .buffers = {buffer.get()}}).value();
+  device_->launch(*compiled.module, {.groups = {1, 1, 1}, .arguments = {buffer.get()}}).value();
   EXPECT_EQ(download<std::uint32_t>(*device_, *buffer).value(), std::vector<std::uint32_t>(64, 42));
   const auto message = [&](const fakes::DoublingModule& module, ErrorCode code) {
     const Error error = compile_error(spirv(module));

@@ -23,7 +23,7 @@ TEST_F(VulkanSlots, CopiesThatAreSubmittedApartAreInOrderWithLaunches) {
   const auto buffer = staged->allocate(256 * sizeof(float)).value();
   const float offset = 1;
   const auto bytes = std::as_bytes(std::span(&offset, 1));
-  const Launch launch{.groups = {4, 1, 1}, .buffers = {buffer.get()}, .parameters = {bytes.begin(), bytes.end()}};
+  const Launch launch{.groups = {4, 1, 1}, .arguments = {buffer.get(), by_value(bytes)}};
   const auto slot = staged->open_slot().value();
   const auto memory = slot->staging(3 * buffer->size()).value();
   const std::span<float> values(reinterpret_cast<float*>(memory.data()), 3UL * 256);

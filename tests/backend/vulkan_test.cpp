@@ -190,20 +190,20 @@ TEST_F(VulkanDevice, LaunchesThatCannotBeAreErrors) {
   Module& module = *compiled.module;
   const auto error = [&](const Launch& launch) { return device_->launch(module, launch).error(); };
   const auto one = bytes_of(1.0F);
-  EXPECT_EQ(error({.groups = {1U << 31, 1, 1}, .buffers = {buffer.get()}, .parameters = one}).code(),
+  EXPECT_EQ(error({.groups = {1U << 31, 1, 1}, .arguments = {buffer.get(), by_value(one)}}).code(),
             ErrorCode::invalid_request);
-  EXPECT_EQ(error({.buffers = {nullptr}, .parameters = one}).code(), ErrorCode::invalid_request);
-  EXPECT_EQ(error({.parameters = one}).message(), "scale_1 declares 1 buffers; 0 were given");
-  EXPECT_EQ(error({.buffers = {buffer.get(), buffer.get()}, .parameters = one}).code(), ErrorCode::invalid_request);
-  EXPECT_EQ(error({.buffers = {buffer.get()}}).message(), "scale_1 declares 4 bytes of parameters; 0 were given");
-  EXPECT_EQ(error({.buffers = {buffer.get()}, .parameters = bytes_of(1.0)}).message(),
+  EXPECT_EQ(error({.arguments = {nullptr, by_value(one)}}).code(), ErrorCode::invalid_request);
+  EXPECT_EQ(error({.arguments = {by_value(one)}}).message(), "scale_1 declares 1 buffers; 0 were given");
+  EXPECT_EQ(error({.arguments = {buffer.get(), buffer.get(), by_value(one)}}).code(), ErrorCode::invalid_request);
+  EXPECT_EQ(error({.arguments = {buffer.get()}}).message(), "scale_1 declares 4 bytes of parameters; 0 were given");
+  EXPECT_EQ(error({.arguments = {buffer.get(), by_value(bytes_of(1.0))}}).message(),
             "scale_1 declares 4 bytes of parameters; 8 were given");
-  EXPECT_EQ(error({.buffers = {buffer.get()}, .parameters = bytes_of(1.0)}).code(), ErrorCode::invalid_request);
+  EXPECT_EQ(error({.arguments = {buffer.get(), by_value(bytes_of(1.0))}}).code(), ErrorCode::invalid_request);
   const auto other = open_device("vulkan").value();
   const auto foreign = other->allocate(256).value();
-  EXPECT_EQ(error({.buffers = {foreign.get()}, .parameters = one}).code(), ErrorCode::invalid_request);
+  EXPECT_EQ(error({.arguments = {foreign.get(), by_value(one)}}).code(), ErrorCode::invalid_request);
   const Compiled strange = other->compile(vulkan_scale(1)).value();
-  EXPECT_EQ(device_->launch(*strange.module, {.buffers = {buffer.get()}, .parameters = one}).error().code(),
+  EXPECT_EQ(device_->launch(*strange.module, {.arguments = {buffer.get(), by_value(one)}}).error().code(),
             ErrorCode::invalid_request);
   std::vector<std::byte> bytes(100);
   EXPECT_EQ(device_->write(*buffer, bytes, 200).error().code(), ErrorCode::invalid_request);
@@ -221,7 +221,7 @@ TEST_F(VulkanDevice, WhatAProgramDeclaresCountsEvenWhereItIsNotUsed) {
   const auto loaded = device_->load(compiled.binary.value()).value();
   const auto a = device_->allocate(4).value();
   const auto b = device_->allocate(0).value();
-  const Launch launch{.buffers = {a.get(), b.get()}, .parameters = std::vector<std::byte>(12)};
+  const Launch launch{.arguments = {a.get(), b.get(), by_value(std::vector<std::byte>(12))}};
   for (Module* module : {compiled.module.get(), loaded.get()}) {
     device_->launch(*module, launch).value();
     EXPECT_EQ(download<std::uint32_t>(*device_, *a).value(), std::vector<std::uint32_t>{7});

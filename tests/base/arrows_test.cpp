@@ -25,12 +25,12 @@ using Headers = std::map<std::string, std::string, std::less<>>;
 /// The folder that each public header of Kiln::kiln belongs to. Values and interfaces that every layer above `base`
 /// may use belong to `key`.
 const Headers kiln_headers = {
-    {"backend.hpp", "key"},    {"cache.hpp", "cache"},     {"cuda.hpp", "backend"},   {"device.hpp", "backend"},
-    {"digest.hpp", "base"},    {"durability.hpp", "base"}, {"executor.hpp", "exec"},  {"future.hpp", "base"},
-    {"hip.hpp", "backend"},    {"identity.hpp", "key"},    {"kernel.hpp", "dialect"}, {"log.hpp", "base"},
-    {"opencl.hpp", "backend"}, {"opengl.hpp", "backend"},  {"program.hpp", "memory"}, {"prune.hpp", "store"},
-    {"request.hpp", "key"},    {"result.hpp", "base"},     {"slot.hpp", "backend"},   {"stats.hpp", "key"},
-    {"store.hpp", "key"},      {"vulkan.hpp", "backend"},
+    {"backend.hpp", "key"}, {"cache.hpp", "cache"},     {"cuda.hpp", "backend"},   {"device.hpp", "backend"},
+    {"digest.hpp", "base"}, {"durability.hpp", "base"}, {"executor.hpp", "exec"},  {"future.hpp", "base"},
+    {"hip.hpp", "backend"}, {"identity.hpp", "key"},    {"kernel.hpp", "dialect"}, {"launch.hpp", "backend"},
+    {"log.hpp", "base"},    {"opencl.hpp", "backend"},  {"opengl.hpp", "backend"}, {"program.hpp", "memory"},
+    {"prune.hpp", "store"}, {"request.hpp", "key"},     {"result.hpp", "base"},    {"slot.hpp", "backend"},
+    {"stats.hpp", "key"},   {"store.hpp", "key"},       {"vulkan.hpp", "backend"},
 };
 
 /// The same for Kiln::kernels.

@@ -169,13 +169,13 @@ TEST_P(BackendContract, ArgumentsOfTheWrongNumberOrSizeAreRefused) {
   const auto y = device_->allocate(4000).value();
   const Launch good = scale(3).launch({16, 1, 1}, {x.get(), y.get()}, {1000, 1.0F}).value();
   Launch few = good;
-  few.buffers.pop_back();
+  few.arguments.erase(few.arguments.begin() + 1);
   EXPECT_EQ(device_->launch(*compiled.module, few).error().code(), ErrorCode::invalid_request);
   Launch missing = good;
-  missing.buffers[1] = nullptr;
+  missing.arguments[1] = static_cast<const Buffer*>(nullptr);
   EXPECT_EQ(device_->launch(*compiled.module, missing).error().code(), ErrorCode::invalid_request);
   Launch none = good;
-  none.parameters.clear();
+  none.arguments.pop_back();
   EXPECT_EQ(device_->launch(*compiled.module, none).error().code(), ErrorCode::invalid_request);
   Launch wide = good;
   wide.groups = {1, 1, 0xffffffff};
@@ -265,11 +265,9 @@ TEST_P(BackendContract, ArgumentsOfTheWrongKindAreRefused) {
   const auto x = device_->allocate(4000).value();
   const auto y = device_->allocate(4000).value();
   Launch swapped = copy.launch({1, 1, 1}, {x.get(), y.get()}, {}).value();
-  swapped.buffers.pop_back();
-  swapped.parameters.resize(8);
+  swapped.arguments.back() = 1.0;
   Launch many = scale(3).launch({1, 1, 1}, {x.get(), y.get()}, {1000, 1.0F}).value();
-  many.buffers.push_back(x.get());
-  many.parameters.clear();
+  many.arguments.back() = x;
   for (const auto& [kernel, launch] : {std::pair(copy, swapped), std::pair(scale(3), many)}) {
     const Compiled compiled = device_->compile(request(kernel)).value();
     const auto loaded = device_->load(compiled.binary.value()).value();

@@ -32,13 +32,11 @@ class ExecutorContract : public Contract {
   Step scaling(int factor, float offset, std::size_t count, std::size_t x, std::size_t y) const {
     const Kernel kernel = scale(factor);
     const auto groups = static_cast<std::uint32_t>((count + 63) / 64);
-    Step step{
-        .request = request(kernel), .groups = {groups, 1, 1}, .group_size = kernel.group_size, .memory = {x, y}};
-    step.parameters.resize(8);
-    const auto number = static_cast<std::int32_t>(count);
-    std::memcpy(step.parameters.data(), &number, 4);
-    std::memcpy(step.parameters.data() + 4, &offset, 4);
-    return step;
+    const auto parameters = kernel.pack({static_cast<std::int32_t>(count), offset}).value();
+    return {.request = request(kernel),
+            .launch = {.groups = {groups},
+                       .group_size = kernel.group_size,
+                       .arguments = {job_memory(x), job_memory(y), by_value(parameters)}}};
   }
   /// The same as a job of its own.
   Job scaled(int factor, float offset, std::span<const float> x, std::span<float> y) const {
@@ -171,8 +169,8 @@ TEST_P(ExecutorContract, AKernelThatNeverEndsIsAnErrorInTimeAndTheExecutorEnds) 
   Job job{.name = "endless", .memory = {{.bytes = 4, .fill = [](std::span<std::byte> bytes) {
                                            std::memset(bytes.data(), 0, bytes.size());
                                          }}}};
-  job.steps = {
-      {.request = request(endless()), .groups = {65535, 65535, 1}, .group_size = {1, 1, 1}, .memory = {0}}};
+  job.steps = {{.request = request(endless()),
+                .launch = {.groups = {65535, 65535}, .group_size = {1}, .arguments = {job_memory(0)}}}};
   job.time_limit = std::chrono::milliseconds(300);
   const auto stuck = executor->submit(std::move(job)).get();
   if (!stuck && stuck.error().code() == ErrorCode::timed_out)

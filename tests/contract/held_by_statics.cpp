@@ -44,10 +44,9 @@ Held hold(std::shared_ptr<Device> device, bool busy, const std::filesystem::path
   held.slot->wait().value();
   Job job{.name = "scale", .memory = {{.bytes = 4000}, {.bytes = 4000}}};
   job.steps.push_back({.request = request,
-                       .groups = {16, 1, 1},
-                       .group_size = launch.group_size,
-                       .memory = {0, 1},
-                       .parameters = launch.parameters});
+                       .launch = {.groups = {16},
+                                  .group_size = launch.group_size,
+                                  .arguments = {job_memory(0), job_memory(1), launch.arguments.back()}}});
   held.executor->submit(job).get().value();
   for (int i = 0; busy && i < 100; ++i) held.executor->submit(job);
   held.program.note_gflops(1);

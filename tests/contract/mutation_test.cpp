@@ -164,7 +164,7 @@ TEST_P(Mutations, OfHeadersAndSourcesNeverGiveAStaleProgram) {
   /// The number that the program adds; "error" if it does not compile.
   const auto outcome = [&](Module& module) {
     const auto buffer = upload(*device_, std::vector<std::int32_t>(64, 0)).value();
-    device_->launch(module, {.group_size = {64, 1, 1}, .buffers = {buffer.get()}}).value();
+    device_->launch(module, {.group_size = {64, 1, 1}, .arguments = {buffer.get()}}).value();
     return std::to_string(download<std::int32_t>(*device_, *buffer).value()[63]);
   };
   std::map<std::string, int> outcomes;

@@ -46,7 +46,7 @@ Request::Fields adding(Language language) {
 /// What a program makes of 64 zeros, of which it must make the same number; -1 if it does not.
 float result_of(Device& device, Module& module) {
   const auto buffer = upload(device, std::vector<float>(64, 0.0F)).value();
-  const Launch launch{.groups = {1, 1, 1}, .group_size = {64, 1, 1}, .buffers = {buffer.get()}};
+  const Launch launch{.groups = {1, 1, 1}, .group_size = {64, 1, 1}, .arguments = {buffer.get()}};
   device.launch(module, launch).value();
   const auto numbers = download<float>(device, *buffer).value();
   return std::ranges::all_of(numbers, [&](float number) { return number == numbers[0]; }) ? numbers[0] : -1;

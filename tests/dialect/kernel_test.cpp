@@ -202,7 +202,8 @@ TEST(Kernel, ArgumentsOfTheWrongNumberOrTypeAreNamed) {
   const Launch launch = kernel.launch({5, 1, 1}, {&x, &y}, {7, 2.0F}).value();
   EXPECT_EQ(launch.groups[0], 5U);
   EXPECT_EQ(launch.group_size[0], 64U);
-  EXPECT_EQ(launch.parameters.size(), 8U);
+  ASSERT_EQ(launch.arguments.size(), 3U);
+  EXPECT_EQ(launch.arguments[2].as<Argument::Value>()->bytes().size(), 8U);
 }
 
 TEST(Kernel, BuffersThatAreNotWholeElementsAreNamed) {

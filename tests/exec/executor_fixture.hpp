@@ -34,7 +34,8 @@ class ExecutorTest : public testing::Test {
   static Job add(int n, std::span<const unsigned char> x, std::span<unsigned char> y) {
     Job job{.name = "add_" + std::to_string(n)};
     job.memory = {{.upload = std::as_bytes(x)}, {.download = std::as_writable_bytes(y)}};
-    job.steps = {{.request = program("add " + std::to_string(n)), .memory = {0, 1}}};
+    job.steps = {
+        {.request = program("add " + std::to_string(n)), .launch = {.arguments = {job_memory(0), job_memory(1)}}}};
     return job;
   }
   /// Runs until the gate is opened.

@@ -50,7 +50,8 @@ TEST_F(ExecutorTest, JobsThatDoNotFitBesideOthersWaitForThem) {
 TEST_F(ExecutorTest, WhatHasBeenAtTheCallersBufferIsNotRunAgain) {
   auto executor = make({.lanes = 1});
   Job job{.name = "twice", .memory = {{.buffer = device_->allocate(16).value()}}};
-  job.steps = {{.request = program("add 1"), .memory = {0, 0}}, {.request = program("add 2"), .memory = {0, 0}}};
+  job.steps = {{.request = program("add 1"), .launch = {.arguments = {job_memory(0), job_memory(0)}}},
+               {.request = program("add 2"), .launch = {.arguments = {job_memory(0), job_memory(0)}}}};
   device_->trouble->good_launches = 1;
   device_->trouble->launch_errors = 1;
   EXPECT_EQ(executor->submit(job).get().error().code(), ErrorCode::out_of_memory);

@@ -31,10 +31,10 @@ TEST_F(ExecutorTest, AJobMayBeAChainOfLaunches) {
   job.memory = {{.upload = std::as_bytes(std::span(x_))},
                 {.bytes = x_.size()},
                 {.download = std::as_writable_bytes(std::span(y))}};
-  job.steps = {{.request = program("add 1"), .memory = {0, 1}},
-               {.request = program("add 2"), .memory = {1, 0}},
-               {.request = program("add 2"), .memory = {0, 1}},
-               {.request = program("add 4"), .memory = {1, 2}}};
+  job.steps = {{.request = program("add 1"), .launch = {.arguments = {job_memory(0), job_memory(1)}}},
+               {.request = program("add 2"), .launch = {.arguments = {job_memory(1), job_memory(0)}}},
+               {.request = program("add 2"), .launch = {.arguments = {job_memory(0), job_memory(1)}}},
+               {.request = program("add 4"), .launch = {.arguments = {job_memory(1), job_memory(2)}}}};
   ASSERT_TRUE(executor->submit(std::move(job)).get());
   expect_sum(x_, 9, y);
   EXPECT_EQ(executor->stats().launches, 4U);
@@ -50,7 +50,7 @@ TEST_F(ExecutorTest, JobsShareBuffersInTheOrderTheirDependenciesGive) {
   Pending last = executor->submit(std::move(first));
   for (int i = 0; i < 100; ++i) {
     Job job{.name = "step", .memory = {{.buffer = i % 2 == 0 ? a : b}, {.buffer = i % 2 == 0 ? b : a}}};
-    job.steps = {{.request = program("add 1"), .memory = {0, 1}}};
+    job.steps = {{.request = program("add 1"), .launch = {.arguments = {job_memory(0), job_memory(1)}}}};
     job.after = {last};
     last = executor->submit(std::move(job));
   }
@@ -146,7 +146,7 @@ TEST_F(ExecutorTest, FunctionsFillAndReadAJobsMemory) {
                 {.bytes = 100, .drain = [&y](std::span<const std::byte> bytes) {
                    for (const std::byte byte : bytes) y.push_back(static_cast<unsigned char>(byte));
                  }}};
-  job.steps = {{.request = program("add 3"), .memory = {0, 1}}};
+  job.steps = {{.request = program("add 3"), .launch = {.arguments = {job_memory(0), job_memory(1)}}}};
   ASSERT_TRUE(executor->submit(std::move(job)).get());
   EXPECT_EQ(y, std::vector<unsigned char>(100, 10));
 }

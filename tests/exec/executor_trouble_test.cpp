@@ -275,8 +275,9 @@ TEST_F(ExecutorTest, WhatAFunctionThrowsIsTheJobsError) {
 TEST_F(ExecutorTest, WhatIsWrongWithAJobIsSaidAtOnce) {
   auto executor = make();
   const auto message = [&](Job job) { return executor->submit(std::move(job)).get().error().message(); };
-  EXPECT_EQ(message({.name = "j", .steps = {{.request = program("add 1"), .memory = {0}}}}),
-            "j: p uses memory 0, but Job::memory has size 0");
+  EXPECT_EQ(
+      message({.name = "j", .steps = {{.request = program("add 1"), .launch = {.arguments = {job_memory(0)}}}}}),
+      "j: p uses memory 0, but Job::memory has size 0");
   EXPECT_EQ(message({.name = "j",
                      .memory = {{.upload = std::as_bytes(std::span(x_)), .fill = [](std::span<std::byte>) {}}}}),
             "j: memory 0 has both upload and fill; set only one");

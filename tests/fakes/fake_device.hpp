@@ -120,7 +120,10 @@ class FakeSlot final : public Slot {
       return Error(ErrorCode::out_of_memory, "no memory to launch");
     const std::string& text = dynamic_cast<FakeModule&>(module).text();
     if (text == "stuck") trouble_->pass_gate();
-    pieces_.push_back([&text, buffers = launch.buffers, trouble = trouble_] {
+    std::vector<const Buffer*> buffers;
+    for (const Argument& argument : launch.arguments)
+      if (const auto* range = argument.as<Argument::Range>()) buffers.push_back(range->buffer);
+    pieces_.push_back([&text, buffers, trouble = trouble_] {
       if (text == "gate") trouble->pass_gate();
       if (!text.starts_with("add ")) return;
       const auto& from = dynamic_cast<const FakeBuffer&>(*buffers.front());

@@ -96,6 +96,8 @@ struct Functions {
                      int* options, void** values) = nullptr;
   Status (*link_complete)(Handle link, void** image, std::size_t* bytes) = nullptr;
   Status (*link_destroy)(Handle link) = nullptr;
+  /// cuFuncSetAttribute, since 9.0. HIP's function takes another handle.
+  Status (*function_set_attribute)(Handle function, int attribute, int value) = nullptr;
 
   template <class Lookup>
   void fill(SymbolSet symbols, Lookup& lookup) {
@@ -114,6 +116,7 @@ struct Functions {
     lookup.optional(link_add, "cuLinkAddData_v2");
     lookup.optional(link_complete, "cuLinkComplete");
     lookup.optional(link_destroy, "cuLinkDestroy");
+    lookup.optional(function_set_attribute, "cuFuncSetAttribute");
   }
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -105,6 +106,19 @@ Result<LoadedKernel::Function> LoadedKernel::find_function() {
   int items = 0;
   if (driver->function_attribute(&items, max_threads_per_block, function.native) == status::success && items > 0)
     function.max_group_items = static_cast<std::uint32_t>(items);
+  // CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES and CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN.
+  constexpr int shared_size_bytes = 1;
+  constexpr int max_shared_memory_per_block_optin = 97;
+  int shared = 0;
+  if (driver->function_attribute(&shared, shared_size_bytes, function.native) == status::success && shared > 0)
+    function.static_shared_bytes = static_cast<std::uint64_t>(shared);
+  const int device = image_.context().device();
+  int most = driver.attribute(device, driver.names().attributes.shared_bytes);
+  // The driver accepts this much less its static memory without being asked.
+  allowed_shared_.store(static_cast<std::uint32_t>(std::max(most - shared, 0)), std::memory_order_relaxed);
+  if (driver->function_set_attribute != nullptr)
+    most = std::max(most, driver.attribute(device, max_shared_memory_per_block_optin));
+  function.max_shared_bytes = static_cast<std::uint64_t>(std::max(most - shared, 0));
   function.arguments = arguments_;
   if (driver->parameter_info == nullptr) return function;
   std::vector<std::size_t>& sizes = function.arguments.emplace();
@@ -115,68 +129,19 @@ Result<LoadedKernel::Function> LoadedKernel::find_function() {
   return function;
 }
 
-namespace {
-
-Error invalid(const LoadedKernel& kernel, std::string what) {
-  return Error(ErrorCode::invalid_request, fmt::format("{}: {}", kernel.image().name(), what));
+Status LoadedKernel::allow_shared(const Function& function, std::uint32_t bytes) {
+  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+  constexpr int max_dynamic_shared_size_bytes = 8;
+  const Driver& driver = image_.context().driver();
+  if (bytes <= allowed_shared_.load(std::memory_order_acquire) || driver->function_set_attribute == nullptr)
+    return status::success;
+  const base::MutexLock lock(lookup_);
+  if (bytes <= allowed_shared_.load(std::memory_order_relaxed)) return status::success;
+  const Status status =
+      driver->function_set_attribute(function.native, max_dynamic_shared_size_bytes, static_cast<int>(bytes));
+  if (status == status::success) allowed_shared_.store(bytes, std::memory_order_release);
+  return status;
 }
-
-Result<void> check_sizes(const LoadedKernel& kernel, const LoadedKernel::Function& function,
-                         const DeviceLimits& limits, const Launch& launch) {
-  std::uint64_t items = 1;
-  for (std::size_t i = 0; i < 3; ++i) {
-    if (launch.groups[i] > limits.max_groups[i])
-      return invalid(kernel, fmt::format("{} work groups in dimension {}; the device allows at most {}",
-                                         launch.groups[i], i, limits.max_groups[i]));
-    if (launch.group_size[i] == 0 || launch.group_size[i] > limits.max_group_size[i])
-      return invalid(kernel, fmt::format("{} work items in dimension {} of a group; the device allows 1 to {}",
-                                         launch.group_size[i], i, limits.max_group_size[i]));
-    items *= launch.group_size[i];
-  }
-  if (items > limits.max_group_items)
-    return invalid(kernel, fmt::format("{} work items in a group; the device allows at most {}", items,
-                                       limits.max_group_items));
-  // A kernel may take fewer work items than the device: it needs many registers, or its source sets a limit.
-  if (function.max_group_items != 0 && items > function.max_group_items)
-    return invalid(kernel, fmt::format("{} work items in a group; this kernel allows at most {}", items,
-                                       function.max_group_items));
-  return {};
-}
-
-Result<void> check_arguments(const LoadedKernel& kernel, const std::vector<std::size_t>& taken,
-                             const Launch& launch) {
-  const std::size_t given = launch.buffers.size() + (launch.parameters.empty() ? 0 : 1);
-  for (std::size_t i = 0; i < std::min(given, taken.size()); ++i) {
-    const std::size_t bytes = i < launch.buffers.size() ? sizeof(Address) : launch.parameters.size();
-    if (bytes != taken[i])
-      return invalid(kernel, fmt::format("argument {} takes {} bytes; {} were given{}", i, taken[i], bytes,
-                                         i < launch.buffers.size() ? ", a buffer" : ""));
-  }
-  if (given != taken.size())
-    return invalid(kernel, fmt::format("{} takes {} argument{}; {} buffer{} and {} were given", kernel.entry(),
-                                       taken.size(), taken.size() == 1 ? "" : "s", launch.buffers.size(),
-                                       launch.buffers.size() == 1 ? "" : "s",
-                                       launch.parameters.empty() ? "no parameters" : "parameters"));
-  return {};
-}
-
-/// Checks a launch against the device and the kernel.
-Result<void> check_launch(const LoadedKernel& kernel, const LoadedKernel::Function& function,
-                          const DeviceInfo& info, const Launch& launch) {
-  if (launch.group_size == std::array<std::uint32_t, 3>{0, 0, 0})
-    return invalid(kernel, fmt::format("{} programs do not declare a group size; set Launch::group_size",
-                                       info.language == Language::cuda ? "CUDA" : "HIP"));
-  KILN_TRY(check_sizes(kernel, function, info.limits, launch));
-  // The driver gets the arguments' addresses without their number, and would read past the end of a list that is
-  // too short.
-  if (!function.arguments)
-    return Error(ErrorCode::unsupported,
-                 fmt::format("{}: neither the driver nor the binary reports the arguments of {}",
-                             kernel.image().name(), kernel.entry()));
-  return check_arguments(kernel, *function.arguments, launch);
-}
-
-}  // namespace
 
 Result<PreparedLaunch> PreparedLaunch::make(const LoadedImage* image, LoadedKernel* kernel, const Launch& launch,
                                             const Context& context, const DeviceInfo& info) {
@@ -184,26 +149,104 @@ Result<PreparedLaunch> PreparedLaunch::make(const LoadedImage* image, LoadedKern
     return backend::foreign_program(image != nullptr ? image->name() : "the program", info.name);
   if (kernel == nullptr) return backend::no_entry_chosen(image->name(), image->kernels().size());
   const auto function = KILN_TRY(kernel->function());
-  KILN_TRY(check_launch(*kernel, *function, info, launch));
-  const auto buffers = KILN_TRY(backend::own_buffers<CudaBuffer>(launch, context, info.name, image->name()));
-  PreparedLaunch prepared(*kernel, function->native, launch);
-  for (const CudaBuffer* buffer : buffers) prepared.addresses_.push_back(buffer->address());
+  PreparedLaunch prepared(*kernel, *function, launch);
+  KILN_TRY(prepared.set_sizes(info));
+  KILN_TRY(prepared.set_arguments(context, info));
   return prepared;
 }
 
-bool PreparedLaunch::is_work() const noexcept {
-  return std::ranges::find(launch_->groups, 0U) == launch_->groups.end();
+Error PreparedLaunch::refuse(std::string_view why) const {
+  return Error(ErrorCode::invalid_request, fmt::format("{}: {}", name(), why));
 }
 
+std::string PreparedLaunch::describe(std::size_t i) const { return fmt::format("{}: argument {}", name(), i); }
+
+Result<void> PreparedLaunch::set_sizes(const DeviceInfo& info) {
+  const DeviceLimits& limits = info.limits;
+  const Extent& size = launch_->group_size;
+  const std::string_view api = info.language == Language::cuda ? "CUDA" : "HIP";
+  if (!size.is_set())
+    return refuse(fmt::format("{} programs do not declare a group size; set Launch::group_size", api));
+  KILN_TRY(backend::refuse_offset(*launch_, name(), api));
+  std::uint64_t items = 1;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (size[i] == 0 || size[i] > limits.max_group_size[i])
+      return refuse(fmt::format("{} work items in dimension {} of a group; the device allows 1 to {}", size[i], i,
+                                limits.max_group_size[i]));
+    items *= size[i];
+  }
+  if (items > limits.max_group_items)
+    return refuse(
+        fmt::format("{} work items in a group; the device allows at most {}", items, limits.max_group_items));
+  // A kernel may take fewer work items than the device: it needs many registers, or its source sets a limit.
+  if (function_->max_group_items != 0 && items > function_->max_group_items)
+    return refuse(
+        fmt::format("{} work items in a group; this kernel allows at most {}", items, function_->max_group_items));
+  if (launch_->shared_bytes > function_->max_shared_bytes)
+    return refuse(
+        fmt::format("{} bytes of dynamic shared memory; this kernel allows at most {} beside the {} that it "
+                    "declares",
+                    launch_->shared_bytes, function_->max_shared_bytes, function_->static_shared_bytes));
+  groups_ = KILN_TRY(backend::groups_of(*launch_, size, limits, name()));
+  return {};
+}
+
+Result<void> PreparedLaunch::set_arguments(const Context& context, const DeviceInfo& info) {
+  // The driver gets the arguments' addresses without their number, and would read past the end of a list that is
+  // too short.
+  if (!function_->arguments)
+    return Error(
+        ErrorCode::unsupported,
+        fmt::format("{}: neither the driver nor the binary reports the arguments of {}", name(), kernel_->entry()));
+  const std::size_t taken = function_->arguments->size();
+  const std::size_t given = launch_->arguments.size();
+  for (std::size_t i = 0; i < std::min(taken, given); ++i) KILN_TRY(add(i, context, info));
+  if (given == taken) return {};
+  return refuse(fmt::format("{} takes {} argument{}; the launch has {}", kernel_->entry(), taken,
+                            taken == 1 ? "" : "s", given));
+}
+
+Result<void> PreparedLaunch::add(std::size_t i, const Context& context, const DeviceInfo& info) {
+  const Argument& argument = launch_->arguments[i];
+  const auto refuse_argument = [&](const std::string& why) {
+    return Error(ErrorCode::invalid_request, fmt::format("{} {}", describe(i), why));
+  };
+  if (argument.as<Argument::Memory>() != nullptr) return backend::outside_of_job(name());
+  if (!std::holds_alternative<std::monostate>(argument.place()))
+    return refuse_argument("has a place; CUDA and HIP take arguments in order");
+  if (argument.as<Argument::Local>() != nullptr)
+    return refuse_argument("is local memory; declare extern __shared__, and set Launch::shared_bytes");
+  if (argument.as<NativeObject>() != nullptr)
+    return refuse_argument("is an object of another API; give a texture or surface object as a value of 8 bytes");
+  std::size_t bytes = sizeof(Address);
+  if (const auto* value = argument.as<Argument::Value>()) {
+    bytes = value->bytes().size();
+    // The driver only reads it, despite its signature.
+    arguments_.push_back(const_cast<std::byte*>(value->bytes().data()));
+  } else {
+    Address address = 0;
+    if (const auto* range = argument.as<Argument::Range>()) {
+      const auto own =
+          KILN_TRY(backend::own_argument<CudaBuffer>(*range, context, info.name, [&] { return describe(i); }));
+      address = own->address() + range->offset;
+    }
+    addresses_.push_back(address);
+    arguments_.push_back(&addresses_.back());
+  }
+  if (const std::size_t taken = (*function_->arguments)[i]; bytes != taken)
+    return refuse_argument(fmt::format("takes {} bytes; the launch has {}", taken, backend::content_of(argument)));
+  return {};
+}
+
+bool PreparedLaunch::is_work() const noexcept { return backend::has_work(groups_); }
+
 Status PreparedLaunch::enqueue(Handle stream) const {
-  const auto& groups = launch_->groups;
-  const auto& size = launch_->group_size;
-  // The driver only reads the arguments, despite its signature.
-  std::vector<void*> arguments;
-  for (const Address& address : addresses_) arguments.push_back(const_cast<Address*>(&address));
-  if (!launch_->parameters.empty()) arguments.push_back(const_cast<std::byte*>(launch_->parameters.data()));
-  return kernel_->image().context().driver()->launch(function_, groups[0], groups[1], groups[2], size[0], size[1],
-                                                     size[2], 0, stream, arguments.data(), nullptr);
+  const Extent& size = launch_->group_size;
+  const std::uint32_t shared = launch_->shared_bytes;
+  if (const Status status = kernel_->allow_shared(*function_, shared); status != status::success) return status;
+  return kernel_->image().context().driver()->launch(function_->native, groups_[0], groups_[1], groups_[2], size[0],
+                                                     size[1], size[2], shared, stream,
+                                                     const_cast<void**>(arguments_.data()), nullptr);
 }
 
 }  // namespace kiln::cuda

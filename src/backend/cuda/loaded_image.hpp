@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,9 @@ class LoadedKernel {
   struct Function {
     Handle native = nullptr;
     std::uint32_t max_group_items = 0;
+    /// Shared memory that the kernel declares, and the most that a launch may add.
+    std::uint64_t static_shared_bytes = 0;
+    std::uint64_t max_shared_bytes = 0;
     /// The size of each argument in bytes; nullopt if neither the driver nor the image contains it.
     std::optional<std::vector<std::size_t>> arguments = {};
   };
@@ -39,6 +43,8 @@ class LoadedKernel {
   const std::string& entry() const noexcept { return entry_.name; }
   /// The function, looked up at the first call. The pointer is valid as long as this object.
   Result<const Function*> function();
+  /// Has the driver accept launches with this much dynamic shared memory, which may be above its default.
+  Status allow_shared(const Function& function, std::uint32_t bytes);
   /// Only the handle of the function, which needs fewer calls to the driver; null on failure.
   Handle native() noexcept;
 
@@ -54,6 +60,8 @@ class LoadedKernel {
   Function function_ KILN_GUARDED_BY(lookup_);
   /// &function_ once it is set; it does not change after that.
   std::atomic<const Function*> found_ = nullptr;
+  /// The dynamic shared memory that the driver accepts; only grows.
+  std::atomic<std::uint32_t> allowed_shared_ = 0;
 };
 
 /// An image loaded into a context, and its kernels.
@@ -158,13 +166,27 @@ class PreparedLaunch {
   Status enqueue(Handle stream) const;
 
  private:
-  PreparedLaunch(const LoadedKernel& kernel, Handle function, const Launch& launch) noexcept
-      : kernel_(&kernel), function_(function), launch_(&launch) {}
+  PreparedLaunch(LoadedKernel& kernel, const LoadedKernel::Function& function, const Launch& launch)
+      : kernel_(&kernel), function_(&function), launch_(&launch) {
+    addresses_.reserve(launch.arguments.size());
+    arguments_.reserve(launch.arguments.size());
+  }
 
-  const LoadedKernel* kernel_;
-  Handle function_;
+  Result<void> set_sizes(const DeviceInfo& info);
+  Result<void> set_arguments(const Context& context, const DeviceInfo& info);
+  Result<void> add(std::size_t i, const Context& context, const DeviceInfo& info);
+  /// As in "saxpy: argument 2".
+  std::string describe(std::size_t i) const;
+  Error refuse(std::string_view why) const;
+
+  LoadedKernel* kernel_;
+  const LoadedKernel::Function* function_;
   const Launch* launch_;
+  Extent groups_ = {};
+  /// Never reallocated: `arguments_` points into it.
   std::vector<Address> addresses_;
+  /// The address of each argument, in `addresses_` or in the launch.
+  std::vector<void*> arguments_;
 };
 
 }  // namespace kiln::cuda

@@ -1,7 +1,9 @@
 #include "backend/opencl/launch.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -12,90 +14,44 @@
 namespace kiln::opencl {
 namespace {
 
-/// Checks the number and the kinds of a launch's arguments. Drivers do not: they read a value as a handle and
-/// crash.
-Result<void> check_arguments(const ProgramKernel& kernel, const Launch& launch) {
-  const std::size_t buffers = launch.buffers.size();
-  const std::size_t given = buffers + (launch.parameters.empty() ? 0 : 1);
-  const auto refuse = [&](std::string why) {
-    return Error(ErrorCode::invalid_request, fmt::format("{}{}", kernel.program().name(), why));
-  };
-  if (kernel.argument_count() != given)
-    return refuse(fmt::format(" takes {} arguments; the launch has {} buffers{}", kernel.argument_count(), buffers,
-                              launch.parameters.empty() ? "" : " and parameters"));
-  for (std::size_t i = 0; i < given; ++i) {
-    switch (kernel.argument(i)) {
-      case ArgumentKind::buffer:
-        if (i == buffers) return refuse(fmt::format(": argument {} takes a buffer; the launch has parameters", i));
-        break;
-      case ArgumentKind::value:
-        if (i < buffers) return refuse(fmt::format(": argument {} takes a value; the launch has a buffer", i));
-        break;
-      case ArgumentKind::local:
-        return refuse(fmt::format(": argument {} is local memory; declare it in the kernel instead", i));
-      case ArgumentKind::object:
-        return refuse(
-            fmt::format(": argument {} is an image or a sampler; launches have buffers and parameters", i));
-      case ArgumentKind::unknown: break;
-    }
-  }
-  return {};
+/// The work items of a group in all.
+std::size_t items_of(const std::array<std::size_t, 3>& size) { return size[0] * size[1] * size[2]; }
+
+std::array<std::size_t, 3> sizes_of(const Extent& extent) { return {extent[0], extent[1], extent[2]}; }
+
+/// The largest divisor of `items` that is at most `most`.
+std::size_t divisor(std::size_t items, std::size_t most) {
+  for (std::size_t size = std::min(items, most); size > 1; --size)
+    if (items % size == 0) return size;
+  return 1;
 }
 
-/// The group size: that of the launch, or the one that the source requires.
-Result<std::array<std::size_t, 3>> group_size(const BuiltProgram& program, const Launch& launch, cl_kernel kernel,
-                                              const DeviceLimits& limits) {
-  std::array<std::size_t, 3> demanded{};
-  program.context().cl().clGetKernelWorkGroupInfo(kernel, program.context().device(),
-                                                  CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof demanded,
-                                                  demanded.data(), nullptr);
-  const bool demands = demanded[0] != 0;
-  const bool given = launch.group_size[0] != 0;
-  if (!demands && !given)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} does not declare a group size; set Launch::group_size", program.name()));
-  std::array<std::size_t, 3> size = demanded;
-  if (given) size = {launch.group_size[0], launch.group_size[1], launch.group_size[2]};
-  if (demands && size != demanded)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} requires groups of {} x {} x {}; the launch has {} x {} x {}", program.name(),
-                             demanded[0], demanded[1], demanded[2], size[0], size[1], size[2]));
-  std::size_t items = 1;
-  for (std::size_t i = 0; i < 3; ++i) {
-    items *= size[i];
-    if (size[i] == 0 || size[i] > limits.max_group_size[i] || items > limits.max_group_items)
-      return Error(
-          ErrorCode::invalid_request,
-          fmt::format("{} is launched in groups of {} x {} x {}; the device allows {} x {} x {} and at most {} "
-                      "work items",
-                      program.name(), size[0], size[1], size[2], limits.max_group_size[0], limits.max_group_size[1],
-                      limits.max_group_size[2], limits.max_group_items));
+/// What an argument of this kind takes, for error messages.
+std::string_view taken_by(ArgumentKind kind) {
+  switch (kind) {
+    case ArgumentKind::buffer: return "a buffer";
+    case ArgumentKind::value: return "a value";
+    case ArgumentKind::local: return "local memory, as local(bytes)";
+    case ArgumentKind::image: return "an image";
+    case ArgumentKind::sampler: return "a sampler";
+    case ArgumentKind::unknown: break;
   }
-  return size;
+  return "an argument of another kind";
 }
 
-Result<void> set_arguments(const ProgramKernel& of, const Launch& launch, cl_kernel kernel,
-                           std::string_view device) {
-  KILN_TRY(check_arguments(of, launch));
-  const BuiltProgram& program = of.program();
-  const Library& cl = program.context().cl();
-  const auto buffers = KILN_TRY(backend::own_buffers<ClBuffer>(launch, program.context(), device, program.name()));
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const cl_mem memory = buffers[i]->memory();
-    if (const cl_int error = cl.clSetKernelArg(kernel, static_cast<cl_uint>(i), sizeof(cl_mem), &memory);
-        error != CL_SUCCESS)
-      return Error(ErrorCode::invalid_request, fmt::format("{}: argument {} is not a buffer in the source ({})",
-                                                           program.name(), i, error_name(error)));
+/// Whether an argument can be passed. Drivers do not check it: they read a value as a handle and crash.
+bool fits(ArgumentKind kind, const Argument& argument) {
+  const auto* object = argument.as<NativeObject>();
+  switch (kind) {
+    case ArgumentKind::buffer:
+      return argument.as<Argument::Range>() != nullptr || argument.as<Argument::Null>() != nullptr;
+    case ArgumentKind::value: return argument.as<Argument::Value>() != nullptr;
+    case ArgumentKind::local: return argument.as<Argument::Local>() != nullptr;
+    case ArgumentKind::image: return object != nullptr && object->kind == NativeObject::Kind::cl_image;
+    case ArgumentKind::sampler: return object != nullptr && object->kind == NativeObject::Kind::cl_sampler;
+    case ArgumentKind::unknown: return true;
   }
-  if (launch.parameters.empty()) return {};
-  const std::size_t last = launch.buffers.size();
-  if (const cl_int error =
-          cl.clSetKernelArg(kernel, static_cast<cl_uint>(last), launch.parameters.size(), launch.parameters.data());
-      error != CL_SUCCESS)
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{}: argument {} does not take {} bytes ({})", program.name(), last,
-                             launch.parameters.size(), error_name(error)));
-  return {};
+  return false;
 }
 
 }  // namespace
@@ -106,13 +62,168 @@ Result<PreparedLaunch> PreparedLaunch::make(const kiln::Module& module, const La
   if (own == nullptr || &own->built().context() != &context)
     return backend::foreign_program(own != nullptr ? own->built().name() : "the program", info.name);
   if (own->kernel() == nullptr) return backend::no_entry_chosen(own->built().name(), own->built().kernels().size());
-  const ProgramKernel& kernel = *own->kernel();
-  auto object = KILN_TRY(kernel.borrow());
-  const auto local = KILN_TRY(group_size(own->built(), launch, object->get(), info.limits));
-  KILN_TRY(set_arguments(kernel, launch, object->get(), info.name));
-  Sizes global{};
-  for (std::size_t i = 0; i < 3; ++i) global[i] = launch.groups[i] * local[i];
-  return PreparedLaunch(kernel, std::move(object), global, local);
+  PreparedLaunch prepared(*own->kernel(), KILN_TRY(own->kernel()->borrow()));
+  KILN_TRY(prepared.set_sizes(launch, info.limits));
+  KILN_TRY(prepared.set_arguments(launch, info));
+  return prepared;
+}
+
+Result<void> PreparedLaunch::set_sizes(const Launch& launch, const DeviceLimits& limits) {
+  const Context& context = kernel_.program().context();
+  const auto refuse = [this](const std::string& why) {
+    return Error(ErrorCode::invalid_request, fmt::format("{}{}", name(), why));
+  };
+  KILN_TRY(backend::refuse_shared_bytes(launch, name(), "give local(bytes) as an argument"));
+  Sizes demanded{};
+  context.cl().clGetKernelWorkGroupInfo(object_->get(), context.device(), CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                                        sizeof demanded, demanded.data(), nullptr);
+  local_ = launch.group_size.is_set() ? sizes_of(launch.group_size) : demanded;
+  if (demanded[0] != 0 && local_ != demanded)
+    return refuse(fmt::format(" requires groups of {} x {} x {}; the launch has {} x {} x {}", demanded[0],
+                              demanded[1], demanded[2], local_[0], local_[1], local_[2]));
+  if (!launch.items.is_set() && local_ == Sizes{})
+    return refuse(" does not declare a group size; set Launch::group_size, or Launch::items");
+  for (std::size_t i = 0; i < 3; ++i) {
+    offset_[i] = launch.offset[i];
+    global_[i] = launch.items.is_set() ? launch.items[i] : launch.groups[i] * local_[i];
+  }
+  if (local_ == Sizes{} && kernel_.needs_group_size())
+    local_ = {divisor(global_[0], std::min<std::size_t>(64, limits.max_group_size[0])), 1, 1};
+  if (local_ == Sizes{}) return {};
+  bool is_within = items_of(local_) <= limits.max_group_items;
+  for (std::size_t i = 0; i < 3; ++i)
+    is_within = is_within && local_[i] != 0 && local_[i] <= limits.max_group_size[i];
+  if (!is_within)
+    return refuse(
+        fmt::format(" is launched in groups of {} x {} x {}; the device allows {} x {} x {} and at most {} "
+                    "work items",
+                    local_[0], local_[1], local_[2], limits.max_group_size[0], limits.max_group_size[1],
+                    limits.max_group_size[2], limits.max_group_items));
+  // CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT of OpenCL 3.0; drivers of 2.x refuse the launch if they cannot.
+  constexpr cl_device_info non_uniform = 0x1065;
+  const bool takes_parts = context.cl().number<cl_bool>(context.device(), non_uniform) == CL_TRUE ||
+                           context.cl().text(context.device(), CL_DEVICE_VERSION).starts_with("OpenCL 2.");
+  for (std::size_t i = 0; i < 3; ++i)
+    if (global_[i] % local_[i] != 0 && !takes_parts)
+      return refuse(
+          fmt::format(": {} work items in dimension {} are not whole groups of {}, which this device needs; "
+                      "round up, and check the index in the kernel",
+                      global_[i], i, local_[i]));
+  return {};
+}
+
+Result<void> PreparedLaunch::set_arguments(const Launch& launch, const DeviceInfo& info) {
+  const std::size_t taken = kernel_.arguments().size();
+  if (taken != launch.arguments.size())
+    return Error(
+        ErrorCode::invalid_request,
+        fmt::format("{} takes {} argument{}; the launch has {}{}", name(), taken, taken == 1 ? "" : "s",
+                    launch.arguments.size(),
+                    taken > launch.arguments.size()
+                        ? fmt::format(" and lacks {}", describe(launch.arguments.size()).substr(name().size() + 2))
+                        : ""));
+  std::uint64_t shared = kernel_.local_bytes();
+  for (std::size_t i = 0; i < taken; ++i) {
+    KILN_TRY(set_argument(i, launch.arguments[i], info.name));
+    if (const auto* local = launch.arguments[i].as<Argument::Local>()) {
+      shared += local->bytes;
+      if (shared > info.limits.shared_bytes)
+        return Error(ErrorCode::invalid_request,
+                     fmt::format("{}: {} bytes make {} bytes of local memory in all; the device has {}",
+                                 describe(i), local->bytes, shared, info.limits.shared_bytes));
+    }
+  }
+  return {};
+}
+
+std::string PreparedLaunch::describe(std::size_t i) const {
+  const DeclaredArgument& declared = kernel_.arguments()[i];
+  if (declared.name.empty()) return fmt::format("{}: argument {}", name(), i);
+  return fmt::format("{}: argument {} ({} {})", name(), i, declared.type, declared.name);
+}
+
+Result<void> PreparedLaunch::set_argument(std::size_t i, const Argument& argument, std::string_view device) {
+  const DeclaredArgument& declared = kernel_.arguments()[i];
+  const auto refuse = [&](std::string_view why) {
+    return Error(ErrorCode::invalid_request, fmt::format("{} {}", describe(i), why));
+  };
+  if (argument.as<Argument::Memory>() != nullptr) return backend::outside_of_job(name());
+  if (!std::holds_alternative<std::monostate>(argument.place()))
+    return refuse("has a place; OpenCL takes arguments in order");
+  if (!fits(declared.kind, argument))
+    return refuse(
+        fmt::format("takes {}; the launch has {}", taken_by(declared.kind), backend::content_of(argument)));
+  if (const auto* range = argument.as<Argument::Range>()) return set_buffer(i, *range, device);
+  if (argument.as<Argument::Null>() != nullptr) {
+    const cl_mem none = nullptr;
+    return set(i, sizeof none, &none);
+  }
+  if (const auto* local = argument.as<Argument::Local>()) {
+    if (local->bytes == 0) return refuse("needs at least 1 byte of local memory");
+    return set(i, local->bytes, nullptr);
+  }
+  if (const auto* value = argument.as<Argument::Value>()) {
+    const auto bytes = value->bytes();
+    if (declared.bytes() != 0 && declared.bytes() != bytes.size())
+      return refuse(
+          fmt::format("takes {} bytes; the launch has a value of {} bytes", declared.bytes(), bytes.size()));
+    return set(i, bytes.size(), bytes.data());
+  }
+  const auto* object = argument.as<NativeObject>();
+  if (object->kind != NativeObject::Kind::cl_image && object->kind != NativeObject::Kind::cl_sampler)
+    return refuse("is an object of another API");
+  const auto* handle = reinterpret_cast<const void*>(static_cast<std::uintptr_t>(object->handle));
+  return set(i, sizeof handle, &handle);
+}
+
+Result<void> PreparedLaunch::set_buffer(std::size_t i, const Argument::Range& range, std::string_view device) {
+  const auto own = KILN_TRY(
+      backend::own_argument<ClBuffer>(range, kernel_.program().context(), device, [&] { return describe(i); }));
+  cl_mem memory = own->memory();
+  if (range.offset > 0) memory = KILN_TRY(part_of(memory, range.offset, i));
+  return set(i, sizeof memory, &memory);
+}
+
+Result<cl_mem> PreparedLaunch::part_of(cl_mem memory, std::size_t offset, std::size_t i) {
+  const Context& context = kernel_.program().context();
+  const Library& cl = context.cl();
+  cl_mem whole = nullptr;
+  std::size_t bytes = 0;
+  cl_int error = cl.clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, nullptr);
+  if (error == CL_SUCCESS)
+    error = cl.clGetMemObjectInfo(memory, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof whole, &whole, nullptr);
+  std::size_t begin = 0;
+  // A part of a buffer has no parts of its own.
+  if (error == CL_SUCCESS && whole != nullptr)
+    error = cl.clGetMemObjectInfo(memory, CL_MEM_OFFSET, sizeof begin, &begin, nullptr);
+  if (error != CL_SUCCESS) return cl_error(error, fmt::format("reading the size of {}", describe(i)));
+  const auto alignment = cl.number<cl_uint>(context.device(), CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
+  const cl_buffer_region region{begin + offset, bytes - std::min(offset, bytes)};
+  if (region.size == 0 || (alignment != 0 && region.origin % alignment != 0))
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} begins at byte {} of its buffer; on this device, use a multiple of {} within the "
+                             "buffer, or pass the offset as a value",
+                             describe(i), region.origin, alignment));
+  cl_mem part =
+      cl.clCreateSubBuffer(whole != nullptr ? whole : memory, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
+  if (part == nullptr) return cl_error(error, fmt::format("preparing {}", describe(i)));
+  parts_.emplace_back(part, [&context](cl_mem done) { context.cl().clReleaseMemObject(done); });
+  return part;
+}
+
+Result<void> PreparedLaunch::set(std::size_t i, std::size_t bytes, const void* value) {
+  const Library& cl = kernel_.program().context().cl();
+  const cl_int error = cl.clSetKernelArg(object_->get(), static_cast<cl_uint>(i), bytes, value);
+  switch (error) {
+    case CL_SUCCESS: return {};
+    case CL_INVALID_ARG_SIZE:
+    case CL_INVALID_ARG_VALUE:
+    case CL_INVALID_MEM_OBJECT:
+    case CL_INVALID_SAMPLER:
+      return Error(ErrorCode::invalid_request, fmt::format("{} does not take the {} bytes of the launch ({})",
+                                                           describe(i), bytes, error_name(error)));
+    default: return cl_error(error, fmt::format("setting {}", describe(i)));
+  }
 }
 
 bool PreparedLaunch::is_work() const noexcept {
@@ -120,7 +231,7 @@ bool PreparedLaunch::is_work() const noexcept {
 }
 
 cl_int PreparedLaunch::enqueue(cl_command_queue queue, cl_event* event) const {
-  return kernel_.enqueue(queue, object_->get(), global_, local_, event);
+  return kernel_.enqueue(queue, object_->get(), offset_, global_, local_, event);
 }
 
 }  // namespace kiln::opencl

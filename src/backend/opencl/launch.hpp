@@ -2,8 +2,11 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <kiln/device.hpp>
 
@@ -30,13 +33,25 @@ class PreparedLaunch {
   using Loan = backend::Pool<KernelObject>::Loan;
   using Sizes = std::array<std::size_t, 3>;
 
-  PreparedLaunch(const ProgramKernel& kernel, Loan object, Sizes global, Sizes local) noexcept
-      : kernel_(kernel), object_(std::move(object)), global_(global), local_(local) {}
+  PreparedLaunch(const ProgramKernel& kernel, Loan object) noexcept : kernel_(kernel), object_(std::move(object)) {}
+
+  Result<void> set_sizes(const Launch& launch, const DeviceLimits& limits);
+  Result<void> set_arguments(const Launch& launch, const DeviceInfo& info);
+  Result<void> set_argument(std::size_t i, const Argument& argument, std::string_view device);
+  Result<void> set_buffer(std::size_t i, const Argument::Range& range, std::string_view device);
+  /// A part of a buffer, which lives until the launch is queued.
+  Result<cl_mem> part_of(cl_mem memory, std::size_t offset, std::size_t i);
+  Result<void> set(std::size_t i, std::size_t bytes, const void* value);
+  /// As in "saxpy: argument 2 (float* x)".
+  std::string describe(std::size_t i) const;
 
   const ProgramKernel& kernel_;
   Loan object_;
-  Sizes global_;
-  Sizes local_;
+  std::vector<std::shared_ptr<_cl_mem>> parts_ = {};
+  Sizes offset_ = {};
+  Sizes global_ = {};
+  /// {}: the driver chooses.
+  Sizes local_ = {};
 };
 
 }  // namespace kiln::opencl

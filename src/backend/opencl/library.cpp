@@ -80,6 +80,12 @@ std::string Library::argument_type(cl_kernel kernel, cl_uint argument) const {
   });
 }
 
+std::string Library::argument_name(cl_kernel kernel, cl_uint argument) const {
+  return text_by([&](std::size_t size, void* text, std::size_t* needed) {
+    return clGetKernelArgInfo(kernel, argument, CL_KERNEL_ARG_NAME, size, text, needed);
+  });
+}
+
 std::optional<int> pocl_major_version(std::string_view device_version, std::string_view driver_version) {
   // As in "OpenCL 3.0 pocl HSTR: pthread-x86_64-pc-linux-gnu-skylake-avx512"; later versions write PoCL.
   if (device_version.find("pocl HSTR") == std::string_view::npos &&

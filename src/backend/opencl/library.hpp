@@ -29,6 +29,9 @@ namespace kiln::opencl {
   X(clCreateCommandQueue) \
   X(clReleaseCommandQueue) \
   X(clCreateBuffer) \
+  X(clCreateSubBuffer) \
+  X(clRetainMemObject) \
+  X(clGetMemObjectInfo) \
   X(clReleaseMemObject) \
   X(clCreateProgramWithSource) \
   X(clCreateProgramWithBinary) \
@@ -76,8 +79,9 @@ class Library {
   std::string text(cl_platform_id platform, cl_platform_info what) const;
   std::string text(cl_device_id device, cl_device_info what) const;
   bool has_extension(cl_device_id device, std::string_view name) const;
-  /// The name of an argument's type; empty if the driver does not report it.
+  /// The name of an argument's type, and of the argument; empty if the driver does not report it.
   std::string argument_type(cl_kernel kernel, cl_uint argument) const;
+  std::string argument_name(cl_kernel kernel, cl_uint argument) const;
   /// A property of a device that is one value; T{} if the query fails.
   template <class T>
   T number(cl_device_id device, cl_device_info what) const {

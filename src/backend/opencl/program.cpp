@@ -38,18 +38,23 @@ std::string origin_of(std::string_view text, std::size_t line) {
   return fmt::format("{}:{}", file, number);
 }
 
-ArgumentKind kind_of(const Library& cl, cl_kernel kernel, cl_uint argument) {
+ArgumentKind kind_of(cl_kernel_arg_address_qualifier space, const std::string& type) {
+  switch (space) {
+    case CL_KERNEL_ARG_ADDRESS_LOCAL: return ArgumentKind::local;
+    case CL_KERNEL_ARG_ADDRESS_PRIVATE: return type == "sampler_t" ? ArgumentKind::sampler : ArgumentKind::value;
+    // Images are in global memory too.
+    default: return type.starts_with("image") && !type.ends_with('*') ? ArgumentKind::image : ArgumentKind::buffer;
+  }
+}
+
+DeclaredArgument declared(const Library& cl, cl_kernel kernel, cl_uint argument) {
   cl_kernel_arg_address_qualifier space = 0;
   if (cl.clGetKernelArgInfo(kernel, argument, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof space, &space, nullptr) !=
       CL_SUCCESS)
-    return ArgumentKind::unknown;
-  const std::string type = cl.argument_type(kernel, argument);
-  switch (space) {
-    case CL_KERNEL_ARG_ADDRESS_LOCAL: return ArgumentKind::local;
-    case CL_KERNEL_ARG_ADDRESS_PRIVATE: return type == "sampler_t" ? ArgumentKind::object : ArgumentKind::value;
-    // Images are in global memory too.
-    default: return type.starts_with("image") && !type.ends_with('*') ? ArgumentKind::object : ArgumentKind::buffer;
-  }
+    return {};
+  std::string type = cl.argument_type(kernel, argument);
+  const ArgumentKind kind = kind_of(space, type);
+  return {kind, std::move(type), cl.argument_name(kernel, argument)};
 }
 
 /// Inserts source locations into NVIDIA's logs: the compiler ignores #line and calls every file "<kernel>".
@@ -109,6 +114,56 @@ Error of_load(const std::string& name, Error error) {
 }
 
 }  // namespace
+
+std::size_t DeclaredArgument::bytes() const noexcept {
+  static constexpr std::array<std::pair<std::string_view, std::size_t>, 13> scalars = {{{"char", 1},
+                                                                                        {"uchar", 1},
+                                                                                        {"short", 2},
+                                                                                        {"ushort", 2},
+                                                                                        {"half", 2},
+                                                                                        {"int", 4},
+                                                                                        {"uint", 4},
+                                                                                        {"float", 4},
+                                                                                        {"long", 8},
+                                                                                        {"ulong", 8},
+                                                                                        {"double", 8},
+                                                                                        {"size_t", sizeof(void*)},
+                                                                                        {"bool", 1}}};
+  if (kind != ArgumentKind::value) return 0;
+  const std::size_t end = std::min(type.find_last_not_of("0123456789") + 1, type.size());
+  const auto* scalar = std::ranges::find(scalars, std::string_view(type).substr(0, end),
+                                         &std::pair<std::string_view, std::size_t>::first);
+  if (scalar == scalars.end()) return 0;
+  const std::size_t elements = end < type.size() ? std::strtoul(type.c_str() + end, nullptr, 10) : 1;
+  // Vectors of 3 have the size of vectors of 4.
+  return elements > 16 ? 0 : scalar->second * (elements == 3 ? 4 : elements);
+}
+
+std::string to_text(const std::vector<DeclaredArgument>& arguments) {
+  std::string text;
+  for (const DeclaredArgument& argument : arguments) {
+    if (!text.empty()) text += '\t';
+    // Names have no spaces, types may have.
+    text += fmt::format("{} {} {}", static_cast<char>(argument.kind), argument.type, argument.name);
+  }
+  return text;
+}
+
+std::vector<DeclaredArgument> arguments_in(std::string_view text) {
+  std::vector<DeclaredArgument> arguments;
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find('\t'));
+    text.remove_prefix(std::min(one.size() + 1, text.size()));
+    const std::size_t name = std::min(one.rfind(' '), one.size());
+    DeclaredArgument argument;
+    if (!one.empty() && std::string_view("bvlis").find(one[0]) != std::string_view::npos)
+      argument.kind = static_cast<ArgumentKind>(one[0]);
+    if (name > 2 && name < one.size()) argument.type = one.substr(2, name - 2);
+    if (name < one.size()) argument.name = one.substr(name + 1);
+    arguments.push_back(std::move(argument));
+  }
+  return arguments;
+}
 
 ProgramKernel::ProgramKernel(const BuiltProgram& program, std::string entry)
     : program_(program), entry_(std::move(entry)) {
@@ -176,7 +231,7 @@ Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& con
     for (const auto& kernel : program->kernels()) {
       if (!entries.empty()) entries += '\n', arguments += '\n';
       entries += kernel->entry();
-      arguments += kernel->arguments();
+      arguments += to_text(kernel->arguments());
     }
     std::optional<Binary> binary;
     if (whole && !image.empty())
@@ -222,7 +277,7 @@ Result<std::unique_ptr<kiln::Module>> BuiltProgram::load(const std::shared_ptr<c
   for (std::size_t i = 0; i < entries.size(); ++i) {
     auto kernel = program->add_kernel(std::string(entries[i]));
     if (!kernel) return of_load(name, std::move(kernel).error());
-    (*kernel)->set_arguments(arguments[i]);
+    (*kernel)->set_arguments(arguments_in(arguments[i]));
   }
   program->is_complete_ = !context->is_pocl() || backend::quirks::PoclSpecialisation::has_code(
                                                      backend::as_text(image), {entries.begin(), entries.end()});
@@ -287,6 +342,7 @@ Result<void> ProgramKernel::open() {
   if (used > has)
     return Error(ErrorCode::unsupported,
                  fmt::format("{} uses {} bytes of local memory; the device has {}", program_.name(), used, has));
+  local_bytes_ = used;
   return {};
 }
 
@@ -297,7 +353,7 @@ Result<void> ProgramKernel::read_arguments() {
   if (const cl_int error = cl.clGetKernelInfo(kernel->get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr);
       error != CL_SUCCESS)
     return cl_error(error, fmt::format("counting the arguments of {}", entry_));
-  for (cl_uint i = 0; i < count; ++i) arguments_ += static_cast<char>(kind_of(cl, kernel->get(), i));
+  for (cl_uint i = 0; i < count; ++i) arguments_.push_back(declared(cl, kernel->get(), i));
   return {};
 }
 
@@ -313,11 +369,13 @@ Result<backend::Pool<KernelObject>::Loan> ProgramKernel::borrow() const {
   });
 }
 
-cl_int ProgramKernel::enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& global,
-                              const std::array<std::size_t, 3>& local, cl_event* event) const {
+cl_int ProgramKernel::enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& offset,
+                              const std::array<std::size_t, 3>& global, const std::array<std::size_t, 3>& local,
+                              cl_event* event) const {
   const Library& cl = program_.context().cl();
   const auto enqueue_on = [&](cl_event* given) {
-    return cl.clEnqueueNDRangeKernel(queue, kernel, 3, nullptr, global.data(), local.data(), 0, nullptr, given);
+    return cl.clEnqueueNDRangeKernel(queue, kernel, 3, offset.data(), global.data(),
+                                     local[0] != 0 ? local.data() : nullptr, 0, nullptr, given);
   };
   if (pocl_dlhandle_cache_ == nullptr) return enqueue_on(event);
   return pocl_dlhandle_cache_->run(cl, queue, widest_, global, local, event, enqueue_on);

@@ -6,6 +6,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <kiln/backend.hpp>
 #include <kiln/device.hpp>
@@ -24,19 +27,35 @@
 namespace kiln::opencl {
 
 /// The only format of Kiln's OpenCL binaries, sealed as in seal_sections(): the program's name, the names of its
-/// kernels, the kinds of their arguments, the driver's binary. Names and kinds have a line for each kernel.
-constexpr std::uint32_t binary_format = 2;
+/// kernels, their arguments, the driver's binary. Names and arguments have a line for each kernel. Arguments are
+/// separated by tabs, each as in "b float* data": kind, type and name.
+constexpr std::uint32_t binary_format = 3;
 
 /// The kind of a kernel's argument. Drivers report it only for programs built from source, so binaries store it.
 enum class ArgumentKind : char {
   buffer = 'b',
   value = 'v',
   local = 'l',
-  /// An image or a sampler.
-  object = 'o',
+  image = 'i',
+  sampler = 's',
   /// The driver does not report the kind.
   unknown = '?',
 };
+
+/// An argument as a kernel declares it.
+struct DeclaredArgument {
+  ArgumentKind kind = ArgumentKind::unknown;
+  /// As in "float4*"; empty if the driver does not report it.
+  std::string type = {};
+  std::string name = {};
+
+  /// The size of a value of a built-in type; 0 for others.
+  std::size_t bytes() const noexcept;
+};
+
+/// As they are stored. Kinds that are unknown are read as ArgumentKind::unknown.
+std::string to_text(const std::vector<DeclaredArgument>& arguments);
+std::vector<DeclaredArgument> arguments_in(std::string_view text);
 
 /// A context with one device. Programs, buffers, queues and slots share ownership of it.
 class Context {
@@ -104,26 +123,31 @@ class ProgramKernel {
 
   const BuiltProgram& program() const noexcept { return program_; }
   const std::string& entry() const noexcept { return entry_; }
-  std::size_t argument_count() const noexcept { return arguments_.size(); }
-  ArgumentKind argument(std::size_t i) const noexcept { return static_cast<ArgumentKind>(arguments_[i]); }
+  const std::vector<DeclaredArgument>& arguments() const noexcept { return arguments_; }
 
   /// Makes the first kernel object, and checks that the device has enough local memory for it.
   Result<void> open();
-  /// The kinds of the arguments, one ArgumentKind each: read from a program that was built from source, or set.
+  /// Reads the arguments of a program that was built from source, or sets them.
   Result<void> read_arguments();
-  void set_arguments(std::string_view kinds) { arguments_ = kinds; }
-  const std::string& arguments() const noexcept { return arguments_; }
+  void set_arguments(std::vector<DeclaredArgument> arguments) { arguments_ = std::move(arguments); }
+  /// The bytes of local memory that the kernel declares, without its arguments.
+  std::uint64_t local_bytes() const noexcept { return local_bytes_; }
 
   /// Lends a kernel object for one launch.
   Result<backend::Pool<KernelObject>::Loan> borrow() const;
   /// Queues a launch of a kernel object. Returns the driver's error code. `event` may be null.
-  cl_int enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& global,
-                 const std::array<std::size_t, 3>& local, cl_event* event) const;
+  /// `local` is {} if the driver chooses the group size.
+  cl_int enqueue(cl_command_queue queue, cl_kernel kernel, const std::array<std::size_t, 3>& offset,
+                 const std::array<std::size_t, 3>& global, const std::array<std::size_t, 3>& local,
+                 cl_event* event) const;
+  /// Whether the driver needs to know the group size of every launch.
+  bool needs_group_size() const noexcept { return pocl_dlhandle_cache_ != nullptr; }
 
  private:
   const BuiltProgram& program_;
   const std::string entry_;
-  std::string arguments_;
+  std::vector<DeclaredArgument> arguments_;
+  std::uint64_t local_bytes_ = 0;
   // This member and those below are thread-safe.
   mutable backend::Pool<KernelObject> objects_;
   /// Null if the driver does not need it.

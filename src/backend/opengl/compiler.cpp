@@ -103,16 +103,21 @@ std::vector<GLint> properties(GLuint program, GLenum interface, GLenum property)
 
 }  // namespace
 
-const LinkedProgram::Signature& LinkedProgram::signature() const {
-  std::call_once(signature_read_, [this] {
+const backend::GlslInterface& LinkedProgram::takes() const {
+  std::call_once(takes_read_, [this] {
+    takes_.is_padded = true;
+    takes_.has_bindings_of_elements = true;
     for (const GLint binding : properties(id_, GL_SHADER_STORAGE_BLOCK, GL_BUFFER_BINDING))
-      signature_.buffers = std::max(signature_.buffers, static_cast<std::uint32_t>(binding) + 1);
+      takes_.resources.push_back({.place = {.binding = static_cast<std::uint32_t>(binding)}});
     const auto bindings = properties(id_, GL_UNIFORM_BLOCK, GL_BUFFER_BINDING);
     const auto sizes = properties(id_, GL_UNIFORM_BLOCK, GL_BUFFER_DATA_SIZE);
     for (std::size_t i = 0; i < bindings.size(); ++i)
-      if (bindings[i] == 0) signature_.parameter_bytes = static_cast<std::uint32_t>(sizes[i]);
+      if (bindings[i] == 0) takes_.parameter_bytes = static_cast<std::uint32_t>(sizes[i]);
+    std::array<GLint, 3> size = {1, 1, 1};
+    glGetProgramiv(id_, GL_COMPUTE_WORK_GROUP_SIZE, size.data());
+    takes_.group_size = {size[0], size[1], size[2]};
   });
-  return signature_;
+  return takes_;
 }
 
 namespace {
@@ -292,18 +297,17 @@ Result<Fitting> fit(const ShareGroup& group, const DeviceInfo& device, const kil
   const auto* program = dynamic_cast<const LinkedProgram*>(&module);
   if (program == nullptr || &program->group() != &group)
     return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
-  const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
-  KILN_TRY(backend::check_groups(launch, device.limits, program->name()));
-  auto buffers = KILN_TRY(backend::own_buffers<GlBuffer>(launch, group, device.name, program->name()));
   // Drivers do not check that a program's buffers are bound.
-  const LinkedProgram::Signature& takes = program->signature();
-  if (launch.buffers.size() != takes.buffers)
-    return refuse(fmt::format("{} declares {} buffers; {} were given", program->name(), takes.buffers,
-                              launch.buffers.size()));
-  if (padded(launch.parameters.size()) != padded(takes.parameter_bytes))
-    return refuse(fmt::format("{} declares {} bytes of parameters; {} were given", program->name(),
-                              takes.parameter_bytes, launch.parameters.size()));
-  return Fitting{*program, std::move(buffers)};
+  const backend::GlslInterface& takes = program->takes();
+  Fitting fitted{.program = *program};
+  fitted.groups = KILN_TRY(backend::check_extents(program->name(), takes, launch, device.limits, "OpenGL"));
+  fitted.arguments = KILN_TRY(backend::assign(program->name(), takes, launch));
+  for (const auto& bound : fitted.arguments.bound)
+    fitted.buffers.push_back(
+        KILN_TRY(backend::own_argument<GlBuffer>(*bound.argument->as<Argument::Range>(), group, device.name, [&] {
+          return fmt::format("{}: buffer {}", program->name(), bound.resource->place.binding);
+        })));
+  return fitted;
 }
 
 void UniformBuffer::bind(std::span<const std::byte> parameters) {
@@ -317,17 +321,20 @@ void UniformBuffer::bind(std::span<const std::byte> parameters) {
   glBufferSubData(GL_UNIFORM_BUFFER, 0, static_cast<GLsizeiptr>(parameters.size()), parameters.data());
 }
 
-void dispatch(ShareGroup& group, const Fitting& fitted, const Launch& launch, UniformBuffer& parameters) {
-  const auto count = static_cast<GLuint>(fitted.buffers.size());
+void dispatch(ShareGroup& group, const Fitting& fitted, UniformBuffer& parameters) {
+  GLuint count = 0;
+  for (const auto& bound : fitted.arguments.bound) count = std::max(count, bound.resource->place.binding + 1);
   std::optional<LaunchBindings> callers;
   if (group.in_callers_context()) callers.emplace(count);
-  for (GLuint i = 0; i < count; ++i) glBindBufferBase(GL_SHADER_STORAGE_BUFFER, i, fitted.buffers[i]->id());
-  if (!launch.parameters.empty()) parameters.bind(launch.parameters);
+  for (std::size_t i = 0; i < fitted.buffers.size(); ++i)
+    glBindBufferBase(GL_SHADER_STORAGE_BUFFER, fitted.arguments.bound[i].resource->place.binding,
+                     fitted.buffers[i]->id());
+  if (!fitted.arguments.parameters().empty()) parameters.bind(fitted.arguments.parameters());
   {
     std::optional<backend::quirks::MesaProgramDeletion::Launch> quirk;
     if (auto* deletion = group.mesa_program_deletion()) quirk.emplace(*deletion, fitted.program.id());
     glUseProgram(fitted.program.id());
-    glDispatchCompute(launch.groups[0], launch.groups[1], launch.groups[2]);
+    glDispatchCompute(fitted.groups[0], fitted.groups[1], fitted.groups[2]);
   }
   glMemoryBarrier(GL_ALL_BARRIER_BITS);
   if (callers) return;

@@ -12,6 +12,7 @@
 #include <kiln/backend.hpp>
 #include <kiln/opengl.hpp>
 
+#include "backend/glsl_arguments.hpp"
 #include "backend/opengl/share_group.hpp"
 #include "backend/opengl/staging.hpp"
 #include "backend/vulkan/shaderc.hpp"
@@ -44,23 +45,17 @@ class LinkedProgram final : public Module {
   /// The share group in which the program object exists.
   const ShareGroup& group() const noexcept { return *group_; }
 
-  /// The arguments that a launch must pass to the program.
-  struct Signature {
-    /// One more than the highest binding of a storage buffer that the program uses.
-    std::uint32_t buffers = 0;
-    /// The size of uniform buffer 0.
-    std::uint32_t parameter_bytes = 0;
-  };
-  /// The first call reads it from the driver and requires that a context of the group is current.
-  const Signature& signature() const;
+  /// The arguments that a launch must give. The first call reads them from the driver and requires that a context
+  /// of the group is current.
+  const backend::GlslInterface& takes() const;
 
  private:
   const std::shared_ptr<ShareGroup> group_;
   const std::uint32_t id_;
   const ProgramName name_;
   const std::size_t bytes_;
-  mutable std::once_flag signature_read_;
-  mutable Signature signature_;
+  mutable std::once_flag takes_read_;
+  mutable backend::GlslInterface takes_;
 };
 
 /// SPIR-V must be within `limits`: drivers crash beyond them.
@@ -72,7 +67,10 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<ShareGr
 /// A validated launch: its program and its buffers, downcast to the types of this backend.
 struct Fitting {
   const Module& program;
-  std::vector<const GlBuffer*> buffers;
+  Extent groups = {};
+  std::vector<const GlBuffer*> buffers = {};
+  /// Points into the launch.
+  backend::GlslArguments arguments = {};
 };
 
 /// Validates a launch: the module and the buffers belong to `group`, the arguments are those that the program
@@ -102,6 +100,6 @@ class UniformBuffer {
 
 /// Starts a launch. Later commands see everything it writes. Restores the bindings of the caller's context; in
 /// other contexts, unbinds everything. `parameters` must not change until the launch has ended.
-void dispatch(ShareGroup& group, const Fitting& fitted, const Launch& launch, UniformBuffer& parameters);
+void dispatch(ShareGroup& group, const Fitting& fitted, UniformBuffer& parameters);
 
 }  // namespace kiln::opengl

@@ -189,7 +189,7 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   auto current = KILN_TRY(begin(*group_));
   const auto fitted = KILN_TRY(fit(*group_, info_, module, launch));
   UniformBuffer parameters(*group_);
-  dispatch(*group_, fitted, launch, parameters);
+  dispatch(*group_, fitted, parameters);
   glFinish();
   const std::string doing = fmt::format("running {}", fitted.program.name());
   if (tells_resets_ && glGetGraphicsResetStatus() != GL_NO_ERROR) return gl_error(GL_CONTEXT_LOST, doing);

@@ -139,10 +139,10 @@ Result<void> GlSlot::queue_copy(const Copy& copy) {
 Result<void> GlSlot::launch(kiln::Module& module, const Launch& launch) {
   const auto entered = KILN_TRY(context_->enter());
   const auto fitted = KILN_TRY(fit(*group_, device_, module, launch));
-  if (!backend::has_work(launch)) return queue_nothing();
+  if (!backend::has_work(fitted.groups)) return queue_nothing();
   return queue(fmt::format("launching {}", fitted.program.name()), [&] {
     if (launches_ == parameters_.size()) parameters_.emplace_back(*group_);
-    dispatch(*group_, fitted, launch, parameters_[launches_++]);
+    dispatch(*group_, fitted, parameters_[launches_++]);
   });
 }
 

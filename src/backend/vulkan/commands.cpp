@@ -143,23 +143,23 @@ Result<void> Commands::copy(const DeviceBuffer& from, std::size_t from_offset, c
   return {};
 }
 
-Result<void> Commands::launch(const Module& module, std::span<const DeviceBuffer* const> buffers,
-                              const Launch& launch, std::string_view doing) {
+Result<void> Commands::launch(const Fitting& fitted, std::string_view doing) {
   KILN_TRY(open(doing));
+  const Module& module = fitted.program;
   const DeviceCalls& vk = context_->vk;
   vk->CmdBindPipeline(command_, VK_PIPELINE_BIND_POINT_COMPUTE, module.pipeline());
-  if (!buffers.empty()) {
-    const auto set = KILN_TRY(descriptors_.describe(module, buffers, doing));
+  if (!fitted.buffers.empty()) {
+    const auto set = KILN_TRY(descriptors_.describe(module, fitted.buffers, doing));
     vk->CmdBindDescriptorSets(command_, VK_PIPELINE_BIND_POINT_COMPUTE, module.layout(), 0, 1, &set, 0, nullptr);
   }
-  if (!launch.parameters.empty()) {
-    std::vector<std::byte> parameters = launch.parameters;
+  if (const auto given = fitted.arguments.parameters(); !given.empty()) {
+    std::vector<std::byte> parameters(given.begin(), given.end());
     // Vulkan requires whole words of push constants.
     parameters.resize((parameters.size() + 3) / 4 * 4);
     vk->CmdPushConstants(command_, module.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
                          static_cast<std::uint32_t>(parameters.size()), parameters.data());
   }
-  vk->CmdDispatch(command_, launch.groups[0], launch.groups[1], launch.groups[2]);
+  vk->CmdDispatch(command_, fitted.groups[0], fitted.groups[1], fitted.groups[2]);
   barrier(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
   return {};
 }
@@ -212,10 +212,9 @@ Result<void> SyncCommands::run(std::string_view doing) {
   return commands_->wait(doing);
 }
 
-Result<void> SyncCommands::launch(const Module& module, std::span<const DeviceBuffer* const> buffers,
-                                  const Launch& launch) {
-  const std::string doing = fmt::format("launching {}", module.name());
-  KILN_TRY(commands_->launch(module, buffers, launch, doing));
+Result<void> SyncCommands::launch(const Fitting& fitted) {
+  const std::string doing = fmt::format("launching {}", fitted.program.name());
+  KILN_TRY(commands_->launch(fitted, doing));
   return run(doing);
 }
 

@@ -10,6 +10,7 @@
 
 #include "backend/vulkan/context.hpp"
 #include "backend/vulkan/memory.hpp"
+#include "backend/vulkan/module.hpp"
 
 namespace kiln::vulkan {
 
@@ -61,9 +62,7 @@ class Commands {
   /// Each of these records work that starts when all earlier recorded work has ended, and sees its writes.
   Result<void> copy(const DeviceBuffer& from, std::size_t from_offset, const DeviceBuffer& to,
                     std::size_t to_offset, std::size_t bytes, std::string_view doing);
-  /// `buffers` must have been validated; see fit().
-  Result<void> launch(const Module& module, std::span<const DeviceBuffer* const> buffers, const Launch& launch,
-                      std::string_view doing);
+  Result<void> launch(const Fitting& fitted, std::string_view doing);
 
   /// Submits the recorded work, if there is any. The work waits for `before` and signals `after`, if these are not
   /// null.
@@ -93,8 +92,8 @@ class SyncCommands {
   SyncCommands(std::shared_ptr<Context> context, std::unique_ptr<Commands> commands) noexcept
       : context_(std::move(context)), commands_(std::move(commands)) {}
 
-  /// Runs a program and waits for its end. `buffers` must have been validated; see fit().
-  Result<void> launch(const Module& module, std::span<const DeviceBuffer* const> buffers, const Launch& launch);
+  /// Runs a program and waits for its end.
+  Result<void> launch(const Fitting& fitted);
   /// Copy to and from a buffer through staging memory.
   Result<void> write(const DeviceBuffer& buffer, std::span<const std::byte> bytes, std::size_t offset);
   Result<void> read(const DeviceBuffer& buffer, std::span<std::byte> bytes, std::size_t offset);

@@ -69,8 +69,7 @@ Result<void> VulkanDevice::read(const Buffer& buffer, std::span<std::byte> bytes
 
 Result<void> VulkanDevice::launch(kiln::Module& module, const Launch& launch) {
   const auto fitted = KILN_TRY(fit(*context_, info_, module, launch));
-  return with_commands(
-      [&](SyncCommands& commands) { return commands.launch(fitted.program, fitted.buffers, launch); });
+  return with_commands([&](SyncCommands& commands) { return commands.launch(fitted); });
 }
 
 Result<std::unique_ptr<Slot>> VulkanDevice::open_slot() { return VulkanSlot::open(context_, info_); }

@@ -140,6 +140,12 @@ Result<std::unique_ptr<const Pipeline>> Pipeline::create(const std::shared_ptr<C
   return std::unique_ptr<const Pipeline>(std::move(pipeline));
 }
 
+backend::GlslInterface interface_of(const ShaderInterface& declared) {
+  backend::GlslInterface takes{.parameter_bytes = declared.parameter_bytes, .group_size = declared.group_size};
+  for (std::uint32_t i = 0; i < declared.buffers; ++i) takes.resources.push_back({.place = {.binding = i}});
+  return takes;
+}
+
 Pipeline::~Pipeline() { context->vk->DestroyPipeline(context->device, handle, nullptr); }
 
 std::unique_ptr<PipelineModule> PipelineModule::of(Pipelines pipelines) {
@@ -251,16 +257,15 @@ Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln
   if (program == nullptr || &program->context() != &context)
     return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
   if (!program->is_entry()) return backend::no_entry_chosen(program->name(), program->entry_count());
-  const auto refuse = [](std::string why) { return Error(ErrorCode::invalid_request, std::move(why)); };
-  KILN_TRY(backend::check_groups(launch, device.limits, program->name()));
-  if (launch.buffers.size() != program->buffers())
-    return refuse(fmt::format("{} declares {} buffers; {} were given", program->name(), program->buffers(),
-                              launch.buffers.size()));
-  if (launch.parameters.size() != program->parameter_bytes())
-    return refuse(fmt::format("{} declares {} bytes of parameters; {} were given", program->name(),
-                              program->parameter_bytes(), launch.parameters.size()));
-  auto buffers = KILN_TRY(backend::own_buffers<DeviceBuffer>(launch, context, device.name, program->name()));
-  return Fitting{*program, std::move(buffers)};
+  const backend::GlslInterface& takes = program->takes();
+  Fitting fitted{.program = *program};
+  fitted.groups = KILN_TRY(backend::check_extents(program->name(), takes, launch, device.limits, "Vulkan"));
+  fitted.arguments = KILN_TRY(backend::assign(program->name(), takes, launch));
+  for (const auto& bound : fitted.arguments.bound)
+    fitted.buffers.push_back(KILN_TRY(backend::own_argument<DeviceBuffer>(
+        *bound.argument->as<Argument::Range>(), context, device.name,
+        [&] { return fmt::format("{}: buffer {}", program->name(), fitted.buffers.size()); })));
+  return fitted;
 }
 
 }  // namespace kiln::vulkan

@@ -10,6 +10,7 @@
 #include <kiln/backend.hpp>
 #include <kiln/vulkan.hpp>
 
+#include "backend/glsl_arguments.hpp"
 #include "backend/vulkan/context.hpp"
 #include "backend/vulkan/memory.hpp"
 #include "backend/vulkan/shaderc.hpp"
@@ -24,6 +25,9 @@ Result<void> check_limits(const Physical& physical, const std::string& name, con
 /// to the driver.
 Result<void> check_cache_header(const Physical& physical, std::span<const std::byte> data);
 
+/// What a launch must give.
+backend::GlslInterface interface_of(const ShaderInterface& declared);
+
 /// Owns the compute pipeline of an entry point.
 class Pipeline {
  public:
@@ -34,13 +38,14 @@ class Pipeline {
                                                         const ShaderEntry& entry, VkPipelineCache cache);
 
   Pipeline(std::shared_ptr<Context> of, ShaderEntry declared)
-      : context(std::move(of)), entry(std::move(declared)) {}
+      : context(std::move(of)), entry(std::move(declared)), takes(interface_of(entry.interface)) {}
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
   const std::shared_ptr<Context> context;
   const ShaderEntry entry;
+  const backend::GlslInterface takes;
   /// Owned by the context.
   Context::Layout layout = {};
   VkPipeline handle = nullptr;
@@ -88,6 +93,8 @@ class PipelineModule final : public Module {
   std::vector<std::string> entries() const override;
   kiln::Module* entry(std::string_view name) noexcept override;
   const Context& context() const noexcept { return *pipelines_->all.front()->context; }
+  /// The arguments of the only entry point.
+  const backend::GlslInterface& takes() const noexcept { return pipeline_->takes; }
 
  private:
   /// All entry points have the same, apart from the group size.
@@ -108,7 +115,10 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context
 /// A validated launch: its program and its buffers, downcast to the types of this backend.
 struct Fitting {
   const Module& program;
-  std::vector<const DeviceBuffer*> buffers;
+  Extent groups = {};
+  std::vector<const DeviceBuffer*> buffers = {};
+  /// Points into the launch.
+  backend::GlslArguments arguments = {};
 };
 
 /// Validates a launch: the module and the buffers belong to `context`, the arguments are those that the program

@@ -179,10 +179,9 @@ Result<void> VulkanSlot::queue_copy(const Copy& copy) {
 
 Result<void> VulkanSlot::launch(kiln::Module& module, const Launch& launch) {
   const auto fitted = KILN_TRY(fit(*context_, device_, module, launch));
-  if (!backend::has_work(launch)) return queue_nothing();
+  if (!backend::has_work(fitted.groups)) return queue_nothing();
   Part& part = *KILN_TRY(part_for(Role::compute));
-  KILN_TRY(part.commands->launch(fitted.program, fitted.buffers, launch,
-                                 fmt::format("launching {}", fitted.program.name())));
+  KILN_TRY(part.commands->launch(fitted, fmt::format("launching {}", fitted.program.name())));
   return note_piece(part, true);
 }
 

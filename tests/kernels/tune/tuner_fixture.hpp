@@ -58,12 +58,11 @@ inline Tunable tunable(const std::shared_ptr<Device>& device, std::vector<int> b
     if (!y) return std::move(y).error();
     const auto per_group = static_cast<std::int64_t>(variant[0]) * variant[1];
     Step step{.request = *request,
-              .groups = {static_cast<std::uint32_t>((size + per_group - 1) / per_group), 1, 1},
-              .group_size = kernel.group_size,
-              .memory = {0, 1},
-              .parameters = kernel.pack({static_cast<std::int32_t>(size)}).value()};
+              .launch = {.groups = {(size + per_group - 1) / per_group},
+                         .group_size = kernel.group_size,
+                         .arguments = {job_memory(0), job_memory(1), static_cast<std::int32_t>(size)}}};
     // Mesa's CPU drivers end all loops after 65,535 rounds; over so many groups, that takes years.
-    if (variant[2] == 3) step.groups = {65535, 65535, 1};
+    if (variant[2] == 3) step.launch.groups = {65535, 65535};
     Job job{.name = "twice", .memory = {{.buffer = inputs[0].buffer()}, {.buffer = y->buffer()}}, .steps = {step}};
     return Tunable::Call{std::move(job), std::move(*y)};
   };
