@@ -5,11 +5,13 @@
 #include <string_view>
 
 #include <kiln/device.hpp>
+#include <kiln/stream.hpp>
 
 // As hip_runtime_api.h declares them, so that this header compiles without it and beside it.
 using hipCtx_t = struct ihipCtx_t*;
 using hipModule_t = struct ihipModule_t*;
 using hipFunction_t = struct ihipModuleSymbol_t*;
+using hipStream_t = struct ihipStream_t*;
 
 namespace kiln::hip {
 
@@ -28,6 +30,15 @@ class Module : public kiln::Module {
 /// The address of a buffer on its device (a hipDeviceptr_t). It belongs to the buffer and is valid until that is
 /// destroyed; null for a buffer of another API. May be called from any thread.
 void* memory(const Buffer& buffer) noexcept;
+
+/// The caller's own memory (a hipDeviceptr_t) as a buffer that does not own it: it must stay until the buffer is
+/// destroyed. May be called from any thread. Fails with invalid_request for a device of another API, and if the driver
+/// does not know `bytes` bytes there.
+Result<std::unique_ptr<Buffer>> wrap(Device& device, void* address, std::size_t bytes);
+
+/// Launches on the caller's own stream of the device's context; null is the default stream. See kiln::Stream. May be
+/// called from any thread. Fails with invalid_request for a device of another API.
+Result<std::unique_ptr<Stream>> stream(Device& device, hipStream_t stream);
 
 /// A device on the caller's own context, which must outlive the device and all its programs, buffers and slots. The
 /// context need not be current, and the context that is current on a thread is the same after every call as before.

@@ -223,4 +223,13 @@ struct Grid {
   std::uint32_t shared_bytes = 0;
 };
 
+/// Launches a module on a device, a slot or a stream; see EntryPoint.
+template <class Target, class Module, class... Arguments>
+auto launch_on(Target& target, Module& module, const Grid& grid, Arguments&&... arguments) {
+  Launch launch{.groups = grid.groups, .group_size = grid.group_size, .shared_bytes = grid.shared_bytes};
+  launch.arguments.reserve(sizeof...(arguments));
+  (launch.arguments.emplace_back(std::forward<Arguments>(arguments)), ...);
+  return target.launch(module, launch);
+}
+
 }  // namespace kiln

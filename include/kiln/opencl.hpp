@@ -4,11 +4,14 @@
 #include <string>
 
 #include <kiln/device.hpp>
+#include <kiln/stream.hpp>
 
 struct _cl_context;
 struct _cl_device_id;
+struct _cl_command_queue;
 struct _cl_mem;
 struct _cl_program;
+struct _cl_sampler;
 
 namespace kiln::opencl {
 
@@ -26,6 +29,23 @@ class Module : public kiln::Module {
 /// The cl_mem of a buffer. It belongs to the buffer and is valid until that is destroyed; null for a buffer of
 /// another API. May be called from any thread.
 _cl_mem* memory(const Buffer& buffer) noexcept;
+
+/// The caller's own buffer, which is retained as long as the result. May be called from any thread. Fails with
+/// invalid_request for a device of another API, and if `memory` is not a buffer of the device's context.
+Result<std::unique_ptr<Buffer>> wrap(Device& device, _cl_mem* memory);
+
+/// The caller's own image or sampler as an argument. Not retained: it must stay until the launch has ended.
+inline Argument image(_cl_mem* image) noexcept {
+  return NativeObject{NativeObject::Kind::cl_image, reinterpret_cast<std::uintptr_t>(image)};
+}
+inline Argument sampler(_cl_sampler* sampler) noexcept {
+  return NativeObject{NativeObject::Kind::cl_sampler, reinterpret_cast<std::uintptr_t>(sampler)};
+}
+
+/// Launches on the caller's own command queue, which is retained as long as the result. See kiln::Stream. On an
+/// out-of-order queue, order launches by clEnqueueBarrierWithWaitList. May be called from any thread. Fails with
+/// invalid_request for a device of another API, and for a queue of another context or device.
+Result<std::unique_ptr<Stream>> stream(Device& device, _cl_command_queue* queue);
 
 /// A device in the caller's own cl_context, which is retained as long as the device, its programs or its buffers
 /// live. Programs and buffers (see memory()) can be used with the caller's queues. May be called from any thread.

@@ -13,6 +13,9 @@
 
 namespace kiln {
 
+class EntryPoint;
+struct Grid;
+
 namespace memory {
 class Resident;
 }
@@ -55,6 +58,8 @@ class Program {
   /// Another handle on this program, whose module() is the entry point of this name, as the request has it. Fails
   /// with invalid_request if there is none; the message lists those that there are.
   Result<Program> entry(std::string_view name) const;
+  /// The same, to be launched at once: `program["saxpy"](device, {groups, group_size}, n, 2.0f, x, y)`.
+  EntryPoint operator[](std::string_view name) const;
   /// The module as its backend's own type, as in `program.as<kiln::opengl::Module>().id()`. Throws
   /// std::bad_cast if it belongs to another backend.
   template <class T>
@@ -88,6 +93,26 @@ class Program {
   Module* entry_ = nullptr;
   std::uint32_t stripe_ = 0;
 };
+
+/// An entry point of a program, as a function. Made by Program::operator[]. A value.
+class EntryPoint {
+ public:
+  explicit EntryPoint(Result<Program> program) : program_(std::move(program)) {}
+
+  /// Launches it with these arguments, which are as in Launch::arguments. `target` is a Device, which waits for the
+  /// end, or a Slot or a Stream, which enqueue. Fails with invalid_request if the program has no such entry point, and
+  /// as the launch() of the target does. Include <kiln/launch.hpp>.
+  template <class Target, class... Arguments>
+  Result<void> operator()(Target& target, const Grid& grid, Arguments&&... arguments) const {
+    if (!program_) return program_.error();
+    return launch_on(target, program_->module(), grid, std::forward<Arguments>(arguments)...);
+  }
+
+ private:
+  Result<Program> program_;
+};
+
+inline EntryPoint Program::operator[](std::string_view name) const { return EntryPoint(entry(name)); }
 
 /// Data on one program in memory at the time of Cache::programs(). A value.
 struct ProgramInfo {

@@ -66,7 +66,7 @@ Result<std::unique_ptr<Buffer>> CudaBuffer::allocate(std::shared_ptr<Context> co
     return driver.error(status == invalid_value ? status::out_of_memory : status,
                         fmt::format("allocating {} bytes", bytes));
   }
-  return std::unique_ptr<Buffer>(std::make_unique<CudaBuffer>(std::move(context), address, bytes));
+  return std::unique_ptr<Buffer>(std::make_unique<CudaBuffer>(std::move(context), address, bytes, Owner::kiln));
 }
 
 Address CudaBuffer::address_of(const Buffer& buffer, const DriverNames& driver) noexcept {
@@ -75,6 +75,7 @@ Address CudaBuffer::address_of(const Buffer& buffer, const DriverNames& driver) 
 }
 
 CudaBuffer::~CudaBuffer() {
+  if (freed_by_ == Owner::caller) return;
   const Context::ScopedCurrent scope(*context_);
   if (scope.status() == status::success) context_->driver()->memory_free(address_);
 }

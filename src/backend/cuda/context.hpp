@@ -57,6 +57,7 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   const Driver& driver() const noexcept { return *driver_; }
+  Handle native() const noexcept { return native_; }
   int device() const noexcept { return device_; }
   /// Lends a stream to this thread. Call it within a ScopedCurrent.
   Result<backend::Pool<Stream>::Loan> borrow_stream();
@@ -69,7 +70,7 @@ class Context {
   backend::Pool<Stream> idle_streams_;
 };
 
-/// Owns device memory of a context.
+/// Device memory of a context.
 class CudaBuffer final : public Buffer {
  public:
   static Result<std::unique_ptr<Buffer>> allocate(std::shared_ptr<Context> context, std::size_t bytes);
@@ -77,8 +78,10 @@ class CudaBuffer final : public Buffer {
   /// The address of a buffer of this driver; 0 for other buffers.
   static Address address_of(const Buffer& buffer, const DriverNames& driver) noexcept;
 
-  CudaBuffer(std::shared_ptr<Context> context, Address address, std::size_t size) noexcept
-      : context_(std::move(context)), address_(address), size_(size) {}
+  /// Who frees the memory.
+  enum class Owner { kiln, caller };
+  CudaBuffer(std::shared_ptr<Context> context, Address address, std::size_t size, Owner freed_by) noexcept
+      : context_(std::move(context)), address_(address), size_(size), freed_by_(freed_by) {}
   ~CudaBuffer() override;
 
   std::size_t size() const noexcept override { return size_; }
@@ -89,6 +92,7 @@ class CudaBuffer final : public Buffer {
   std::shared_ptr<Context> context_;
   Address address_;
   std::size_t size_;
+  Owner freed_by_;
 };
 
 }  // namespace kiln::cuda

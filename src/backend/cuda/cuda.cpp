@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "backend/cuda/callers_stream.hpp"
 #include "backend/cuda/context.hpp"
 #include "backend/source_text.hpp"
 #include "base/process.hpp"
@@ -110,6 +111,14 @@ Result<Target> target_for(int capability, int version, const std::vector<int>& k
 const Platform& platform() noexcept { return cuda_platform; }
 
 std::uintptr_t memory(const Buffer& buffer) noexcept { return CudaBuffer::address_of(buffer, driver_names); }
+
+Result<std::unique_ptr<Buffer>> wrap(Device& device, std::uintptr_t address, std::size_t bytes) {
+  return wrap_memory(platform(), device, address, bytes);
+}
+
+Result<std::unique_ptr<Stream>> stream(Device& device, CUstream stream) {
+  return stream_on(platform(), device, stream);
+}
 
 std::vector<DeviceInfo> list_cuda_devices(const Log& /*log*/) { return list(platform()); }
 

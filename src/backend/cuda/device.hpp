@@ -64,6 +64,8 @@ class CudaDevice final : public Device {
 
   const Identity& identity() const noexcept override { return info_.identity; }
   const DeviceInfo& info() const noexcept override { return info_; }
+  const Platform& platform() const noexcept { return platform_; }
+  const std::shared_ptr<Context>& context() const noexcept { return context_; }
 
   Result<Compiled> compile(const Request& request) override;
   Result<std::unique_ptr<kiln::Module>> load(const Binary& binary) override;

@@ -42,6 +42,7 @@ Result<std::shared_ptr<const Driver>> Driver::open(const DriverNames& names) {
   Functions functions;
   backend::SymbolLookup lookup(library);
   functions.fill(names.symbols, lookup);
+  functions.fill_optional(names.symbols, lookup);
   if (names.symbols == SymbolSet::cuda) functions.fill_newer(lookup);
   int version = 0;
   if (functions.driver_version != nullptr) functions.driver_version(&version);

@@ -98,12 +98,23 @@ struct Functions {
   Status (*link_destroy)(Handle link) = nullptr;
   /// cuFuncSetAttribute, since 9.0. HIP's function takes another handle.
   Status (*function_set_attribute)(Handle function, int attribute, int value) = nullptr;
+  /// cuStreamGetCtx, since 9.2, and cuThreadExchangeStreamCaptureMode, since 10.1.
+  Status (*stream_context)(Handle stream, Handle* context) = nullptr;
+  Status (*exchange_capture_mode)(int* mode) = nullptr;
+  /// cuMemGetAddressRange and hipMemGetAddressRange.
+  Status (*memory_range)(Address* base, std::size_t* bytes, Address address) = nullptr;
 
   template <class Lookup>
   void fill(SymbolSet symbols, Lookup& lookup) {
 #define KILN_FILL(name, in_cuda, in_hip, ...) lookup(name, symbols == SymbolSet::cuda ? in_cuda : in_hip);
     KILN_CUDA_FUNCTIONS(KILN_FILL)
 #undef KILN_FILL
+  }
+  /// Finds the functions of both that Kiln can do without.
+  template <class Lookup>
+  void fill_optional(SymbolSet symbols, Lookup& lookup) {
+    lookup.optional(memory_range,
+                    symbols == SymbolSet::cuda ? "cuMemGetAddressRange_v2" : "hipMemGetAddressRange");
   }
   /// Finds the functions that not all drivers have. Call it for CUDA only.
   template <class Lookup>
@@ -117,6 +128,8 @@ struct Functions {
     lookup.optional(link_complete, "cuLinkComplete");
     lookup.optional(link_destroy, "cuLinkDestroy");
     lookup.optional(function_set_attribute, "cuFuncSetAttribute");
+    lookup.optional(stream_context, "cuStreamGetCtx");
+    lookup.optional(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/cuda/callers_stream.hpp"
 #include "backend/cuda/context.hpp"
 
 namespace kiln::hip {
@@ -126,6 +127,14 @@ const cuda::Platform& platform() noexcept { return hip_platform; }
 
 void* memory(const Buffer& buffer) noexcept {
   return reinterpret_cast<void*>(cuda::CudaBuffer::address_of(buffer, driver_names));
+}
+
+Result<std::unique_ptr<Buffer>> wrap(Device& device, void* address, std::size_t bytes) {
+  return cuda::wrap_memory(platform(), device, reinterpret_cast<cuda::Address>(address), bytes);
+}
+
+Result<std::unique_ptr<Stream>> stream(Device& device, hipStream_t stream) {
+  return cuda::stream_on(platform(), device, stream);
 }
 
 std::vector<DeviceInfo> list_hip_devices(const Log& /*log*/) { return cuda::list(platform()); }

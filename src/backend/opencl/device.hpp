@@ -20,6 +20,8 @@ class ClDevice final : public Device {
   const Identity& identity() const noexcept override { return info_.identity; }
   const DeviceInfo& info() const noexcept override { return info_; }
 
+  const std::shared_ptr<const Context>& context() const noexcept { return context_; }
+
   Result<Compiled> compile(const Request& request) override { return BuiltProgram::compile(context_, request); }
   Result<std::unique_ptr<kiln::Module>> load(const Binary& binary) override {
     return BuiltProgram::load(context_, binary);

@@ -27,7 +27,9 @@ namespace kiln::opencl {
   X(clRetainContext) \
   X(clReleaseContext) \
   X(clCreateCommandQueue) \
+  X(clRetainCommandQueue) \
   X(clReleaseCommandQueue) \
+  X(clGetCommandQueueInfo) \
   X(clCreateBuffer) \
   X(clCreateSubBuffer) \
   X(clRetainMemObject) \

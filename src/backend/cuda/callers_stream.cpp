@@ -1,0 +1,87 @@
+#include "backend/cuda/callers_stream.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/cuda/loaded_image.hpp"
+#include "base/try.hpp"
+
+namespace kiln::cuda {
+namespace {
+
+class CallersStream final : public kiln::Stream {
+ public:
+  CallersStream(const Platform& platform, std::shared_ptr<const Context> context, DeviceInfo info, Handle stream)
+      : platform_(platform), context_(std::move(context)), info_(std::move(info)), stream_(stream) {}
+
+  Result<void> launch(kiln::Module& module, const Launch& launch) override {
+    const auto prepared = KILN_TRY(
+        PreparedLaunch::make(platform_.image_of(module), platform_.kernel_of(module), launch, *context_, info_));
+    if (!prepared.is_work()) return {};
+    const Context::ScopedCurrent scope(*context_);
+    Status status = scope.status();
+    if (status == status::success) status = prepared.enqueue(stream_);
+    if (status == status::success) return {};
+    return context_->driver().error(status, fmt::format("launching {}", prepared.name()));
+  }
+
+ private:
+  const Platform& platform_;
+  const std::shared_ptr<const Context> context_;
+  const DeviceInfo info_;
+  const Handle stream_;
+};
+
+Result<CudaDevice*> device_of(const Platform& platform, Device& device) {
+  auto* own = dynamic_cast<CudaDevice*>(&device);
+  if (own != nullptr && &own->platform() == &platform) return own;
+  return Error(ErrorCode::invalid_request, fmt::format("{} is not a device of {}", device.info().name, platform.api));
+}
+
+/// Whether the driver knows these bytes. They may lie in several ranges that are mapped one behind the other.
+bool is_known(const Driver& driver, Address address, std::size_t bytes) {
+  if (driver->memory_range == nullptr) return true;
+  while (true) {
+    Address base = 0;
+    std::size_t size = 0;
+    if (driver->memory_range(&base, &size, address) != status::success || size == 0) return false;
+    const std::size_t left = size - static_cast<std::size_t>(address - base);
+    if (bytes <= left) return true;
+    address += left;
+    bytes -= left;
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<kiln::Stream>> stream_on(const Platform& platform, Device& device, Handle stream) {
+  const auto own = KILN_TRY(device_of(platform, device));
+  const Context& context = *own->context();
+  const Context::ScopedCurrent scope(context);
+  Handle of_stream = nullptr;
+  // The default streams belong to whichever context is current.
+  const bool is_default = reinterpret_cast<std::uintptr_t>(stream) <= 2;
+  if (!is_default && context.driver()->stream_context != nullptr) {
+    const Status status = context.driver()->stream_context(stream, &of_stream);
+    if (status != status::success) return context.driver().error(status, "reading the context of a stream");
+    if (of_stream != context.native())
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("the stream belongs to another context than {}", device.info().name));
+  }
+  return std::unique_ptr<kiln::Stream>(
+      std::make_unique<CallersStream>(platform, own->context(), device.info(), stream));
+}
+
+Result<std::unique_ptr<Buffer>> wrap_memory(const Platform& platform, Device& device, Address address,
+                                            std::size_t bytes) {
+  const auto own = KILN_TRY(device_of(platform, device));
+  const Context::ScopedCurrent scope(*own->context());
+  if (address == 0 || !is_known(own->context()->driver(), address, bytes))
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} bytes at {:#x} are not memory that {} can use", bytes, address, device.info().name));
+  return std::unique_ptr<Buffer>(
+      std::make_unique<CudaBuffer>(own->context(), address, bytes, CudaBuffer::Owner::caller));
+}
+
+}  // namespace kiln::cuda
