@@ -34,14 +34,14 @@ std::uintptr_t memory(const Buffer& buffer) noexcept;
 
 /// The caller's own memory (a CUdeviceptr) as a buffer that does not own it: it must stay until the buffer is
 /// destroyed. Memory of another library in the same process works if that library uses the device's context: the
-/// runtime API, PyTorch and CuPy use the primary context, as open_device() does. May be called from any thread. Fails
-/// with invalid_request for a device of another API, and if the driver does not know `bytes` bytes there.
+/// runtime API, PyTorch and CuPy use the primary context, as open_device() does. May be called from any thread.
+/// Fails with invalid_request for a device of another API, and if the driver does not know `bytes` bytes there.
 Result<std::unique_ptr<Buffer>> wrap(Device& device, std::uintptr_t address, std::size_t bytes);
 
 /// Launches on the caller's own stream; null is the default stream. See kiln::Stream. While the stream is captured
-/// into a graph, launches become nodes of it. Get programs from the cache before the capture begins: loading one is not
-/// allowed then. May be called from any thread. Fails with invalid_request for a device of another API, and for a
-/// stream of another context than the device's.
+/// into a graph, launches become nodes of it. Get programs from the cache before the capture begins: loading one is
+/// not allowed then. May be called from any thread. Fails with invalid_request for a device of another API, and for
+/// a stream of another context than the device's.
 Result<std::unique_ptr<Stream>> stream(Device& device, CUstream stream);
 
 /// A device on the caller's own context, which must outlive the device and all its programs, buffers and slots. The

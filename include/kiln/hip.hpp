@@ -32,12 +32,12 @@ class Module : public kiln::Module {
 void* memory(const Buffer& buffer) noexcept;
 
 /// The caller's own memory (a hipDeviceptr_t) as a buffer that does not own it: it must stay until the buffer is
-/// destroyed. May be called from any thread. Fails with invalid_request for a device of another API, and if the driver
-/// does not know `bytes` bytes there.
+/// destroyed. May be called from any thread. Fails with invalid_request for a device of another API, and if the
+/// driver does not know `bytes` bytes there.
 Result<std::unique_ptr<Buffer>> wrap(Device& device, void* address, std::size_t bytes);
 
-/// Launches on the caller's own stream of the device's context; null is the default stream. See kiln::Stream. May be
-/// called from any thread. Fails with invalid_request for a device of another API.
+/// Launches on the caller's own stream of the device's context; null is the default stream. See kiln::Stream. May
+/// be called from any thread. Fails with invalid_request for a device of another API.
 Result<std::unique_ptr<Stream>> stream(Device& device, hipStream_t stream);
 
 /// A device on the caller's own context, which must outlive the device and all its programs, buffers and slots. The

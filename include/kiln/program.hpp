@@ -100,8 +100,8 @@ class EntryPoint {
   explicit EntryPoint(Result<Program> program) : program_(std::move(program)) {}
 
   /// Launches it with these arguments, which are as in Launch::arguments. `target` is a Device, which waits for the
-  /// end, or a Slot or a Stream, which enqueue. Fails with invalid_request if the program has no such entry point, and
-  /// as the launch() of the target does. Include <kiln/launch.hpp>.
+  /// end, or a Slot or a Stream, which enqueue. Fails with invalid_request if the program has no such entry point,
+  /// and as the launch() of the target does. Include <kiln/launch.hpp>.
   template <class Target, class... Arguments>
   Result<void> operator()(Target& target, const Grid& grid, Arguments&&... arguments) const {
     if (!program_) return program_.error();

@@ -10,8 +10,8 @@ namespace kiln {
 /// function stream() of an API.
 ///
 /// Kiln enqueues and does nothing else: it does not wait, does not allocate memory of the device, and uses no other
-/// stream. Order launches against other work as the API does for that stream, with its own events and waits. Modules,
-/// buffers and other arguments must stay until the work has ended.
+/// stream. Order launches against other work as the API does for that stream, with its own events and waits.
+/// Modules, buffers and other arguments must stay until the work has ended.
 ///
 /// Used by one thread at a time. Does not own the caller's stream, which must outlive it. Shares ownership of the
 /// parts of its device that it needs.

@@ -73,16 +73,17 @@ inline Result<Extent> groups_of(const Launch& launch, const Extent& group_size, 
   for (std::size_t i = 0; i < 3; ++i) {
     if (launch.items.is_set()) {
       if (group_size[i] == 0 || launch.items[i] % group_size[i] != 0)
-        return Error(ErrorCode::invalid_request,
-                     fmt::format("{}: {} work items in dimension {} are not whole groups of {}; round up, and check "
-                                 "the index in the kernel",
-                                 program, launch.items[i], i, group_size[i]));
+        return Error(
+            ErrorCode::invalid_request,
+            fmt::format("{}: {} work items in dimension {} are not whole groups of {}; round up, and check "
+                        "the index in the kernel",
+                        program, launch.items[i], i, group_size[i]));
       groups[i] = launch.items[i] / group_size[i];
     }
     if (groups[i] > limits.max_groups[i])
       return Error(ErrorCode::invalid_request,
-                   fmt::format("{}: {} work groups in dimension {}; the device allows at most {}", program, groups[i],
-                               i, limits.max_groups[i]));
+                   fmt::format("{}: {} work groups in dimension {}; the device allows at most {}", program,
+                               groups[i], i, limits.max_groups[i]));
   }
   return groups;
 }

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include <kiln/cache.hpp>
 #include <kiln/cuda.hpp>
@@ -188,6 +191,122 @@ TEST_F(CudaDevice, AdoptsAContextAndLeavesWhatIsCurrent) {
   const auto buffer = device_->allocate(1024).value();
   EXPECT_EQ(adopted->launch(*compiled.module, cuda_launch(*buffer, 1)).error().code(), ErrorCode::invalid_request);
   EXPECT_EQ(cuda::adopt(nullptr).error().code(), ErrorCode::invalid_request);
+}
+
+/// The caller's own stream and memory, in the primary context, which open_device() uses too.
+class CudaOwn : public CudaDevice {
+ protected:
+  void SetUp() override {
+    CudaDevice::SetUp();
+    if (IsSkipped()) return;
+    own_ = std::make_unique<OwnContext>();
+    call<int(CUcontext)>("cuCtxPushCurrent_v2")(own_->get());
+    ASSERT_EQ(call<int(CUstream*, unsigned)>("cuStreamCreate")(&stream_, 1), 0);
+    ASSERT_EQ(call<int(std::uintptr_t*, std::size_t)>("cuMemAlloc_v2")(&memory_, 256 * sizeof(float)), 0);
+    const std::vector<float> ones(256, 1.0F);
+    call<int(std::uintptr_t, const void*, std::size_t)>("cuMemcpyHtoD_v2")(memory_, ones.data(), 1024);
+    program_ = device_
+                   ->compile(Request({.name = "own",
+                                      .source = "extern \"C\" __global__ void add(float more, float* to) {\n"
+                                                "  to[blockIdx.x * blockDim.x + threadIdx.x] += more;\n}\n",
+                                      .language = Language::cuda}))
+                   .value()
+                   .module;
+  }
+  void TearDown() override {
+    if (own_ == nullptr) return;
+    program_.reset();
+    call<int(std::uintptr_t)>("cuMemFree_v2")(memory_);
+    call<int(CUstream)>("cuStreamDestroy_v2")(stream_);
+    CUcontext popped = nullptr;
+    call<int(CUcontext*)>("cuCtxPopCurrent_v2")(&popped);
+  }
+  template <class Function>
+  Function* call(const char* name) const {
+    return library_->function<Function>(name);
+  }
+  std::vector<float> numbers() const {
+    std::vector<float> result(256);
+    call<int(CUstream)>("cuStreamSynchronize")(stream_);
+    call<int(void*, std::uintptr_t, std::size_t)>("cuMemcpyDtoH_v2")(result.data(), memory_, 1024);
+    return result;
+  }
+
+  std::unique_ptr<OwnContext> own_;
+  std::optional<base::DynamicLibrary> library_ = base::DynamicLibrary::open("libcuda.so.1").value();
+  CUstream stream_ = nullptr;
+  std::uintptr_t memory_ = 0;
+  std::unique_ptr<Module> program_;
+};
+
+TEST_F(CudaOwn, MemoryAndStreamAreUsed) {
+  const auto memory = cuda::wrap(*device_, memory_, 1024).value();
+  EXPECT_EQ(memory->size(), 1024U);
+  const auto stream = cuda::stream(*device_, stream_).value();
+  stream->launch(*program_, {.groups = {4}, .group_size = {64}, .arguments = {2.0F, memory}}).value();
+  EXPECT_EQ(numbers(), std::vector<float>(256, 3.0F));
+  const auto on_default = cuda::stream(*device_, nullptr).value();
+  on_default->launch(*program_, {.groups = {4}, .group_size = {64}, .arguments = {1.0F, memory_}}).value();
+  call<int()>("cuCtxSynchronize")();
+  EXPECT_EQ(numbers(), std::vector<float>(256, 4.0F)) << "an address is a value of 8 bytes too";
+  EXPECT_EQ(cuda::wrap(*device_, memory_, std::size_t{1} << 50U).error().code(), ErrorCode::invalid_request);
+  EXPECT_EQ(cuda::wrap(*device_, 0, 4).error().code(), ErrorCode::invalid_request);
+  EXPECT_EQ(cuda::wrap(*device_, 4096, 4).error().code(), ErrorCode::invalid_request);
+}
+
+TEST_F(CudaOwn, AStreamOfAnotherContextIsRefused) {
+  CUcontext other = nullptr;
+  int device = 0;
+  call<int(int*, int)>("cuDeviceGet")(&device, 0);
+  if (call<int(CUcontext*, unsigned, int)>("cuCtxCreate_v2")(&other, 0, device) != 0) GTEST_SKIP() << "no context";
+  CUstream stream = nullptr;
+  call<int(CUstream*, unsigned)>("cuStreamCreate")(&stream, 1);
+  EXPECT_EQ(cuda::stream(*device_, stream).error().code(), ErrorCode::invalid_request);
+  call<int(CUcontext)>("cuCtxDestroy_v2")(other);
+}
+
+TEST_F(CudaOwn, ALaunchIsCapturedIntoAGraphAndReplayed) {
+  const auto stream = cuda::stream(*device_, stream_).value();
+  const auto memory = cuda::wrap(*device_, memory_, 1024).value();
+  // CU_STREAM_CAPTURE_MODE_GLOBAL, in which unsafe calls of any thread fail. The function is looked up in the
+  // capture.
+  ASSERT_EQ(call<int(CUstream, int)>("cuStreamBeginCapture_v2")(stream_, 0), 0);
+  const auto launched = stream->launch(*program_, {.groups = {4}, .group_size = {64}, .arguments = {1.0F, memory}});
+  EXPECT_TRUE(launched) << launched.error().message();
+  void* graph = nullptr;
+  ASSERT_EQ(call<int(CUstream, void**)>("cuStreamEndCapture")(stream_, &graph), 0);
+  EXPECT_EQ(numbers(), std::vector<float>(256, 1.0F)) << "nothing ran yet";
+  void* replay = nullptr;
+  ASSERT_EQ(call<int(void**, void*, unsigned long long)>("cuGraphInstantiateWithFlags")(&replay, graph, 0), 0);
+  for (int round = 0; round < 3; ++round)
+    ASSERT_EQ(call<int(void*, CUstream)>("cuGraphLaunch")(replay, stream_), 0);
+  EXPECT_EQ(numbers(), std::vector<float>(256, 4.0F));
+  call<int(void*)>("cuGraphExecDestroy")(replay);
+  call<int(void*)>("cuGraphDestroy")(graph);
+}
+
+TEST_F(CudaOwn, MoreSharedMemoryThanTheDefaultIsAllowed) {
+  const Compiled compiled =
+      device_
+          ->compile(Request({.name = "shared",
+                             .source = "extern \"C\" __global__ void last(unsigned n, float* to) {\n"
+                                       "  extern __shared__ float all[];\n"
+                                       "  for (unsigned i = threadIdx.x; i < n; i += blockDim.x) all[i] = i;\n"
+                                       "  __syncthreads();\n"
+                                       "  if (threadIdx.x == 0) to[0] = all[n - 1];\n}\n",
+                             .language = Language::cuda}))
+          .value();
+  const auto memory = cuda::wrap(*device_, memory_, 1024).value();
+  std::vector<std::thread> threads;
+  for (unsigned bytes : {60'000U, 40'000U, 50'000U, 90'000U})
+    threads.emplace_back([&, bytes] {
+      const auto to = device_->allocate(4).value();
+      const auto launched = device_->launch(
+          *compiled.module, {.group_size = {64}, .shared_bytes = bytes, .arguments = {bytes / 4, to}});
+      EXPECT_TRUE(launched) << launched.error().message();
+      EXPECT_EQ(download<float>(*device_, *to).value()[0], static_cast<float>(bytes / 4 - 1));
+    });
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace

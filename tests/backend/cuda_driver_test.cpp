@@ -108,9 +108,9 @@ TEST(StandInDriver, WhoseDevicesCannotBeOpenedLeavesTheProcessGuardedFromOthers)
 
 /// What is said of launches whose arguments are not the program's.
 void expect_wrong_arguments(const Report& report) {
-  EXPECT_EQ(report["long parameters"], "invalid_request: scale_2: argument 1 takes 4 bytes; the launch has a value of 8 bytes");
-  EXPECT_EQ(report["no parameters"],
-            "invalid_request: scale_2: scale takes 2 arguments; the launch has 1");
+  EXPECT_EQ(report["long parameters"],
+            "invalid_request: scale_2: argument 1 takes 4 bytes; the launch has a value of 8 bytes");
+  EXPECT_EQ(report["no parameters"], "invalid_request: scale_2: scale takes 2 arguments; the launch has 1");
   EXPECT_EQ(report["two buffers"], "invalid_request: scale_2: argument 1 takes 4 bytes; the launch has a buffer");
 }
 

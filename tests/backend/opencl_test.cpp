@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -19,6 +21,7 @@
 #include "backend/quirks/nvidia_opencl.hpp"
 #include "backend/quirks/opencl_loader.hpp"
 #include "backend/sections.hpp"
+#include "base/dynamic_library.hpp"
 #include "fakes/cache_fixture.hpp"
 #include "fakes/temporary_folder.hpp"
 
@@ -338,6 +341,61 @@ TEST_F(OpenClAdopt, BuffersCanBeUsedWithTheCallersQueues) {
                                      0, nullptr, nullptr),
             CL_SUCCESS);
   EXPECT_EQ(second, 2);
+  cl_->clReleaseCommandQueue(queue);
+}
+
+TEST_F(OpenClAdopt, LaunchesOnTheCallersQueueWithTheCallersMemoryImagesAndSamplers) {
+  const auto device = opencl::adopt(context_, mine_, book_.log()).value();
+  const auto compiled = device
+                            ->compile(Request({.name = "look",
+                                               .source = R"(
+__kernel void look(float more, read_only image2d_t image, sampler_t sampler, __global float* to) {
+  const int i = get_global_id(0);
+  to[i] = read_imagef(image, sampler, (int2)(i, 0)).x + more;
+}
+)",
+                                               .language = Language::opencl}))
+                            .value();
+  cl_command_queue queue = cl_->clCreateCommandQueue(context_, mine_, 0, nullptr);
+  std::array<float, 8> numbers = {1, 2, 3, 4, 5, 6, 7, 8};
+  const cl_image_format format{CL_R, CL_FLOAT};
+  cl_image_desc of{};
+  of.image_type = CL_MEM_OBJECT_IMAGE2D;
+  of.image_width = numbers.size();
+  of.image_height = 1;
+  const auto library = base::DynamicLibrary::open("libOpenCL.so.1").value();
+  cl_mem image = library.function<decltype(clCreateImage)>("clCreateImage")(
+      context_, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, &format, &of, numbers.data(), nullptr);
+  cl_sampler sampler = library.function<decltype(clCreateSampler)>("clCreateSampler")(
+      context_, CL_FALSE, CL_ADDRESS_CLAMP_TO_EDGE, CL_FILTER_NEAREST, nullptr);
+  cl_mem memory = cl_->clCreateBuffer(context_, CL_MEM_READ_WRITE, sizeof numbers, nullptr, nullptr);
+  {
+    const auto to = opencl::wrap(*device, memory).value();
+    EXPECT_EQ(to->size(), sizeof numbers);
+    const auto stream = opencl::stream(*device, queue).value();
+    const auto launch = [&](std::vector<Argument> arguments) {
+      return stream->launch(*compiled.module,
+                            {.groups = {2}, .group_size = {4}, .arguments = std::move(arguments)});
+    };
+    launch({0.5F, opencl::image(image), opencl::sampler(sampler), to}).value();
+    std::array<float, 8> result = {};
+    EXPECT_EQ(
+        cl_->clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, sizeof result, result.data(), 0, nullptr, nullptr),
+        CL_SUCCESS);
+    for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(result[i], numbers[i] + 0.5F);
+    EXPECT_EQ(launch({0.5F, opencl::sampler(sampler), opencl::image(image), to}).error().message(),
+              "look: argument 1 (image2d_t image) takes an image; the launch has an image or a sampler");
+    EXPECT_EQ(launch({0.5F, to, opencl::sampler(sampler), to}).error().code(), ErrorCode::invalid_request);
+    EXPECT_EQ(opencl::wrap(*device, image).error().message(),
+              "the memory object is not a buffer; pass images by opencl::image()");
+  }
+  EXPECT_EQ(opencl::wrap(*device, nullptr).error().code(), ErrorCode::invalid_request);
+  EXPECT_EQ(opencl::stream(*device, nullptr).error().code(), ErrorCode::invalid_request);
+  EXPECT_EQ(opencl::wrap(*device_, memory).error().code(), ErrorCode::invalid_request) << "of another context";
+  EXPECT_EQ(opencl::stream(*device_, queue).error().code(), ErrorCode::invalid_request) << "of another context";
+  cl_->clReleaseMemObject(memory);
+  cl_->clReleaseMemObject(image);
+  library.function<decltype(clReleaseSampler)>("clReleaseSampler")(sampler);
   cl_->clReleaseCommandQueue(queue);
 }
 

@@ -30,7 +30,7 @@ const Headers kiln_headers = {
     {"hip.hpp", "backend"}, {"identity.hpp", "key"},    {"kernel.hpp", "dialect"}, {"launch.hpp", "backend"},
     {"log.hpp", "base"},    {"opencl.hpp", "backend"},  {"opengl.hpp", "backend"}, {"program.hpp", "memory"},
     {"prune.hpp", "store"}, {"request.hpp", "key"},     {"result.hpp", "base"},    {"slot.hpp", "backend"},
-    {"stats.hpp", "key"},   {"store.hpp", "key"}, {"stream.hpp", "backend"},       {"vulkan.hpp", "backend"},
+    {"stats.hpp", "key"},   {"store.hpp", "key"},       {"stream.hpp", "backend"}, {"vulkan.hpp", "backend"},
 };
 
 /// The same for Kiln::kernels.

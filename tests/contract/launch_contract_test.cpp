@@ -72,10 +72,9 @@ Argument argument(char code, const Buffer& x, const Buffer& y) {
 /// y[i] = x[i] + the sum of all values, through shared memory if the pattern has some.
 std::string kernel_of(const std::string& pattern, Language language) {
   const bool opencl = language == Language::opencl;
-  std::string text = opencl
-                         ? "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#define GLOBAL __global\n"
-                           "#define LONG long\n#define FLOAT4 float4\n"
-                         : "#define GLOBAL\n#define LONG long long\n#define FLOAT4 float4\n";
+  std::string text = opencl ? "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#define GLOBAL __global\n"
+                              "#define LONG long\n#define FLOAT4 float4\n"
+                            : "#define GLOBAL\n#define LONG long long\n#define FLOAT4 float4\n";
   text += "struct Pair { int first; float second; };\n";
   text += opencl ? "__kernel void run(" : "extern \"C\" __global__ void run(";
   std::string sum = "0.0f";
@@ -164,10 +163,10 @@ class LaunchContract : public Contract {
 
 /// Scalars before buffers, between them and after them; many scalars; structs; null; local memory.
 const std::vector<std::string> patterns = {
-    "xy",     "yx",     "xyi",    "xyf",    "ixy",    "fxy",     "xiy",     "xfy",       "ifxy",    "nxy",
-    "xyn",    "xyif",   "xyiif",  "xyiifu", "iixy",   "uxfy",    "dxy",     "xyd",       "lxyi",    "xysi",
-    "scxy",   "xcsdy",  "vxy",    "xyvi",   "pxy",    "xypi",    "fpvxy",   "xmy",       "mxy",     "xyim",
-    "imxyf",  "xnyi",   "ninxfy", "cxsyd",  "xyiiii", "ffffxy",  "iuflxyd", "xyiufdlsc", "icvpxymf", "xyvvpp",
+    "xy",    "yx",    "xyi",    "xyf",    "ixy",    "fxy",    "xiy",     "xfy",       "ifxy",     "nxy",
+    "xyn",   "xyif",  "xyiif",  "xyiifu", "iixy",   "uxfy",   "dxy",     "xyd",       "lxyi",     "xysi",
+    "scxy",  "xcsdy", "vxy",    "xyvi",   "pxy",    "xypi",   "fpvxy",   "xmy",       "mxy",      "xyim",
+    "imxyf", "xnyi",  "ninxfy", "cxsyd",  "xyiiii", "ffffxy", "iuflxyd", "xyiufdlsc", "icvpxymf", "xyvvpp",
 };
 
 TEST_P(LaunchContract, ArgumentsOfEveryKindAreInTheOrderOfTheKernel) {
@@ -212,7 +211,8 @@ TEST_P(LaunchContract, OneProgramRunsWithOtherArgumentsOnEachOfSixteenThreads) {
         const auto result = download<float>(*device_, *y).value();
         for (std::size_t i = 0; i < elements; ++i)
           if (std::abs(result[i] - (numbers_[i] + static_cast<float>(thread) + more)) > 1e-3F)
-            problems[static_cast<std::size_t>(thread)] = fmt::format("round {}, number {}: {}", round, i, result[i]);
+            problems[static_cast<std::size_t>(thread)] =
+                fmt::format("round {}, number {}: {}", round, i, result[i]);
       }
     });
   for (std::thread& thread : threads) thread.join();
@@ -226,10 +226,10 @@ TEST_P(LaunchContract, JobsTakeTheSameArguments) {
   Job job{.name = "mixed",
           .memory = {{.upload = std::as_bytes(std::span(numbers_))},
                      {.download = std::as_writable_bytes(std::span(result))}}};
-  job.steps = {{.request = program("ixfy"),
-                .launch = {.groups = {elements / 64},
-                           .group_size = {64},
-                           .arguments = {4, job_memory(0), 0.5F, job_memory(1)}}}};
+  job.steps = {
+      {.request = program("ixfy"),
+       .launch = {
+           .groups = {elements / 64}, .group_size = {64}, .arguments = {4, job_memory(0), 0.5F, job_memory(1)}}}};
   executor->submit(std::move(job)).get().value();
   for (std::size_t i = 0; i < elements; ++i) EXPECT_FLOAT_EQ(result[i], numbers_[i] + 4.5F);
   const auto outside = device_->launch(cache.get(program("ixfy")).value().module(),
@@ -284,7 +284,8 @@ TEST_P(LaunchContract, WorkItemsAreGivenInPlaceOfGroups) {
   const Program compiled = cache.get(program("xy")).value();
   device_->launch(compiled.module(), {.group_size = {64}, .items = {elements}, .arguments = {x_, y_}}).value();
   expect_sum(*y_, 0, "whole groups");
-  const auto partial = device_->launch(compiled.module(), {.group_size = {64}, .items = {100}, .arguments = {x_, y_}});
+  const auto partial =
+      device_->launch(compiled.module(), {.group_size = {64}, .items = {100}, .arguments = {x_, y_}});
   if (!partial) {
     EXPECT_NE(partial.error().message().find("100 work items in dimension 0 are not whole groups of 64"),
               std::string::npos)

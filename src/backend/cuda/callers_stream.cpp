@@ -36,7 +36,8 @@ class CallersStream final : public kiln::Stream {
 Result<CudaDevice*> device_of(const Platform& platform, Device& device) {
   auto* own = dynamic_cast<CudaDevice*>(&device);
   if (own != nullptr && &own->platform() == &platform) return own;
-  return Error(ErrorCode::invalid_request, fmt::format("{} is not a device of {}", device.info().name, platform.api));
+  return Error(ErrorCode::invalid_request,
+               fmt::format("{} is not a device of {}", device.info().name, platform.api));
 }
 
 /// Whether the driver knows these bytes. They may lie in several ranges that are mapped one behind the other.
@@ -78,8 +79,8 @@ Result<std::unique_ptr<Buffer>> wrap_memory(const Platform& platform, Device& de
   const auto own = KILN_TRY(device_of(platform, device));
   const Context::ScopedCurrent scope(*own->context());
   if (address == 0 || !is_known(own->context()->driver(), address, bytes))
-    return Error(ErrorCode::invalid_request,
-                 fmt::format("{} bytes at {:#x} are not memory that {} can use", bytes, address, device.info().name));
+    return Error(ErrorCode::invalid_request, fmt::format("{} bytes at {:#x} are not memory that {} can use", bytes,
+                                                         address, device.info().name));
   return std::unique_ptr<Buffer>(
       std::make_unique<CudaBuffer>(own->context(), address, bytes, CudaBuffer::Owner::caller));
 }

@@ -113,8 +113,7 @@ struct Functions {
   /// Finds the functions of both that Kiln can do without.
   template <class Lookup>
   void fill_optional(SymbolSet symbols, Lookup& lookup) {
-    lookup.optional(memory_range,
-                    symbols == SymbolSet::cuda ? "cuMemGetAddressRange_v2" : "hipMemGetAddressRange");
+    lookup.optional(memory_range, symbols == SymbolSet::cuda ? "cuMemGetAddressRange_v2" : "hipMemGetAddressRange");
   }
   /// Finds the functions that not all drivers have. Call it for CUDA only.
   template <class Lookup>

@@ -82,8 +82,8 @@ Handle LoadedKernel::native() noexcept {
 
 namespace {
 
-/// Allows calls on this thread that may load code, while some stream is captured into a graph. Without it, the driver
-/// refuses them and ends the capture.
+/// Allows calls on this thread that may load code, while some stream is captured into a graph. Without it, the
+/// driver refuses them and ends the capture.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Driver& driver) noexcept : driver_(driver) { exchange(); }

@@ -56,7 +56,8 @@ Result<std::unique_ptr<Stream>> stream(Device& device, _cl_command_queue* queue)
                  fmt::format("the command queue belongs to another context or device than {}; open the device with "
                              "opencl::adopt()",
                              device.info().name));
-  if (error = cl.clRetainCommandQueue(queue); error != CL_SUCCESS) return cl_error(error, "retaining a command queue");
+  if (error = cl.clRetainCommandQueue(queue); error != CL_SUCCESS)
+    return cl_error(error, "retaining a command queue");
   return std::unique_ptr<Stream>(std::make_unique<CallersStream>(context, device.info(), queue));
 }
 
@@ -81,7 +82,8 @@ Result<std::unique_ptr<Buffer>> wrap(Device& device, _cl_mem* memory) {
                  fmt::format("the memory object belongs to another context than {}; open the device with "
                              "opencl::adopt()",
                              device.info().name));
-  if (error = cl.clRetainMemObject(memory); error != CL_SUCCESS) return cl_error(error, "retaining a memory object");
+  if (error = cl.clRetainMemObject(memory); error != CL_SUCCESS)
+    return cl_error(error, "retaining a memory object");
   return std::unique_ptr<Buffer>(std::make_unique<ClBuffer>(context, memory, bytes));
 }
 
