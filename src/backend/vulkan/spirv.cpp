@@ -13,6 +13,7 @@
 #include <spirv/unified1/spirv.hpp11>
 
 #include "base/bytes.hpp"
+#include "base/try.hpp"
 
 namespace kiln::vulkan {
 namespace {
@@ -50,6 +51,11 @@ struct Type {
   std::uint32_t components = 0;
   std::uint32_t columns = 0;
   std::uint32_t rows = 0;
+  /// Of images and samplers.
+  std::optional<backend::GlslResource::Kind> opaque = {};
+  /// Of arrays: the innermost type that is none, and the number of these.
+  std::uint32_t element = 0;
+  std::uint64_t elements = 1;
   /// Of pointers.
   StorageClass storage_class = {};
   std::uint32_t pointee = 0;
@@ -59,6 +65,7 @@ struct Type {
 struct Id {
   std::optional<std::uint32_t> binding;
   std::optional<std::uint32_t> set;
+  std::optional<std::uint32_t> location;
   std::optional<std::uint32_t> array_stride;
   bool buffer_block = false;
   bool workgroup_size = false;
@@ -99,6 +106,11 @@ class Reader {
       found.push_back({entry.name, interface});
     }
     return found;
+  }
+
+  Result<SpirvInputs> read_inputs() {
+    KILN_TRY(read());
+    return std::move(inputs_);
   }
 
   std::vector<std::uint32_t> capabilities() {
@@ -171,6 +183,7 @@ class Reader {
       switch (static_cast<Decoration>(operands[1])) {
         case Decoration::BufferBlock: of.buffer_block = true; break;
         case Decoration::Binding: of.binding = argument(operands, 2); break;
+        case Decoration::Location: of.location = argument(operands, 2); break;
         case Decoration::DescriptorSet: of.set = argument(operands, 2); break;
         case Decoration::ArrayStride: of.array_stride = stride(operands, 2); break;
         case Decoration::BuiltIn:
@@ -226,6 +239,16 @@ class Reader {
                                .packed = times(type(operands[1]).packed, operands[2]),
                                .columns = operands[2],
                                .rows = type(operands[1]).components};
+        break;
+      case Op::OpTypeImage:
+        // The seventh operand is 2 for images without a sampler.
+        if (has(operands, 8, 2))
+          type(operands[0]) = {.opaque = operands[6] == 2 ? backend::GlslResource::Kind::image
+                                                          : backend::GlslResource::Kind::texture};
+        break;
+      case Op::OpTypeSampler:
+      case Op::OpTypeSampledImage:
+        if (has(operands, 1, 1)) type(operands[0]) = {.opaque = backend::GlslResource::Kind::texture};
         break;
       case Op::OpTypeArray:
         if (has(operands, 3, 3)) declare_array(operands);
@@ -303,7 +326,10 @@ class Reader {
     const Type& element = type(operands[1]);
     const std::uint64_t each = id.array_stride ? *id.array_stride : element.size;
     const std::uint32_t length = ids_[operands[2]].constant.value_or(1);
-    id.type = {.size = times(each, length), .packed = times(element.packed, length)};
+    id.type = {.size = times(each, length),
+               .packed = times(element.packed, length),
+               .element = element.element != 0 ? element.element : operands[1],
+               .elements = times(element.elements, length)};
   }
 
   void declare_struct(Words operands) {
@@ -341,6 +367,7 @@ class Reader {
     switch (storage_class) {
       case StorageClass::UniformConstant:
       case StorageClass::Uniform:
+      case StorageClass::AtomicCounter:
       case StorageClass::Workgroup:
       case StorageClass::PushConstant:
       case StorageClass::StorageBuffer: break;
@@ -367,6 +394,7 @@ class Reader {
     const bool buffer = storage_class == StorageClass::StorageBuffer ||
                         (storage_class == StorageClass::Uniform && block.buffer_block);
     if (resources_ == Resources::any) {
+      add_input(variable, block, storage_class, buffer);
       if (buffer && variable.binding && *variable.binding < max_bound)
         interface_.buffers = std::max(interface_.buffers, *variable.binding + 1);
     } else if (!buffer) {
@@ -383,6 +411,28 @@ class Reader {
     }
   }
 
+  void add_input(const Id& variable, const Id& declared, StorageClass storage_class, bool buffer) {
+    using Kind = backend::GlslResource::Kind;
+    const Type& of = declared.type.element != 0 ? ids_[declared.type.element].type : declared.type;
+    Kind kind = buffer ? Kind::storage_buffer : Kind::uniform_buffer;
+    if (storage_class == StorageClass::AtomicCounter) {
+      kind = Kind::atomic_counters;
+    } else if (storage_class == StorageClass::UniformConstant && !of.opaque) {
+      const std::uint64_t last = plus(variable.location.value_or(0), declared.type.elements - 1);
+      const std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+      inputs_.last_location =
+          std::max(inputs_.last_location.value_or(0), static_cast<std::uint32_t>(std::min(last, most)));
+      return;
+    } else if (of.opaque) {
+      kind = *of.opaque;
+    }
+    // The counters of an array are in one buffer.
+    const std::uint64_t count = kind == Kind::atomic_counters ? 1 : declared.type.elements;
+    inputs_.resources.push_back({.kind = kind,
+                                 .place = {.binding = variable.binding.value_or(0)},
+                                 .count = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, max_bound))});
+  }
+
   const Words words_;
   const std::uint32_t max_version_;
   const Resources resources_;
@@ -392,6 +442,7 @@ class Reader {
   std::vector<Entry> entries_;
   std::optional<std::array<std::uint32_t, 3>> group_size_;
   ShaderInterface interface_;
+  SpirvInputs inputs_;
   std::unordered_map<std::uint32_t, Id> ids_;
 };
 
@@ -560,6 +611,10 @@ std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes) {
 Result<std::vector<ShaderEntry>> read_spirv(std::span<const std::uint32_t> words, std::uint32_t max_version,
                                             Resources resources) {
   return Reader(words, max_version, resources).read();
+}
+
+Result<SpirvInputs> read_inputs(std::span<const std::uint32_t> words) {
+  return Reader(words, version_1_0, Resources::any).read_inputs();
 }
 
 Result<void> check_capabilities(const std::string& program, std::span<const std::uint32_t> words,

@@ -12,6 +12,8 @@
 
 #include <kiln/result.hpp>
 
+#include "backend/glsl_arguments.hpp"
+
 namespace kiln::vulkan {
 
 /// The resources that a launch of a compute program must provide, as read from its SPIR-V.
@@ -59,6 +61,17 @@ enum class Resources { storage_buffers, any };
 Result<std::vector<ShaderEntry>> read_spirv(std::span<const std::uint32_t> words,
                                             std::uint32_t max_version = 0x00010300,
                                             Resources resources = Resources::storage_buffers);
+
+/// The variables of a module that a launch of OpenGL must provide.
+struct SpirvInputs {
+  /// Without names and sizes; in the order of the module. Several may have one binding.
+  std::vector<backend::GlslResource> resources = {};
+  /// The highest location of a plain uniform.
+  std::optional<std::uint32_t> last_location = {};
+};
+
+/// Reads these variables. Fails as read_spirv() does, for version 1.0. A variable without a binding has 0.
+Result<SpirvInputs> read_inputs(std::span<const std::uint32_t> words);
 
 /// Fails with unsupported if a module declares a capability that is not in `enabled`. The error has the name of the
 /// program and of the capability. A malformed module passes: see read_spirv().
