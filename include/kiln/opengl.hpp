@@ -26,6 +26,29 @@ class Module : public kiln::Module {
 /// destroyed; 0 for a buffer of another API. May be called from any thread.
 std::uint32_t memory(const Buffer& buffer) noexcept;
 
+/// The caller's own buffer object as a Buffer of the device, which does not own it: keep the object, and its size,
+/// until the Buffer is destroyed. The name is one of the device's share group, so of an adopted context, or of one
+/// that make_current() lent. Its size is that of the object. Other contexts see the caller's writes only after they
+/// have completed: call glFinish() before Kiln uses the buffer in another context.
+///
+/// Fails with invalid_request for a device of another API and if there is no buffer object of this name; each use
+/// of the Buffer does if the object was deleted or has another size since. May be called from any thread.
+Result<std::unique_ptr<Buffer>> wrap(Device& device, std::uint32_t buffer);
+
+/// A level of the caller's texture as an image, for glBindImageTexture(): `format` as in GL_R32F, `access` as in
+/// GL_READ_WRITE. If `layered`, all layers of the level, otherwise one. Give it with bound() or named(). The caller
+/// owns the texture and keeps it until the launch has ended; the name is one of the device's share group. A launch
+/// fails with invalid_request if there is no texture of this name, or if the driver refuses to bind it. A format
+/// that does not match that of the texture is not found: the kernel then reads zeros.
+Argument image(std::uint32_t texture, std::uint32_t format, std::uint32_t access, std::uint32_t level = 0,
+               bool layered = false, std::uint32_t layer = 0);
+
+/// The caller's texture for a sampler of a program: `target` as in GL_TEXTURE_2D, and the parameters of a sampler
+/// object, or those of the texture if `sampler` is 0. Give it with bound() or named(). Ownership and failures are
+/// those of image(); a launch also fails if the target is not that of the sampler in the source. Completeness is
+/// not checked: a texture with one level needs a filter without mipmaps.
+Argument texture(std::uint32_t texture, std::uint32_t target, std::uint32_t sampler = 0);
+
 /// Keeps a context of a device current on one thread, for the application's own GL calls. Calls of Kiln in between
 /// then need no context switch. The destructor gives the context back and restores the one that was current before.
 /// Must be used and destroyed on the thread that called make_current(). It may outlive the device.

@@ -31,18 +31,11 @@ bool takes(Kind kind, const Argument& argument) noexcept {
   }
 }
 
-/// As in "uniform block Params (binding 2)", or "(set 1, binding 2)".
-std::string describe(const GlslResource& resource, std::uint32_t element = 0) {
-  std::string text(to_string(resource.kind));
-  if (!resource.name.empty()) text += ' ' + resource.name;
-  if (resource.count > 1) text += fmt::format("[{}]", element);
-  return text + (resource.place.set != 0
-                     ? fmt::format(" (set {}, binding {})", resource.place.set, resource.place.binding)
-                     : fmt::format(" (binding {})", resource.place.binding));
-}
-
-/// How a launch gives an argument to a resource.
-std::string remedy(const GlslResource& resource) {
+/// How a launch gives an argument to an element of a resource.
+std::string remedy(const GlslResource& resource, std::uint32_t element) {
+  if (resource.count > 1)
+    return fmt::format("give it by bound({{.binding = {}, .set = {}, .element = {}}}, …)", resource.place.binding,
+                       resource.place.set, element);
   if (resource.kind == Kind::storage_buffer && resource.place.set == 0 && resource.count == 1)
     return fmt::format("give it as buffer {}, or by bound({{.binding = {}}}, …)", resource.place.binding,
                        resource.place.binding);
@@ -91,13 +84,17 @@ class Assignment {
   /// The i-th buffer without a place.
   Result<void> add_buffer(std::uint32_t i, const Argument& argument) {
     bool is_hole = false;
+    bool is_bound = false;
     for (const GlslResource& resource : takes_.resources) {
       if (resource.kind != Kind::storage_buffer || resource.place.set != 0) continue;
-      if (i >= resource.place.binding && i - resource.place.binding < resource.count)
-        return bind(resource, i - resource.place.binding, argument);
+      // Blocks may share a binding.
+      if (i >= resource.place.binding && i - resource.place.binding < resource.count) {
+        KILN_TRY(bind(resource, i - resource.place.binding, argument));
+        is_bound = true;
+      }
       is_hole = is_hole || resource.place.binding > i;
     }
-    return is_hole ? Result<void>() : Result<void>(wrong_count());
+    return is_bound || is_hole ? Result<void>() : Result<void>(wrong_count());
   }
   Error wrong_count() const {
     std::uint32_t declared = 0;
@@ -114,7 +111,6 @@ class Assignment {
   Result<void> add_bound(const Binding& binding, const Argument& argument) {
     const GlslResource* found = nullptr;
     const GlslResource* other = nullptr;
-    std::uint32_t element = 0;
     for (const GlslResource& resource : takes_.resources) {
       const std::uint32_t at = binding.binding - resource.place.binding + binding.element;
       // In OpenGL, the elements of an array have bindings of their own.
@@ -126,13 +122,17 @@ class Assignment {
         other = &resource;
         continue;
       }
-      if (found != nullptr)
+      // Resources of one kind may share a binding.
+      if (found != nullptr && found->kind != resource.kind)
         return refuse(fmt::format("binding {} is a {} and a {}; use named()", binding.binding, describe(*found),
                                   describe(resource)));
+      KILN_TRY(bind(resource, at, argument));
       found = &resource;
-      element = at;
     }
-    if (found != nullptr) return bind(*found, element, argument);
+    if (found != nullptr) return {};
+    if (takes_.parameters.bytes > 0 && binding == takes_.parameters.place &&
+        takes(takes_.parameters.kind, argument))
+      return bind(takes_.parameters, 0, argument);
     if (other != nullptr)
       return refuse(fmt::format("the {} takes no {}", describe(*other), without_article(content_of(argument))));
     return refuse(binding.set != 0
@@ -141,7 +141,8 @@ class Assignment {
                                     binding.element != 0 ? fmt::format(", element {}", binding.element) : ""));
   }
   static std::string without_article(const std::string& content) {
-    return content.starts_with("a ") ? content.substr(2) : content;
+    return content.starts_with("a ") || content.starts_with("an ") ? content.substr(content.find(' ') + 1)
+                                                                   : content;
   }
 
   Result<void> add_named(const std::string& name, const Argument& argument) {
@@ -152,10 +153,13 @@ class Assignment {
               fmt::format("the {} takes no {}", describe(resource), without_article(content_of(argument))));
         return bind(resource, *element, argument);
       }
+    if (takes_.parameters.bytes > 0 && !name.empty() && name == takes_.parameters.name &&
+        takes(takes_.parameters.kind, argument))
+      return bind(takes_.parameters, 0, argument);
     const auto* value = argument.as<Argument::Value>();
     for (const GlslMember& uniform : takes_.uniforms)
       if (uniform.name == name) {
-        if (value == nullptr || value->bytes().size() != uniform.bytes)
+        if (value == nullptr || !fits(uniform, value->bytes().size()))
           return refuse(fmt::format("the uniform {} takes a value of {} bytes; {} was given", name, uniform.bytes,
                                     content_of(argument)));
         if (std::ranges::find(made_.uniforms, &uniform, &GlslArguments::Uniform::member) != made_.uniforms.end())
@@ -166,6 +170,10 @@ class Assignment {
     for (const GlslMember& member : takes_.members)
       if (member.name == name) return fill(member, argument);
     return refuse(fmt::format("it has no uniform, block or parameter called {}", name));
+  }
+  static bool fits(const GlslMember& uniform, std::size_t bytes) {
+    return bytes == uniform.bytes ||
+           (uniform.element_bytes != 0 && bytes > uniform.bytes && bytes % uniform.element_bytes == 0);
   }
   /// The element that a name means: "lights" or "lights[2]"; nullopt if it is another name.
   static std::optional<std::uint32_t> element_of(std::string_view name, std::string_view resource,
@@ -178,10 +186,14 @@ class Assignment {
     return std::nullopt;
   }
 
+  bool is_bound(const GlslResource& resource, std::uint32_t element) const {
+    return std::ranges::any_of(made_.bound, [&](const GlslArguments::Bound& bound) {
+      return bound.resource == &resource && bound.element == element;
+    });
+  }
   Result<void> bind(const GlslResource& resource, std::uint32_t element, const Argument& argument) {
-    for (const GlslArguments::Bound& bound : made_.bound)
-      if (bound.resource == &resource && bound.element == element)
-        return refuse(fmt::format("the {} is given twice", describe(resource, element)));
+    if (is_bound(resource, element))
+      return refuse(fmt::format("the {} is given twice", describe(resource, element)));
     if (const auto* range = argument.as<Argument::Range>()) {
       const std::uint64_t size = range->buffer->size();
       if (range->offset > size || size - range->offset < resource.bytes)
@@ -217,6 +229,10 @@ class Assignment {
   static std::uint64_t padded(std::uint64_t bytes) { return (bytes + 15) / 16 * 16; }
 
   Result<void> fill_parameters() {
+    if (is_bound(takes_.parameters, 0)) {
+      if (values_.empty() && filled_.empty()) return {};
+      return refuse(fmt::format("the {} is given twice, whole and by its members", describe(takes_.parameters)));
+    }
     if (values_.size() == 1 && filled_.empty()) {
       const auto bytes = values_[0]->as<Argument::Value>()->bytes();
       const bool fits = takes_.is_padded ? padded(bytes.size()) == padded(takes_.parameter_bytes)
@@ -252,7 +268,7 @@ class Assignment {
   }
 
   Result<void> check_complete() const {
-    std::size_t declared = 0;
+    std::size_t declared = is_bound(takes_.parameters, 0) ? 1 : 0;
     for (const GlslResource& resource : takes_.resources) declared += resource.count;
     if (made_.bound.size() != declared) return missing_resource();
     if (made_.uniforms.size() == takes_.uniforms.size()) return {};
@@ -265,14 +281,12 @@ class Assignment {
   Error missing_resource() const {
     for (const GlslResource& resource : takes_.resources)
       for (std::uint32_t element = 0; element < resource.count; ++element) {
-        const bool is_bound = std::ranges::any_of(made_.bound, [&](const GlslArguments::Bound& bound) {
-          return bound.resource == &resource && bound.element == element;
-        });
-        if (is_bound) continue;
+        if (is_bound(resource, element)) continue;
         // A launch with too few buffers gives none with a place.
         if (resource.kind == Kind::storage_buffer && next_buffer_ <= resource.place.binding && has_only_buffers())
           return wrong_count();
-        return refuse(fmt::format("nothing is bound to the {}; {}", describe(resource, element), remedy(resource)));
+        return refuse(
+            fmt::format("nothing is bound to the {}; {}", describe(resource, element), remedy(resource, element)));
       }
     return refuse("a resource is not bound");
   }
@@ -306,6 +320,15 @@ std::string_view to_string(GlslResource::Kind kind) noexcept {
     case Kind::atomic_counters: return "buffer of atomic counters";
   }
   return {};
+}
+
+std::string describe(const GlslResource& resource, std::uint32_t element) {
+  std::string text(to_string(resource.kind));
+  if (!resource.name.empty()) text += ' ' + resource.name;
+  if (resource.count > 1) text += fmt::format("[{}]", element);
+  return text + (resource.place.set != 0
+                     ? fmt::format(" (set {}, binding {})", resource.place.set, resource.place.binding)
+                     : fmt::format(" (binding {})", resource.place.binding));
 }
 
 Result<GlslArguments> assign(std::string_view program, const GlslInterface& takes, const Launch& launch) {

@@ -44,6 +44,8 @@ struct GlslResource {
 
 /// As in "storage buffer".
 std::string_view to_string(GlslResource::Kind kind) noexcept;
+/// As in "uniform buffer Params (binding 2)", or "(set 1, binding 2)".
+std::string describe(const GlslResource& resource, std::uint32_t element = 0);
 
 /// A member of the block that values without a place fill, or a plain uniform.
 struct GlslMember {
@@ -51,6 +53,9 @@ struct GlslMember {
   /// In the block; for plain uniforms their location.
   std::uint32_t offset = 0;
   std::uint32_t bytes = 0;
+  /// The size of an element of an array of plain uniforms; otherwise 0. Drivers shorten these arrays to the
+  /// elements that the program uses, so more elements may be given.
+  std::uint32_t element_bytes = 0;
 
   bool operator==(const GlslMember&) const = default;
 };
@@ -65,6 +70,9 @@ struct GlslInterface {
   std::vector<GlslMember> members = {};
   /// The size of that block.
   std::uint32_t parameter_bytes = 0;
+  /// Uniform block 0 of OpenGL, which can also be given as a buffer, by its name or, if no other resource has its
+  /// binding, by bound(). Its size is 0 if there is none.
+  GlslResource parameters = {.kind = GlslResource::Kind::uniform_buffer};
   /// Plain uniforms of OpenGL, without samplers and images.
   std::vector<GlslMember> uniforms = {};
   /// The work items of a group.

@@ -55,7 +55,19 @@ inline std::string content_of(const Argument& argument) {
   if (argument.as<Argument::Null>() != nullptr) return "a null pointer";
   if (const auto* shared = argument.as<Argument::Local>())
     return fmt::format("local memory of {} bytes", shared->bytes);
-  if (argument.as<NativeObject>() != nullptr) return "an image or a sampler";
+  if (const auto* object = argument.as<NativeObject>()) {
+    using Native = NativeObject::Kind;
+    switch (object->kind) {
+      case Native::cl_image:
+      case Native::gl_image:
+      case Native::vk_image: return "an image";
+      case Native::gl_texture:
+      case Native::vk_texture: return "a texture";
+      case Native::cl_sampler:
+      case Native::vk_sampler: return "a sampler";
+      case Native::vk_texel_buffer: return "a texel buffer";
+    }
+  }
   return "memory of a job";
 }
 

@@ -97,6 +97,94 @@ TEST_F(AdoptTest, LaunchesLeaveTheCallersBindingsAsTheyWere) {
   glDeleteBuffers(2, buffers);
 }
 
+TEST_F(AdoptTest, LaunchesLeaveTheCallersImagesTexturesAndCountersAsTheyWere) {
+  const auto device = opengl::adopt_current(book_.log()).value();
+  const Compiled compiled = device
+                                ->compile(Request({.name = "all", .source = R"(#version 430
+layout(local_size_x = 1) in;
+layout(r32f, binding = 1) uniform readonly image2D image;
+layout(binding = 2) uniform sampler2D sampled;
+layout(binding = 3) uniform atomic_uint counter;
+layout(std140, binding = 4) uniform Block { vec4 numbers; };
+uniform float plain;
+layout(std430, binding = 5) buffer Out { float result[]; };
+void main() {
+  atomicCounterIncrement(counter);
+  result[0] = imageLoad(image, ivec2(0)).x + texelFetch(sampled, ivec2(0), 0).x + numbers.x + plain;
+}
+)"}))
+                                .value();
+  GLuint buffers[3];
+  glGenBuffers(3, buffers);
+  for (const GLuint buffer : buffers) {
+    glBindBuffer(GL_COPY_READ_BUFFER, buffer);
+    glBufferData(GL_COPY_READ_BUFFER, 1024, nullptr, GL_DYNAMIC_COPY);
+  }
+  GLuint textures[2];
+  glGenTextures(2, textures);
+  const float number = 2;
+  for (const GLuint texture : textures) {
+    glBindTexture(GL_TEXTURE_2D, texture);
+    glTexStorage2D(GL_TEXTURE_2D, 1, GL_R32F, 1, 1);
+    glTexSubImage2D(GL_TEXTURE_2D, 0, 0, 0, 1, 1, GL_RED, GL_FLOAT, &number);
+  }
+  GLuint samplers[2];
+  glGenSamplers(2, samplers);
+  glBindBufferRange(GL_ATOMIC_COUNTER_BUFFER, 3, buffers[0], 256, 128);
+  glBindBufferRange(GL_UNIFORM_BUFFER, 4, buffers[1], 256, 128);
+  glBindBufferRange(GL_SHADER_STORAGE_BUFFER, 5, buffers[2], 256, 128);
+  glBindBuffer(GL_ATOMIC_COUNTER_BUFFER, buffers[1]);
+  glBindImageTexture(1, textures[0], 0, GL_FALSE, 0, GL_WRITE_ONLY, GL_R32UI);
+  glActiveTexture(GL_TEXTURE2);
+  glBindTexture(GL_TEXTURE_2D, textures[0]);
+  glBindSampler(2, samplers[0]);
+  glActiveTexture(GL_TEXTURE7);
+  const auto state = [] {
+    std::vector<GLint> values;
+    const auto add = [&](GLenum name) { glGetIntegerv(name, &values.emplace_back()); };
+    const auto add_at = [&](GLenum name, GLuint index) { glGetIntegeri_v(name, index, &values.emplace_back()); };
+    for (const GLenum name : {GL_CURRENT_PROGRAM, GL_ACTIVE_TEXTURE, GL_ATOMIC_COUNTER_BUFFER_BINDING,
+                              GL_UNIFORM_BUFFER_BINDING, GL_SHADER_STORAGE_BUFFER_BINDING})
+      add(name);
+    for (const GLenum name :
+         {GL_ATOMIC_COUNTER_BUFFER_BINDING, GL_ATOMIC_COUNTER_BUFFER_START, GL_ATOMIC_COUNTER_BUFFER_SIZE})
+      add_at(name, 3);
+    for (const GLenum name : {GL_UNIFORM_BUFFER_BINDING, GL_UNIFORM_BUFFER_START, GL_UNIFORM_BUFFER_SIZE})
+      add_at(name, 4);
+    for (const GLenum name :
+         {GL_SHADER_STORAGE_BUFFER_BINDING, GL_SHADER_STORAGE_BUFFER_START, GL_SHADER_STORAGE_BUFFER_SIZE})
+      add_at(name, 5);
+    for (const GLenum name : {GL_IMAGE_BINDING_NAME, GL_IMAGE_BINDING_LEVEL, GL_IMAGE_BINDING_LAYERED,
+                              GL_IMAGE_BINDING_ACCESS, GL_IMAGE_BINDING_FORMAT})
+      add_at(name, 1);
+    glActiveTexture(GL_TEXTURE2);
+    add(GL_TEXTURE_BINDING_2D);
+    add(GL_SAMPLER_BINDING);
+    glActiveTexture(GL_TEXTURE7);
+    return values;
+  };
+  const std::vector<GLint> before = state();
+  const auto out = device->allocate(4).value();
+  const auto counter = opengl::wrap(*device, buffers[0]).value();
+  const Launch launch{.arguments = {bound({5}, *out),
+                                    named("image", opengl::image(textures[1], GL_R32F, GL_READ_ONLY)),
+                                    named("sampled", opengl::texture(textures[1], GL_TEXTURE_2D, samplers[1])),
+                                    named("counter", *counter), named("Block", std::array{30.0F, 0.0F, 0.0F, 0.0F}),
+                                    named("plain", 100.0F)}};
+  ASSERT_TRUE(device->launch(*compiled.module, launch));
+  EXPECT_EQ(state(), before);
+  EXPECT_EQ(download<float>(*device, *out).value()[0], 134);
+  auto slot = device->open_slot().value();
+  slot->launch(*compiled.module, launch).value();
+  slot->submit().value();
+  slot->wait().value();
+  EXPECT_EQ(state(), before);
+  EXPECT_EQ(glGetError(), static_cast<GLenum>(GL_NO_ERROR));
+  glDeleteSamplers(2, samplers);
+  glDeleteTextures(2, textures);
+  glDeleteBuffers(3, buffers);
+}
+
 TEST_F(AdoptTest, DeletingAProgramLeavesTheCallersProgramInUse) {
   const auto device = opengl::adopt_current(book_.log()).value();
   const Compiled mine = device->compile(scale(1)).value();

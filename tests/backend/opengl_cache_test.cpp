@@ -137,6 +137,28 @@ TEST_F(OpenGlFromTheStart, ADriverWithoutBinariesWorksWithoutPersistenceAndSaysS
   EXPECT_EXIT(_exit(work()), testing::ExitedWithCode(0), "");
 }
 
+TEST_F(OpenGlFromTheStart, ADriverWithoutBinariesLaunchesProgramsWithUniforms) {
+  const auto work = [] {
+    setenv("MESA_SHADER_CACHE_DISABLE", "true", 1);
+    const auto device = open_device("opengl", Log(LogLevel::off, {})).value();
+    const Compiled compiled = device
+                                  ->compile(Request({.name = "plain", .source = R"(#version 430
+layout(local_size_x = 1) in;
+uniform float plain;
+layout(std430, binding = 0) buffer Out { float result; };
+void main() { result = plain; }
+)"}))
+                                  .value();
+    const auto out = device->allocate(4).value();
+    for (const float number : {1.0F, 2.0F}) {
+      device->launch(*compiled.module, {.arguments = {*out, named("plain", number)}}).value();
+      if (download<float>(*device, *out).value()[0] != number) return 2;
+    }
+    return 0;
+  };
+  EXPECT_EXIT(_exit(work()), testing::ExitedWithCode(0), "");
+}
+
 TEST_F(OpenGlFromTheStart, NoDriverBehindEglIsOneClearSentence) {
   const auto work = [] {
     setenv("__EGL_VENDOR_LIBRARY_FILENAMES", "/nonexistent.json", 1);

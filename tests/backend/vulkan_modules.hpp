@@ -23,6 +23,12 @@ struct DoublingModule {
   std::vector<spv::Capability> capabilities = {spv::Capability::Shader};
   /// How often LocalSize is declared.
   int group_sizes = 1;
+  /// Another input, which the kernel does not use.
+  enum class Input { none, uniform_block, sampler, image, counters };
+  Input other = Input::none;
+  std::uint32_t other_binding = 0;
+  /// The length of an array of it; 0 if it is none.
+  std::uint32_t other_length = 0;
 
   std::vector<std::uint32_t> words() const {
     using spv::Op;
@@ -52,6 +58,13 @@ struct DoublingModule {
       tile,
       to_tile,
       shared,
+      extra,
+      extra_type,
+      extra_sampled,
+      extra_length,
+      extra_array,
+      to_extra,
+      real,
       bound
     };
     const auto number_of = [](auto value) { return static_cast<std::uint32_t>(value); };
@@ -82,6 +95,13 @@ struct DoublingModule {
     add(Op::OpDecorate, {block, number_of(spv::Decoration::BufferBlock)});
     add(Op::OpDecorate, {buffer, number_of(spv::Decoration::DescriptorSet), 0});
     add(Op::OpDecorate, {buffer, number_of(spv::Decoration::Binding), binding});
+    if (other != Input::none) add(Op::OpDecorate, {extra, number_of(spv::Decoration::Binding), other_binding});
+    if (other == Input::uniform_block) {
+      add(Op::OpDecorate, {extra, number_of(spv::Decoration::DescriptorSet), 0});
+      add(Op::OpDecorate, {extra_type, number_of(spv::Decoration::Block)});
+      add(Op::OpMemberDecorate, {extra_type, 0, number_of(spv::Decoration::Offset), 0});
+    }
+    if (other == Input::counters) add(Op::OpDecorate, {extra, number_of(spv::Decoration::Offset), 0});
     add(Op::OpTypeVoid, {none});
     add(Op::OpTypeFunction, {function, none});
     add(Op::OpTypeInt, {uint, 32, 0});
@@ -101,6 +121,30 @@ struct DoublingModule {
       add(Op::OpTypeArray, {tile, uint, length});
       add(Op::OpTypePointer, {to_tile, workgroup, tile});
       add(Op::OpVariable, {to_tile, shared, workgroup});
+    }
+    if (other != Input::none) {
+      std::uint32_t type = extra_type;
+      auto storage = spv::StorageClass::UniformConstant;
+      if (other == Input::uniform_block) {
+        add(Op::OpTypeStruct, {extra_type, uint});
+        storage = spv::StorageClass::Uniform;
+      } else if (other == Input::counters) {
+        type = uint;
+        storage = spv::StorageClass::AtomicCounter;
+      } else {
+        const std::uint32_t sampled = other == Input::sampler ? 1 : 2;
+        const auto format = other == Input::sampler ? spv::ImageFormat::Unknown : spv::ImageFormat::R32f;
+        add(Op::OpTypeFloat, {real, 32});
+        add(Op::OpTypeImage, {extra_type, real, number_of(spv::Dim::Dim2D), 0, 0, 0, sampled, number_of(format)});
+        if (other == Input::sampler) add(Op::OpTypeSampledImage, {type = extra_sampled, extra_type});
+      }
+      if (other_length > 0) {
+        add(Op::OpConstant, {uint, extra_length, other_length});
+        add(Op::OpTypeArray, {extra_array, type, extra_length});
+        type = extra_array;
+      }
+      add(Op::OpTypePointer, {to_extra, number_of(storage), type});
+      add(Op::OpVariable, {to_extra, extra, number_of(storage)});
     }
     add(Op::OpFunction, {none, kernel, 0, function});
     add(Op::OpLabel, {label});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "backend/launch_checks.hpp"
 #include "backend/opengl/compiler.hpp"
 #include "backend/opengl/egl.hpp"
+#include "backend/opengl/launch.hpp"
 #include "backend/opengl/slot.hpp"
 #include "backend/opengl/staging.hpp"
 #include "base/process.hpp"
@@ -166,6 +168,7 @@ Result<std::unique_ptr<Buffer>> GlDevice::allocate(std::size_t bytes) {
 Result<void> GlDevice::write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) {
   const auto own = KILN_TRY(backend::own_buffer<GlBuffer>(buffer, *group_, info_.name, bytes.size(), offset));
   auto current = KILN_TRY(begin(*group_));
+  KILN_TRY(own->check());
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
   binding.bind(own->id());
   glBufferSubData(GL_COPY_WRITE_BUFFER, static_cast<GLintptr>(offset), static_cast<GLsizeiptr>(bytes.size()),
@@ -178,6 +181,7 @@ Result<void> GlDevice::write(Buffer& buffer, std::span<const std::byte> bytes, s
 Result<void> GlDevice::read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) {
   const auto own = KILN_TRY(backend::own_buffer<GlBuffer>(buffer, *group_, info_.name, bytes.size(), offset));
   auto current = KILN_TRY(begin(*group_));
+  KILN_TRY(own->check());
   const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
   binding.bind(own->id());
   glGetBufferSubData(GL_COPY_WRITE_BUFFER, static_cast<GLintptr>(offset), static_cast<GLsizeiptr>(bytes.size()),
@@ -188,8 +192,10 @@ Result<void> GlDevice::read(const Buffer& buffer, std::span<std::byte> bytes, st
 Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   auto current = KILN_TRY(begin(*group_));
   const auto fitted = KILN_TRY(fit(*group_, info_, module, launch));
-  UniformBuffer parameters(*group_);
-  dispatch(*group_, fitted, parameters);
+  UniformBuffers uniforms(*group_);
+  std::optional<ProgramLoan> copy;
+  if (fitted.program.interface().sets_state()) copy.emplace(KILN_TRY(fitted.program.borrow()));
+  KILN_TRY(dispatch(*group_, fitted, copy ? copy->id() : fitted.program.id(), uniforms));
   glFinish();
   const std::string doing = fmt::format("running {}", fitted.program.name());
   if (tells_resets_ && glGetGraphicsResetStatus() != GL_NO_ERROR) return gl_error(GL_CONTEXT_LOST, doing);
@@ -230,6 +236,32 @@ Result<std::shared_ptr<Device>> open_gl_device(std::size_t number, const Log& lo
   auto group = ShareGroup::create(display.display, log);
   if (!group) return Error(group.error().code(), fmt::format("{}: {}", name, group.error().message()));
   return GlDevice::open(std::move(*group), name, display.software);
+}
+
+Result<std::unique_ptr<Buffer>> wrap(Device& device, std::uint32_t buffer) {
+  auto* own = dynamic_cast<GlDevice*>(&device);
+  if (own == nullptr) return Error(ErrorCode::invalid_request, "the device is not an OpenGL device");
+  auto current = KILN_TRY(begin(own->group()));
+  const auto size = size_of_buffer(buffer);
+  if (!size)
+    return Error(
+        ErrorCode::invalid_request,
+        fmt::format("{} has no buffer object {}; a name has one once it has been bound", own->info().name, buffer));
+  return std::unique_ptr<Buffer>(
+      std::make_unique<GlBuffer>(own->group().shared_from_this(), buffer, *size, GlBuffer::Owner::caller));
+}
+
+Argument image(std::uint32_t texture, std::uint32_t format, std::uint32_t access, std::uint32_t level, bool layered,
+               std::uint32_t layer) {
+  constexpr std::uint32_t layered_bit = 1U << 31;
+  return NativeObject{.kind = NativeObject::Kind::gl_image,
+                      .handle = texture,
+                      .numbers = {format, access, level, layered ? layered_bit : std::min(layer, layered_bit - 1)}};
+}
+
+Argument texture(std::uint32_t texture, std::uint32_t target, std::uint32_t sampler) {
+  return NativeObject{
+      .kind = NativeObject::Kind::gl_texture, .handle = texture, .sampler = sampler, .numbers = {target}};
 }
 
 Result<Current> make_current(Device& device) {

@@ -67,7 +67,8 @@ GlSlot::GlSlot(std::shared_ptr<ShareGroup> group, std::unique_ptr<const SlotCont
       context_(std::move(context)),
       tells_resets_(tells_resets),
       staging_(group_, staging),
-      clock_(1, timestamp_bits()) {
+      clock_(1, timestamp_bits()),
+      uniforms_(*group_) {
   set_clock();
 }
 
@@ -75,7 +76,10 @@ GlSlot::~GlSlot() {
   const auto entered = context_->enter();
   // If the caller's context is not current, its objects cannot be deleted here; they are destroyed with the
   // context.
-  if (!entered) return;
+  if (!entered) {
+    for (ProgramLoan& loan : loans_) loan.discard();
+    return;
+  }
   if (in_use()) glFinish();
   glDeleteSync(fence_);
   stamps_.clear();
@@ -111,7 +115,7 @@ Result<void> GlSlot::begin_piece() {
 template <class Work>
 Result<void> GlSlot::queue(std::string_view doing, Work work) {
   KILN_TRY(begin_piece());
-  work();
+  KILN_TRY(work());
   if (clock_.ticks()) {
     stamps_.write();
     pieces_.push_back({stamps_.count() - 2, stamps_.count() - 1});
@@ -128,11 +132,13 @@ Result<void> GlSlot::queue_nothing() {
 
 Result<void> GlSlot::queue_copy(const Copy& copy) {
   const auto entered = KILN_TRY(context_->enter());
-  return queue(copy.describe(), [&] {
+  KILN_TRY(copy.buffer.check());
+  return queue(copy.describe(), [&]() -> Result<void> {
     if (copy.direction == Direction::upload)
       staging_.upload(copy.buffer.id(), copy.offset, copy.staged, copy.bytes);
     else
       staging_.download(copy.buffer.id(), copy.offset, copy.staged, copy.bytes);
+    return {};
   });
 }
 
@@ -140,10 +146,18 @@ Result<void> GlSlot::launch(kiln::Module& module, const Launch& launch) {
   const auto entered = KILN_TRY(context_->enter());
   const auto fitted = KILN_TRY(fit(*group_, device_, module, launch));
   if (!backend::has_work(fitted.groups)) return queue_nothing();
-  return queue(fmt::format("launching {}", fitted.program.name()), [&] {
-    if (launches_ == parameters_.size()) parameters_.emplace_back(*group_);
-    dispatch(*group_, fitted, parameters_[launches_++]);
+  return queue(fmt::format("launching {}", fitted.program.name()), [&]() -> Result<void> {
+    const GLuint program = KILN_TRY(object_of(fitted.program));
+    return dispatch(*group_, fitted, program, uniforms_);
   });
+}
+
+Result<GLuint> GlSlot::object_of(const LinkedProgram& program) {
+  if (!program.interface().sets_state()) return program.id();
+  const auto found = std::ranges::find(loans_, program.copies(), &ProgramLoan::copies);
+  if (found != loans_.end()) return found->id();
+  loans_.push_back(KILN_TRY(program.borrow()));
+  return loans_.back().id();
 }
 
 Result<void> GlSlot::submit() {
@@ -170,7 +184,8 @@ Result<bool> GlSlot::ended_within(GLuint64 nanoseconds) {
   if (state == GL_WAIT_FAILED)
     return Error(ErrorCode::device_failed, fmt::format("glClientWaitSync failed while {}", running));
   glDeleteSync(std::exchange(fence_, nullptr));
-  launches_ = 0;
+  uniforms_.reuse();
+  loans_.clear();
   staging_.collect();
   const std::vector<backend::Piece> pieces = std::exchange(pieces_, {});
   const std::vector<std::uint64_t> stamps = stamps_.read();

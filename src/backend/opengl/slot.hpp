@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -13,8 +12,9 @@
 #include <kiln/slot.hpp>
 
 #include "backend/clock.hpp"
-#include "backend/opengl/compiler.hpp"
+#include "backend/opengl/launch.hpp"
 #include "backend/opengl/lent_context.hpp"
+#include "backend/opengl/program.hpp"
 #include "backend/opengl/staging.hpp"
 #include "backend/slot_base.hpp"
 
@@ -60,9 +60,12 @@ class GlSlot final : public backend::SlotBase<GlBuffer, ShareGroup> {
   Result<std::span<std::byte>> allocate_staging(std::size_t bytes) override;
   Result<void> queue_copy(const Copy& copy) override;
   Result<void> queue_nothing() override;
-  /// Calls `work`, which queues a piece, and queues a timestamp after it. Requires that the context is current.
+  /// Calls `work`, which queues a piece and returns Result<void>, and queues a timestamp after it. Requires that
+  /// the context is current.
   template <class Work>
   Result<void> queue(std::string_view doing, Work work);
+  /// The program object for a launch.
+  Result<GLuint> object_of(const LinkedProgram& program);
   /// Starts a submission if this is its first piece. Waits for the previous submission first.
   Result<void> begin_piece();
   /// Estimates the offset between the clocks of the device and the host.
@@ -79,9 +82,10 @@ class GlSlot final : public backend::SlotBase<GlBuffer, ShareGroup> {
   Stamps stamps_;
   std::vector<backend::Piece> pieces_;
   std::vector<Ran> ran_;
-  // One for each launch that is queued or in flight, and unused ones from earlier submissions.
-  std::deque<UniformBuffer> parameters_;
-  std::size_t launches_ = 0;
+  UniformBuffers uniforms_;
+  // The copies that launches use which are queued or in flight. Launches in one context may share a copy: OpenGL
+  // changes its uniforms between them.
+  std::vector<ProgramLoan> loans_;
   backend::Clock::Host::time_point begun_ = {};
   bool queued_ = false;
   // Signalled when the submitted work has ended; null once the end has been seen.

@@ -24,6 +24,26 @@ void copy(GLuint from, std::size_t from_offset, GLuint to, std::size_t to_offset
 
 }  // namespace
 
+std::optional<std::size_t> size_of_buffer(GLuint id) {
+  if (glIsBuffer(id) != GL_TRUE) return std::nullopt;
+  const BufferBinding binding(GL_COPY_WRITE_BUFFER, GL_COPY_WRITE_BUFFER_BINDING);
+  binding.bind(id);
+  GLint64 size = 0;
+  glGetBufferParameteri64v(GL_COPY_WRITE_BUFFER, GL_BUFFER_SIZE, &size);
+  return static_cast<std::size_t>(std::max<GLint64>(size, 0));
+}
+
+Result<void> GlBuffer::check() const {
+  if (owner_ == Owner::kiln) return {};
+  const auto size = size_of_buffer(id_);
+  if (!size) return Error(ErrorCode::invalid_request, fmt::format("the wrapped buffer {} has been deleted", id_));
+  if (*size != size_)
+    return Error(
+        ErrorCode::invalid_request,
+        fmt::format("the wrapped buffer {} has {} bytes now, and had {}; wrap it again", id_, *size, size_));
+  return {};
+}
+
 Staging::Kind Staging::best() {
   return epoxy_gl_version() >= 44 || epoxy_has_gl_extension("GL_ARB_buffer_storage") ? Kind::mapped : Kind::copied;
 }

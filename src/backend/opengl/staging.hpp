@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,7 @@
 
 #include <kiln/device.hpp>
 
+#include "backend/launch_checks.hpp"
 #include "backend/opengl/share_group.hpp"
 
 namespace kiln::opengl {
@@ -28,72 +30,35 @@ class BufferBinding {
   GLint before_ = 0;
 };
 
-/// Saves the state that a launch changes in a context, and restores it on destruction.
-class LaunchBindings {
- public:
-  explicit LaunchBindings(GLuint storage_buffers)
-      : storage_(GL_SHADER_STORAGE_BUFFER, GL_SHADER_STORAGE_BUFFER_BINDING),
-        uniform_(GL_UNIFORM_BUFFER, GL_UNIFORM_BUFFER_BINDING) {
-    glGetIntegerv(GL_CURRENT_PROGRAM, &program_);
-    for (GLuint i = 0; i < storage_buffers; ++i)
-      ranges_.push_back(read(GL_SHADER_STORAGE_BUFFER, i, GL_SHADER_STORAGE_BUFFER_BINDING,
-                             GL_SHADER_STORAGE_BUFFER_START, GL_SHADER_STORAGE_BUFFER_SIZE));
-    ranges_.push_back(
-        read(GL_UNIFORM_BUFFER, 0, GL_UNIFORM_BUFFER_BINDING, GL_UNIFORM_BUFFER_START, GL_UNIFORM_BUFFER_SIZE));
-  }
-  ~LaunchBindings() {
-    glUseProgram(static_cast<GLuint>(program_));
-    for (const Range& range : ranges_) {
-      if (range.size != 0) {
-        glBindBufferRange(range.target, range.index, static_cast<GLuint>(range.buffer),
-                          static_cast<GLintptr>(range.start), static_cast<GLsizeiptr>(range.size));
-      } else {
-        glBindBufferBase(range.target, range.index, static_cast<GLuint>(range.buffer));
-      }
-    }
-  }
-  LaunchBindings(const LaunchBindings&) = delete;
-  LaunchBindings& operator=(const LaunchBindings&) = delete;
-
- private:
-  struct Range {
-    GLenum target = 0;
-    GLuint index = 0;
-    GLint buffer = 0;
-    GLint64 start = 0;
-    GLint64 size = 0;
-  };
-  static Range read(GLenum target, GLuint index, GLenum binding, GLenum start, GLenum size) {
-    Range range{target, index, 0, 0, 0};
-    glGetIntegeri_v(binding, index, &range.buffer);
-    glGetInteger64i_v(start, index, &range.start);
-    glGetInteger64i_v(size, index, &range.size);
-    return range;
-  }
-
-  // Destroyed after the body of the destructor, so the non-indexed bindings are restored last.
-  BufferBinding storage_;
-  BufferBinding uniform_;
-  GLint program_ = 0;
-  std::vector<Range> ranges_;
-};
-
-/// Owns a buffer object.
+/// A buffer object: Kiln's own, which the destructor deletes, or the caller's.
 class GlBuffer final : public Buffer {
  public:
-  GlBuffer(std::shared_ptr<ShareGroup> group, GLuint id, std::size_t size) noexcept
-      : group_(std::move(group)), id_(id), size_(size) {}
-  ~GlBuffer() override { group_->delete_buffer(id_); }
+  enum class Owner { kiln, caller };
+
+  GlBuffer(std::shared_ptr<ShareGroup> group, GLuint id, std::size_t size, Owner owner = Owner::kiln) noexcept
+      : group_(std::move(group)), id_(id), size_(size), owner_(owner) {}
+  ~GlBuffer() override {
+    if (owner_ == Owner::kiln) group_->delete_buffer(id_);
+  }
 
   std::size_t size() const noexcept override { return size_; }
   GLuint id() const noexcept { return id_; }
   const ShareGroup* owner() const noexcept { return group_.get(); }
+  /// The size of the buffer object, which may be larger.
+  std::size_t room() const noexcept { return owner_ == Owner::kiln ? backend::allocated_bytes(size_) : size_; }
+  /// Fails with invalid_request if the caller has deleted the buffer object or changed its size. Requires that a
+  /// context of the group is current.
+  Result<void> check() const;
 
  private:
   std::shared_ptr<ShareGroup> group_;
   GLuint id_;
   std::size_t size_;
+  Owner owner_;
 };
+
+/// The size of a buffer object; nullopt if there is none of this name.
+std::optional<std::size_t> size_of_buffer(GLuint id);
 
 /// Host memory that the device copies from and to. All functions except the destructor require that a context of
 /// the group is current.
