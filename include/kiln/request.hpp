@@ -1,12 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include <kiln/digest.hpp>
@@ -34,6 +36,13 @@ struct Key {
   Digest digest;
   std::string name;
 };
+
+/// The value of a specialisation constant. Write the type of the declaration, as in `64U` for a uint: only integers
+/// may have the other sign, if the value fits.
+using Constant = std::variant<bool, std::int32_t, std::uint32_t, float, double, std::int64_t, std::uint64_t>;
+
+/// The type, as GLSL calls it, and the value: "uint 64".
+std::string to_string(const Constant& constant);
 
 /// Everything that can change a compiled program, and nothing else, as an immutable value.
 ///
@@ -76,6 +85,11 @@ class Request {
     /// Folders that #include searches next; for "quotes", after the including file's own folder. The headers of
     /// CUDA and HIP are found without being named here: see docs/headers.md.
     std::vector<std::filesystem::path> include_folders = {};
+    /// Values of specialisation constants by their ids (`constant_id`, or `local_size_x_id` for the group size).
+    /// Others keep the defaults of the source. Only for GLSL for Vulkan, and for SPIR-V in Vulkan and OpenGL, which
+    /// has only values of 32 bits. compile() fails with invalid_request if the program has no constant with an id,
+    /// or one of another type.
+    std::map<std::uint32_t, Constant> constants = {};
   };
 
   /// Reads the included files, then checks and hashes the request. Does not throw for an invalid request: error()
@@ -94,6 +108,7 @@ class Request {
   Language language() const noexcept { return state_->fields.language; }
   const std::vector<std::string>& options() const noexcept { return state_->fields.options; }
   const std::map<std::string, std::string>& defines() const noexcept { return state_->fields.defines; }
+  const std::map<std::uint32_t, Constant>& constants() const noexcept { return state_->fields.constants; }
   /// The source as the compiler gets it, without `defines`; empty if the request is invalid. In GLSL, every
   /// #include is replaced by the file's contents, with `#line N F` directives that keep the compiler's line
   /// numbers, where F is an index into files(). In the other languages it is the source that was given.

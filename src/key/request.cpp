@@ -1,6 +1,7 @@
 #include <kiln/request.hpp>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 
@@ -50,6 +51,11 @@ std::optional<Error> check(const Request::Fields& fields) {
   if (is_compiled && (!fields.options.empty() || !fields.defines.empty()))
     return invalid(
         fmt::format("has options or defines, which a program in {} cannot use", to_string(fields.language)));
+  if (!fields.constants.empty() && fields.language != Language::vulkan_glsl && fields.language != Language::spirv)
+    return invalid(
+        fmt::format("has specialisation constants, which {} does not have; only GLSL for Vulkan and "
+                    "SPIR-V have them",
+                    to_string(fields.language)));
   std::set<std::string_view> entries;
   for (const std::string& entry : fields.entries) {
     // Stored names are separated by these characters.
@@ -96,6 +102,16 @@ Digest digest_of(const Request::Fields& fields, const std::string& source, const
   writer.text(source);
   // Keys of sources without included files are the same as in Kiln 0.1.
   if (included != nullptr) writer.raw(included->bytes);
+  // Keys of requests without constants are the same as in Kiln 0.2.
+  if (!fields.constants.empty()) {
+    writer.text("constants");
+    writer.number(static_cast<std::uint64_t>(fields.constants.size()));
+    for (const auto& [id, constant] : fields.constants) {
+      writer.number(id);
+      writer.number(static_cast<std::uint64_t>(constant.index()));
+      std::visit([&writer](auto value) { writer.number(value); }, constant);
+    }
+  }
   return base::sha256(writer.bytes());
 }
 
@@ -160,6 +176,13 @@ std::optional<Language> language_of(std::string_view name) noexcept {
         Language::ptx, Language::cubin, Language::fatbin, Language::code_object})
     if (to_string(language) == name) return language;
   return std::nullopt;
+}
+
+std::string to_string(const Constant& constant) {
+  static constexpr std::array<std::string_view, 7> types = {"bool",   "int",     "uint",    "float",
+                                                            "double", "int64_t", "uint64_t"};
+  static_assert(types.size() == std::variant_size_v<Constant>);
+  return std::visit([&](auto value) { return fmt::format("{} {}", types[constant.index()], value); }, constant);
 }
 
 Request::Request(Fields fields) {
@@ -253,6 +276,7 @@ std::string Request::describe() const {
   facts["entries"] = entries();
   facts["options"] = options();
   facts["defines"] = defines();
+  for (const auto& [id, constant] : constants()) facts["constants"][std::to_string(id)] = to_string(constant);
   facts["source"] = {{"sha256", base::sha256(source()).hex()}, {"bytes", source().size()}};
   return facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -78,6 +78,16 @@ TEST(BadRequest, OptionThatIsHandedToThePreprocessorIsToldByName) {
   EXPECT_EQ(fine.options(), (std::vector<std::string>{"-Xclang", "-fno-inline"}));
 }
 
+TEST(BadRequest, ConstantsOfALanguageThatHasNoneAreTold) {
+  for (const Language language : {Language::glsl, Language::opencl, Language::cuda, Language::hip, Language::ptx,
+                                  Language::cubin, Language::fatbin, Language::code_object})
+    EXPECT_EQ(complaint({.name = "conv", .source = "x", .language = language, .constants = {{0, 1U}}}),
+              "the request for \"conv\" has specialisation constants, which " + std::string(to_string(language)) +
+                  " does not have; only GLSL for Vulkan and SPIR-V have them");
+  for (const Language language : {Language::vulkan_glsl, Language::spirv})
+    EXPECT_FALSE(Request({.source = "x", .language = language, .constants = {{0, 1U}}}).error());
+}
+
 TEST(BadRequest, DefineThatIsNoMacroNameIsToldByName) {
   for (const char* name : {"", "1A", "A B", "A-B", "A(x", "A)", "A(x)y", "A(x)(y)", "A(x-y)", "(x)", "A(x\n)",
                            "A\n#error", "\xC3\xA9tage", "A=1", " A"}) {

@@ -139,6 +139,32 @@ TEST(RequestKey, IsAlwaysTheSame) {
             "9466575070d2da100f2dbebc0534dfe6306530645818963efc4901f20e97ad79");
 }
 
+TEST(RequestKey, ChangesWithTheIdTheTypeAndTheValueOfAConstant) {
+  using Constants = std::map<std::uint32_t, Constant>;
+  const std::vector<Constants> all = {{},
+                                      {{0, true}},
+                                      {{0, 1}},
+                                      {{0, 1U}},
+                                      {{0, 1.0F}},
+                                      {{0, 1.0}},
+                                      {{1, 1U}},
+                                      {{0, 2U}},
+                                      {{0, 1U}, {1, 1U}},
+                                      {{0, std::int64_t{1}}},
+                                      {{0, false}},
+                                      {{0, -1.0F}},
+                                      {{1, 0U}, {2, 0U}},
+                                      {{0, std::uint64_t{1}}}};
+  std::map<Digest, std::size_t> seen;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Request request({.source = "#version 450\n", .language = Language::vulkan_glsl, .constants = all[i]});
+    EXPECT_FALSE(request.error());
+    EXPECT_EQ(request.constants(), all[i]);
+    const auto [other, is_new] = seen.emplace(request.key().digest, i);
+    EXPECT_TRUE(is_new) << i << " has the key of " << other->second;
+  }
+}
+
 TEST(RequestKey, ChangesWithAnEditedFileInAnIncludeFolder) {
   const fakes::TemporaryFolder folder;
   const auto make = [&folder] {
@@ -229,6 +255,15 @@ TEST(Request, DescribesItselfInJson) {
   EXPECT_EQ(files[0].at("name"), "conv2d");
   EXPECT_EQ(files[1].at("name"), "tile.h");
   EXPECT_EQ(files[1].at("sha256"), base::sha256("const int tile = TILE;\n").hex(16));
+}
+
+TEST(Request, DescribesItsConstantsByIdWithTheirTypes) {
+  const auto facts = nlohmann::json::parse(
+      Request({.source = "#version 450\n", .language = Language::vulkan_glsl, .constants = {{0, 64U}, {7, 0.5F}}})
+          .describe());
+  EXPECT_EQ(facts.at("constants").at("0"), "uint 64");
+  EXPECT_EQ(facts.at("constants").at("7"), "float 0.5");
+  EXPECT_FALSE(nlohmann::json::parse(Request(fields()).describe()).contains("constants"));
 }
 
 TEST(Request, DescribesItselfInJsonWhateverBytesItHolds) {

@@ -205,6 +205,10 @@ Result<std::unique_ptr<BuiltProgram>> BuiltProgram::from_source(const std::share
 Result<Compiled> BuiltProgram::compile(const std::shared_ptr<const Context>& context, const Request& request) {
   using namespace std::chrono_literals;
   KILN_TRY(backend::check_language(request, {Language::opencl, Language::spirv}));
+  if (!request.constants().empty())
+    return Error(
+        ErrorCode::invalid_request,
+        fmt::format("{} has specialisation constants, which Kiln sets only in Vulkan and OpenGL", request.name()));
   const std::string source =
       request.language() == Language::spirv ? request.source() : backend::with_defines(request);
   const auto folders = KILN_TRY(backend::HeaderFolders::create(request));
