@@ -17,33 +17,73 @@ using VkBuffer = struct VkBuffer_T*;
 using VkPipeline = struct VkPipeline_T*;
 using VkPipelineLayout = struct VkPipelineLayout_T*;
 using VkDescriptorSetLayout = struct VkDescriptorSetLayout_T*;
+using VkImageView = struct VkImageView_T*;
+using VkSampler = struct VkSampler_T*;
+using VkBufferView = struct VkBufferView_T*;
 
 namespace kiln::vulkan {
 
-/// A compute pipeline with its layout: storage buffers 0, 1, … in set 0, parameters as push constants. Made by a
-/// device of this API: see Program::as(). All functions may be called from any thread; the handles and the name are
-/// valid until the module is destroyed.
+/// A compute pipeline with its layout: resources in descriptor sets as the source declares them, parameters as push
+/// constants. Made by a device of this API: see Program::as(). All functions may be called from any thread; the
+/// handles and the name are valid until the module is destroyed. A program with several entry points has no
+/// pipeline, no layouts, no buffers and no parameters of its own: see Program::entry().
 class Module : public kiln::Module {
  public:
-  /// For vkCmdBindPipeline, on the device that it was made for. Null if the program has several entry points: see
-  /// Program::entry().
+  /// For vkCmdBindPipeline, on the device that it was made for.
   virtual VkPipeline pipeline() const noexcept = 0;
   /// For vkCmdBindDescriptorSets and vkCmdPushConstants.
   virtual VkPipelineLayout layout() const noexcept = 0;
-  /// The layout of set 0.
-  virtual VkDescriptorSetLayout set_layout() const noexcept = 0;
+  /// The layout of a descriptor set; null behind the last one that the program declares. Sets without resources
+  /// have an empty layout, and set 0 always has one.
+  virtual VkDescriptorSetLayout set_layout(std::uint32_t set = 0) const noexcept = 0;
 
   /// The name of the program's request.
   virtual const std::string& name() const noexcept = 0;
-  /// How many storage buffers a launch must bind.
+  /// How many buffers a launch gives if it gives the storage buffers of set 0 in order: one more than the highest
+  /// binding. Buffers for bindings that the program does not declare are ignored. Other resources are not counted.
   virtual std::uint32_t buffers() const noexcept = 0;
-  /// How many bytes of parameters a launch must give.
+  /// The size of the push constants in bytes. A launch gives their members one by one, or all as one value.
   virtual std::uint32_t parameter_bytes() const noexcept = 0;
 };
 
-/// The VkBuffer of a buffer, for use as storage and in copies. It belongs to the buffer and is valid until that is
-/// destroyed; null for a buffer of another API. May be called from any thread.
+/// The VkBuffer of a buffer, for use as storage, uniform or texel buffer and in copies. It belongs to the buffer
+/// and is valid until that is destroyed; null for a buffer of another API. For a buffer of wrap(), the caller's.
+/// May be called from any thread.
 VkBuffer memory(const Buffer& buffer) noexcept;
+
+/// The caller's own buffer as a buffer of `device`: its `bytes` bytes from `offset` on. The caller keeps the buffer
+/// and destroys it after the result. It must be of the device that was adopted, have memory, and be created with
+/// VK_BUFFER_USAGE_STORAGE_BUFFER_BIT (or UNIFORM_BUFFER_BIT for uniform buffers), and for write(), read() and
+/// slots also with TRANSFER_DST_BIT and TRANSFER_SRC_BIT. Launches refuse an offset that is no multiple of
+/// minStorageBufferOffsetAlignment (minUniformBufferOffsetAlignment). Kiln orders its own work on the queue; work
+/// that the caller submits must be separated from it by a fence or a semaphore.
+///
+/// Fails with invalid_request for a device of another API, a null handle, or no bytes.
+Result<std::unique_ptr<Buffer>> wrap(Device& device, VkBuffer buffer, std::size_t bytes, std::size_t offset = 0);
+
+/// Arguments of the caller's own objects, for bound() and named(). They must be of the device that was adopted, and
+/// must stay until the launch has ended. `layout` is the VkImageLayout that the image has when the launch runs:
+/// VK_IMAGE_LAYOUT_GENERAL for an image that the program writes. Kiln changes no layouts.
+///
+/// A storage image, or a sampled image whose sampler is another argument (`texture2D`).
+inline Argument image(VkImageView view, std::uint32_t layout) {
+  return NativeObject{
+      .kind = NativeObject::Kind::vk_image, .handle = reinterpret_cast<std::uint64_t>(view), .numbers = {layout}};
+}
+/// A combined image and sampler (`sampler2D`).
+inline Argument texture(VkImageView view, VkSampler sampler, std::uint32_t layout) {
+  return NativeObject{.kind = NativeObject::Kind::vk_texture,
+                      .handle = reinterpret_cast<std::uint64_t>(view),
+                      .sampler = reinterpret_cast<std::uint64_t>(sampler),
+                      .numbers = {layout}};
+}
+inline Argument sampler(VkSampler sampler) {
+  return NativeObject{.kind = NativeObject::Kind::vk_sampler, .handle = reinterpret_cast<std::uint64_t>(sampler)};
+}
+/// A uniform or storage texel buffer.
+inline Argument texel_buffer(VkBufferView view) {
+  return NativeObject{.kind = NativeObject::Kind::vk_texel_buffer, .handle = reinterpret_cast<std::uint64_t>(view)};
+}
 
 /// The handles of the caller's own device, for adopt(). A value that owns nothing.
 struct Adopted {

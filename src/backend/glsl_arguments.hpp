@@ -47,6 +47,9 @@ std::string_view to_string(GlslResource::Kind kind) noexcept;
 /// As in "uniform buffer Params (binding 2)", or "(set 1, binding 2)".
 std::string describe(const GlslResource& resource, std::uint32_t element = 0);
 
+/// As in "uniform buffer Params (binding 2)", or "storage buffer (set 1, binding 2)".
+std::string describe(const GlslResource& resource, std::uint32_t element = 0);
+
 /// A member of the block that values without a place fill, or a plain uniform.
 struct GlslMember {
   std::string name = {};

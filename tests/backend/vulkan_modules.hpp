@@ -18,7 +18,7 @@ struct DoublingModule {
   std::optional<std::array<std::uint32_t, 3>> group_size = std::array<std::uint32_t, 3>{64, 1, 1};
   std::uint32_t array_stride = 4;
   std::uint32_t binding = 0;
-  /// The numbers that a group shares, in an array that is decorated with a stride of 1 byte.
+  /// The numbers that a group shares and loads, in an array that is decorated with a stride of 1 byte.
   std::uint32_t shared_numbers = 0;
   std::vector<spv::Capability> capabilities = {spv::Capability::Shader};
   /// How often LocalSize is declared.
@@ -65,6 +65,7 @@ struct DoublingModule {
       extra_array,
       to_extra,
       real,
+      value,
       bound
     };
     const auto number_of = [](auto value) { return static_cast<std::uint32_t>(value); };
@@ -148,6 +149,7 @@ struct DoublingModule {
     }
     add(Op::OpFunction, {none, kernel, 0, function});
     add(Op::OpLabel, {label});
+    if (shared_numbers > 0) add(Op::OpLoad, {tile, value, shared});
     add(Op::OpAccessChain, {in_uint, id_place, id, zero});
     add(Op::OpLoad, {uint, index, id_place});
     add(Op::OpAccessChain, {to_number, place, buffer, zero, index});

@@ -25,7 +25,7 @@ class Random {
 };
 
 std::vector<std::uint32_t> compiled(const Request& request) {
-  return Shaderc::find().value()->compile(request).value();
+  return Shaderc::find().value()->compile(request).value().words;
 }
 
 /// A module with something of everything that the reader looks at.
@@ -124,7 +124,7 @@ TEST(Compiler, OfAVariableThatNamesNoneIsRefusedWithTheVariable) {
 
 TEST(Spirv, TellsWhatAProgramAsksFor) {
   const ShaderInterface interface = interface_of(rich_module());
-  EXPECT_EQ(interface.buffers, 4U);
+  EXPECT_EQ(interface.buffers(), 4U);
   // n at 0, v at 8, m at 16 in columns of 16 bytes, f at 64, last at 76.
   EXPECT_EQ(interface.parameter_bytes, 80U);
   EXPECT_EQ(interface.shared_bytes, 4U * 16 * 17 + 16 * 10 + 2 * 24);
@@ -133,7 +133,6 @@ TEST(Spirv, TellsWhatAProgramAsksFor) {
 
 TEST(Spirv, EntryPointsAreTheSameAfterTheyWereBytes) {
   std::vector<ShaderEntry> entries = read_spirv(rich_module()).value();
-  EXPECT_EQ(to_bytes(entries).size(), 28U) << "as Kiln 0.2 wrote it";
   EXPECT_EQ(entries_from(to_bytes(entries)), entries);
   entries[0].name = "other";
   entries.push_back({"second", entries[0].interface});
@@ -151,8 +150,8 @@ TEST(Spirv, OfAnyVersionOfVulkanIsReadUpToIt) {
   EXPECT_EQ(spirv_version_of(VK_API_VERSION_1_3), 0x00010600U);
   auto words = rich_module();
   words[1] = 0x00010500;
-  EXPECT_TRUE(read_spirv(words, 0x00010500));
-  const auto refused = read_spirv(words, 0x00010300);
+  EXPECT_TRUE(read_spirv(words, {.max_version = 0x00010500}));
+  const auto refused = read_spirv(words, {.max_version = 0x00010300});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message(), "the SPIR-V has version 1.5; the device takes versions up to 1.3");
 }
@@ -184,18 +183,6 @@ TEST(Spirv, ASpecialisedGroupSizeIsThatOfItsConstants) {
                                                "layout(local_size_x_id = 7) in;\nvoid main() {}\n",
                                      .language = Language::vulkan_glsl})));
   EXPECT_EQ(interface.group_size, (std::array<std::uint32_t, 3>{32, 1, 1}));
-}
-
-TEST(Spirv, OfOpenGlMayDeclareUniformBlocksAndImages) {
-  const auto words = compiled(vulkan_program("image",
-                                             "layout(binding = 3, rgba8) uniform image2D i;\n"
-                                             "layout(binding = 0) uniform U { vec4 u; };\n"
-                                             "layout(binding = 1) buffer A { vec4 a[]; };",
-                                             "a[0] = imageLoad(i, ivec2(0)) + u;"));
-  EXPECT_EQ(read_spirv(words).error().code(), ErrorCode::unsupported);
-  const auto entries = read_spirv(words, 0x00010300, Resources::any).value();
-  EXPECT_EQ(entries[0].interface.buffers, 2U);
-  EXPECT_EQ(entries[0].interface.group_size, (std::array<std::uint32_t, 3>{1, 1, 1}));
 }
 
 TEST(Spirv, DecorationGroupsThatHideTheInterfaceAreRefused) {

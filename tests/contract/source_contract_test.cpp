@@ -232,7 +232,7 @@ std::vector<std::uint32_t> spirv(Language language) {
   fields.headers = {{"amount.h", "#define AMOUNT 9.0f\n"}};
   const Request request(fields);
   const auto shaderc = vulkan::Shaderc::find().value();
-  auto words = shaderc->compile(request).value();
+  auto words = shaderc->compile(request).value().words;
   if (language != Language::glsl) return words;
   // Kiln compiles for Vulkan only; the library that it has loaded can do more.
   const auto library = base::DynamicLibrary::loaded("libkiln_shaderc.so.0");

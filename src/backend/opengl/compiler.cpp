@@ -70,16 +70,20 @@ ProgramName name_in(std::string_view text) {
   return {std::string(text.substr(0, end)), std::string(text.substr(end + 1))};
 }
 
+constexpr std::uint32_t version_1_0 = 0x00010000;
+
 /// The entry point of a SPIR-V module that the request names. A program object has one.
 Result<vulkan::ShaderEntry> spirv_entry(const Request& request, std::span<const std::uint32_t> words) {
-  constexpr std::uint32_t version_1_0 = 0x00010000;
-  const auto entries = vulkan::read_spirv(words, version_1_0, vulkan::Resources::any);
+  const auto entries = vulkan::read_spirv(
+      words,
+      {.max_version = version_1_0, .api = vulkan::SpirvOptions::Api::opengl, .constants = &request.constants()});
   if (!entries)
     return Error(ErrorCode::compile_failed, fmt::format("{}: {}", request.name(), entries.error().message()));
   if (request.entries().size() > 1 || (request.entries().empty() && entries->size() > 1))
     return Error(ErrorCode::invalid_request,
                  fmt::format("{} has several entry points, but an OpenGL program has one; make a request for each",
                              request.name()));
+  KILN_TRY(vulkan::check_constants(request.name(), request.constants(), entries->front().interface.constants));
   if (request.entries().empty()) return entries->front();
   const auto found = std::ranges::find(*entries, request.entries()[0], &vulkan::ShaderEntry::name);
   if (found == entries->end())
@@ -124,14 +128,14 @@ std::vector<spv::Capability> capabilities() {
 }
 
 /// Drivers crash on bindings and locations beyond their limits.
-Result<void> check_bindings(const Request& request, const vulkan::SpirvInputs& inputs) {
+Result<void> check_bindings(const Request& request, std::span<const backend::GlslResource> resources) {
   using Kind = backend::GlslResource::Kind;
   const auto limit_of = [](GLenum name) {
     GLint limit = 0;
     glGetIntegerv(name, &limit);
     return static_cast<std::uint64_t>(std::max(limit, 0));
   };
-  for (const backend::GlslResource& resource : inputs.resources) {
+  for (const backend::GlslResource& resource : resources) {
     GLenum limit = GL_MAX_COMBINED_TEXTURE_IMAGE_UNITS;
     if (resource.kind == Kind::storage_buffer) limit = GL_MAX_SHADER_STORAGE_BUFFER_BINDINGS;
     if (resource.kind == Kind::uniform_buffer) limit = GL_MAX_UNIFORM_BUFFER_BINDINGS;
@@ -145,45 +149,50 @@ Result<void> check_bindings(const Request& request, const vulkan::SpirvInputs& i
           fmt::format("{} declares {} {} with binding {}; the device allows bindings below {}", request.name(),
                       resource.kind == Kind::image ? "an" : "a", backend::to_string(resource.kind), end - 1, most));
   }
-  if (const std::uint64_t most = limit_of(GL_MAX_UNIFORM_LOCATIONS); inputs.last_location.value_or(0) >= most)
-    return Error(ErrorCode::unsupported,
-                 fmt::format("{} declares a uniform at location {}; the device allows locations below {}",
-                             request.name(), *inputs.last_location, most));
   return {};
 }
 
-/// SPIR-V that a driver can be given.
-struct Checked {
-  std::string entry;
-  vulkan::SpirvInputs inputs;
-};
-
-/// Checks SPIR-V as far as a driver may crash on it.
-Result<Checked> check_spirv(const Request& request, std::span<const std::uint32_t> words,
-                            const DeviceLimits& limits,
-                            const vulkan::SpirvValidator& validator) {
+/// Checks SPIR-V as far as a driver may crash on it. Returns the entry point.
+Result<vulkan::ShaderEntry> check_spirv(const Request& request, std::span<const std::uint32_t> words,
+                                        const DeviceLimits& limits, const vulkan::SpirvValidator& validator) {
   auto entry = KILN_TRY(spirv_entry(request, words));
   KILN_TRY(validator.validate(request.name(), words, vulkan::SpirvEnvironment::opengl));
   KILN_TRY(vulkan::check_capabilities(request.name(), words, capabilities()));
   const vulkan::ShaderInterface& declared = entry.interface;
   KILN_TRY(backend::check_group_size(request.name(), declared.group_size, declared.shared_bytes, limits));
-  auto inputs = KILN_TRY(vulkan::read_inputs(words));
-  KILN_TRY(check_bindings(request, inputs));
-  return Checked{std::move(entry.name), std::move(inputs)};
+  // Drivers crash on what an entry point does not use, too.
+  const auto all = KILN_TRY(vulkan::read_spirv(words, {.max_version = version_1_0,
+                                                       .api = vulkan::SpirvOptions::Api::opengl,
+                                                       .count = vulkan::SpirvOptions::Count::declared,
+                                                       .constants = &request.constants()}));
+  KILN_TRY(check_bindings(request, all.front().interface.resources));
+  for (const vulkan::SpecConstant& constant : declared.constants)
+    if (constant.is_given && constant.bits != 32)
+      return Error(ErrorCode::unsupported,
+                   fmt::format("the specialisation constant {} of {} has {} bits; OpenGL takes values of 32 bits",
+                               constant.id, request.name(), constant.bits));
+  return entry;
 }
 
 /// Puts SPIR-V into a shader object.
-Result<Checked> specialise(const Shader& shader, const Request& request, const DeviceLimits& limits,
+Result<vulkan::ShaderEntry> specialise(const Shader& shader, const Request& request, const DeviceLimits& limits,
                            const vulkan::SpirvValidator& validator) {
   if (!epoxy_has_gl_extension("GL_ARB_gl_spirv"))
     return Error(ErrorCode::unsupported,
                  fmt::format("{} is SPIR-V, but the driver lacks GL_ARB_gl_spirv", request.name()));
   const auto words = vulkan::spirv_words(std::as_bytes(std::span(request.source())));
-  auto checked = KILN_TRY(check_spirv(request, words, limits, validator));
+  auto entry = KILN_TRY(check_spirv(request, words, limits, validator));
   const GLuint id = shader.id();
   glShaderBinary(1, &id, GL_SHADER_BINARY_FORMAT_SPIR_V_ARB, words.data(), static_cast<GLsizei>(4 * words.size()));
-  glSpecializeShaderARB(id, checked.entry.c_str(), 0, nullptr, nullptr);
-  return checked;
+  std::vector<GLuint> ids;
+  std::vector<GLuint> values;
+  for (const vulkan::SpecConstant& constant : entry.interface.constants) {
+    if (!constant.is_given || (!ids.empty() && ids.back() == constant.id)) continue;
+    ids.push_back(constant.id);
+    values.push_back(static_cast<GLuint>(constant.value));
+  }
+  glSpecializeShaderARB(id, entry.name.c_str(), static_cast<GLuint>(ids.size()), ids.data(), values.data());
+  return entry;
 }
 
 std::string_view text_of(const GLubyte* text) { return text != nullptr ? reinterpret_cast<const char*>(text) : ""; }
@@ -204,9 +213,9 @@ Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const
   ProgramName name{request.name()};
   bool has_inputs = false;
   if (request.language() == Language::spirv) {
-    Checked checked = KILN_TRY(specialise(shader, request, limits, validator));
-    has_inputs = !checked.inputs.resources.empty() || checked.inputs.last_location;
-    name.entry = std::move(checked.entry);
+    auto entry = KILN_TRY(specialise(shader, request, limits, validator));
+    has_inputs = !entry.interface.resources.empty();
+    name.entry = std::move(entry.name);
   } else {
     compile(shader, backend::with_defines(request));
   }

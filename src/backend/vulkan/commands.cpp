@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -13,7 +14,11 @@ namespace kiln::vulkan {
 namespace {
 
 constexpr std::uint32_t sets_of_a_pool = 16;
-constexpr std::uint32_t descriptors_of_a_pool = 4 * sets_of_a_pool;
+constexpr std::uint32_t buffers_of_a_pool = 4 * sets_of_a_pool;
+constexpr std::size_t bytes_of_uniforms = std::size_t{256} << 10;
+
+/// Uniform blocks end at a multiple of a vec4.
+std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 }  // namespace
 
@@ -23,59 +28,68 @@ Descriptors::~Descriptors() {
 
 Result<void> Descriptors::reset(std::string_view doing) {
   for (Pool& pool : pools_) {
-    if (pool.sets_left == sets_of_a_pool) continue;
+    if (pool.sets_left == pool.sets) continue;
     KILN_TRY(check(context_.vk->ResetDescriptorPool(context_.device, pool.handle, 0), doing));
-    pool.sets_left = sets_of_a_pool;
+    pool.sets_left = pool.sets;
     pool.descriptors_left = pool.descriptors;
   }
   return {};
 }
 
-Result<Descriptors::Pool*> Descriptors::with_room(std::uint32_t descriptors, std::string_view doing) {
-  const auto found = std::find_if(pools_.begin(), pools_.end(), [&](const Pool& pool) {
-    return pool.sets_left > 0 && pool.descriptors_left >= descriptors;
+Result<Descriptors::Pool*> Descriptors::with_room(std::uint32_t sets, const Counts& descriptors,
+                                                  std::string_view doing) {
+  const auto found = std::ranges::find_if(pools_, [&](const Pool& pool) {
+    return pool.sets_left >= sets && std::ranges::equal(pool.descriptors_left, descriptors, std::greater_equal{});
   });
   if (found != pools_.end()) return &*found;
-  Pool pool{.descriptors = std::max(descriptors_of_a_pool, 2 * descriptors), .sets_left = sets_of_a_pool};
+  Pool pool{.sets = std::max(sets_of_a_pool, 2 * sets)};
+  std::vector<VkDescriptorPoolSize> sizes;
+  for (std::size_t type = 0; type < descriptor_types; ++type) {
+    pool.descriptors[type] = 2 * descriptors[type];
+    if (type == VK_DESCRIPTOR_TYPE_STORAGE_BUFFER)
+      pool.descriptors[type] = std::max(pool.descriptors[type], buffers_of_a_pool);
+    if (pool.descriptors[type] > 0) sizes.push_back({static_cast<VkDescriptorType>(type), pool.descriptors[type]});
+  }
+  pool.sets_left = pool.sets;
   pool.descriptors_left = pool.descriptors;
-  const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, pool.descriptors};
   VkDescriptorPoolCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO;
-  info.maxSets = sets_of_a_pool;
-  info.poolSizeCount = 1;
-  info.pPoolSizes = &size;
+  info.maxSets = pool.sets;
+  info.poolSizeCount = static_cast<std::uint32_t>(sizes.size());
+  info.pPoolSizes = sizes.data();
   KILN_TRY(check(context_.vk->CreateDescriptorPool(context_.device, &info, nullptr, &pool.handle), doing));
   pools_.push_back(pool);
   return &pools_.back();
 }
 
-Result<VkDescriptorSet> Descriptors::describe(const Module& module, std::span<const DeviceBuffer* const> buffers,
-                                              std::string_view doing) {
-  const auto count = static_cast<std::uint32_t>(buffers.size());
-  const auto pool = KILN_TRY(with_room(count, doing));
-  const VkDescriptorSetLayout layout = module.set_layout();
+Result<std::vector<VkDescriptorSet>> Descriptors::allocate(const Context::Layout& layout, std::string_view doing) {
+  const auto count = static_cast<std::uint32_t>(layout.sets.size());
+  const auto pool = KILN_TRY(with_room(count, layout.descriptors, doing));
   VkDescriptorSetAllocateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO;
   info.descriptorPool = pool->handle;
-  info.descriptorSetCount = 1;
-  info.pSetLayouts = &layout;
-  VkDescriptorSet set = nullptr;
-  KILN_TRY(check(context_.vk->AllocateDescriptorSets(context_.device, &info, &set), doing));
-  --pool->sets_left;
-  pool->descriptors_left -= count;
-  std::vector<VkDescriptorBufferInfo> infos;
-  for (const DeviceBuffer* buffer : buffers) infos.push_back({buffer->handle(), 0, VK_WHOLE_SIZE});
-  std::vector<VkWriteDescriptorSet> writes(count);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    writes[i].sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
-    writes[i].dstSet = set;
-    writes[i].dstBinding = i;
-    writes[i].descriptorCount = 1;
-    writes[i].descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
-    writes[i].pBufferInfo = &infos[i];
+  info.descriptorSetCount = count;
+  info.pSetLayouts = layout.sets.data();
+  std::vector<VkDescriptorSet> sets(count);
+  KILN_TRY(check(context_.vk->AllocateDescriptorSets(context_.device, &info, sets.data()), doing));
+  pool->sets_left -= count;
+  for (std::size_t type = 0; type < descriptor_types; ++type)
+    pool->descriptors_left[type] -= layout.descriptors[type];
+  return sets;
+}
+
+Result<Uniforms::Place> Uniforms::allocate(std::size_t bytes) {
+  const std::size_t alignment =
+      std::max<std::size_t>(16, context_->physical.properties.limits.minUniformBufferOffsetAlignment);
+  if (used_ + bytes > bytes_of_uniforms) {
+    ++block_;
+    used_ = 0;
   }
-  context_.vk->UpdateDescriptorSets(context_.device, count, writes.data(), 0, nullptr);
-  return set;
+  if (block_ == blocks_.size())
+    blocks_.push_back(KILN_TRY(DeviceBuffer::allocate(context_, bytes_of_uniforms, DeviceBuffer::Use::storage)));
+  const Place place{blocks_[block_].get(), used_};
+  used_ = (used_ + bytes + alignment - 1) / alignment * alignment;
+  return place;
 }
 
 Result<std::unique_ptr<Commands>> Commands::create(std::shared_ptr<Context> context, Queue& queue) {
@@ -122,6 +136,7 @@ Result<VkCommandBuffer> Commands::open(std::string_view doing) {
   if (!open_) {
     const DeviceCalls& vk = context_->vk;
     KILN_TRY(descriptors_.reset(doing));
+    uniforms_.reset();
     KILN_TRY(check(vk->ResetCommandPool(context_->device, pool_, 0), doing));
     VkCommandBufferBeginInfo begin{};
     begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
@@ -137,9 +152,77 @@ Result<VkCommandBuffer> Commands::open(std::string_view doing) {
 Result<void> Commands::copy(const DeviceBuffer& from, std::size_t from_offset, const DeviceBuffer& to,
                             std::size_t to_offset, std::size_t bytes, std::string_view doing) {
   KILN_TRY(open(doing));
-  const VkBufferCopy copy{from_offset, to_offset, bytes};
+  const VkBufferCopy copy{from.base() + from_offset, to.base() + to_offset, bytes};
   context_->vk->CmdCopyBuffer(command_, from.handle(), to.handle(), 1, &copy);
   barrier(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
+  return {};
+}
+
+Result<std::vector<Uniforms::Place>> Commands::update_uniforms(const Fitting& fitted, std::string_view doing) {
+  std::vector<Uniforms::Place> places;
+  for (const auto& bound : fitted.arguments.bound) {
+    const auto* value = bound.argument->as<Argument::Value>();
+    if (value == nullptr) continue;
+    std::vector<std::byte> bytes(value->bytes().begin(), value->bytes().end());
+    bytes.resize(padded(bytes.size()));
+    auto place = uniforms_.allocate(bytes.size());
+    if (!place) return Error(place.error().code(), fmt::format("{}: {}", doing, place.error().message()));
+    context_->vk->CmdUpdateBuffer(command_, place->buffer->handle(), place->offset, bytes.size(), bytes.data());
+    places.push_back(*place);
+  }
+  if (!places.empty())
+    barrier(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
+  return places;
+}
+
+Result<void> Commands::bind_resources(const Fitting& fitted, std::string_view doing) {
+  const auto& all = fitted.arguments.bound;
+  const VkPhysicalDeviceLimits& limits = context_->physical.properties.limits;
+  const auto places = KILN_TRY(update_uniforms(fitted, doing));
+  const auto sets = KILN_TRY(descriptors_.allocate(fitted.layout, doing));
+  auto place = places.begin();
+  // The writes point into these.
+  std::vector<VkDescriptorBufferInfo> buffers(all.size());
+  std::vector<VkDescriptorImageInfo> images(all.size());
+  std::vector<VkBufferView> views(all.size());
+  std::vector<VkWriteDescriptorSet> writes(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const backend::GlslResource& resource = *all[i].resource;
+    VkWriteDescriptorSet& write = writes[i];
+    write.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
+    write.dstSet = sets[resource.place.set];
+    write.dstBinding = resource.place.binding;
+    write.dstArrayElement = all[i].element;
+    write.descriptorCount = 1;
+    write.descriptorType = descriptor_type(resource.kind);
+    if (const auto* range = all[i].argument->as<Argument::Range>()) {
+      const DeviceBuffer& buffer = *fitted.buffers[i];
+      const std::size_t most = resource.kind == backend::GlslResource::Kind::uniform_buffer
+                                   ? limits.maxUniformBufferRange
+                                   : limits.maxStorageBufferRange;
+      buffers[i] = {buffer.handle(), buffer.base() + range->offset,
+                    std::min(buffer.accessible_bytes() - range->offset, most)};
+      write.pBufferInfo = &buffers[i];
+    } else if (const auto* value = all[i].argument->as<Argument::Value>()) {
+      buffers[i] = {place->buffer->handle(), place->offset, padded(value->bytes().size())};
+      write.pBufferInfo = &buffers[i];
+      ++place;
+    } else if (const auto& object = *all[i].argument->as<NativeObject>();
+               object.kind == NativeObject::Kind::vk_texel_buffer) {
+      views[i] = reinterpret_cast<VkBufferView>(object.handle);
+      write.pTexelBufferView = &views[i];
+    } else {
+      const bool is_sampler = object.kind == NativeObject::Kind::vk_sampler;
+      images[i] = {.sampler = reinterpret_cast<VkSampler>(is_sampler ? object.handle : object.sampler),
+                   .imageView = reinterpret_cast<VkImageView>(is_sampler ? 0 : object.handle),
+                   .imageLayout = static_cast<VkImageLayout>(object.numbers[0])};
+      write.pImageInfo = &images[i];
+    }
+  }
+  context_->vk->UpdateDescriptorSets(context_->device, static_cast<std::uint32_t>(writes.size()), writes.data(), 0,
+                                     nullptr);
+  context_->vk->CmdBindDescriptorSets(command_, VK_PIPELINE_BIND_POINT_COMPUTE, fitted.layout.pipeline, 0,
+                                      static_cast<std::uint32_t>(sets.size()), sets.data(), 0, nullptr);
   return {};
 }
 
@@ -148,10 +231,7 @@ Result<void> Commands::launch(const Fitting& fitted, std::string_view doing) {
   const Module& module = fitted.program;
   const DeviceCalls& vk = context_->vk;
   vk->CmdBindPipeline(command_, VK_PIPELINE_BIND_POINT_COMPUTE, module.pipeline());
-  if (!fitted.buffers.empty()) {
-    const auto set = KILN_TRY(descriptors_.describe(module, fitted.buffers, doing));
-    vk->CmdBindDescriptorSets(command_, VK_PIPELINE_BIND_POINT_COMPUTE, module.layout(), 0, 1, &set, 0, nullptr);
-  }
+  if (!fitted.arguments.bound.empty()) KILN_TRY(bind_resources(fitted, doing));
   if (const auto given = fitted.arguments.parameters(); !given.empty()) {
     std::vector<std::byte> parameters(given.begin(), given.end());
     // Vulkan requires whole words of push constants.

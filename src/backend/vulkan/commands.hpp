@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,26 +24,49 @@ class Descriptors {
   Descriptors(const Descriptors&) = delete;
   Descriptors& operator=(const Descriptors&) = delete;
 
-  /// A set that binds these buffers, valid until reset(). `doing` names the operation in errors, as in "launching
-  /// gemm".
-  Result<VkDescriptorSet> describe(const Module& module, std::span<const DeviceBuffer* const> buffers,
-                                   std::string_view doing);
+  /// The sets of a layout, without content, valid until reset(). `doing` names the operation in errors, as in
+  /// "launching gemm".
+  Result<std::vector<VkDescriptorSet>> allocate(const Context::Layout& layout, std::string_view doing);
   /// Frees all sets. The device must no longer use them.
   Result<void> reset(std::string_view doing);
 
  private:
+  using Counts = std::array<std::uint32_t, descriptor_types>;
   struct Pool {
     VkDescriptorPool handle = nullptr;
-    std::uint32_t descriptors = 0;
+    Counts descriptors = {};
+    std::uint32_t sets = 0;
     /// The numbers of unused sets and descriptors.
+    Counts descriptors_left = {};
     std::uint32_t sets_left = 0;
-    std::uint32_t descriptors_left = 0;
   };
-  /// A pool with room for one more set of this many descriptors.
-  Result<Pool*> with_room(std::uint32_t descriptors, std::string_view doing);
+  /// A pool with room for so many more sets and descriptors.
+  Result<Pool*> with_room(std::uint32_t sets, const Counts& descriptors, std::string_view doing);
 
   const Context& context_;
   std::vector<Pool> pools_;
+};
+
+/// Memory for uniform buffers that launches give as values. Used by one thread at a time.
+class Uniforms {
+ public:
+  explicit Uniforms(std::shared_ptr<Context> context) noexcept : context_(std::move(context)) {}
+
+  struct Place {
+    const DeviceBuffer* buffer = nullptr;
+    std::size_t offset = 0;
+  };
+  /// A place for `bytes` bytes, valid until reset().
+  Result<Place> allocate(std::size_t bytes);
+  /// Frees all places. The device must no longer use them.
+  void reset() noexcept { block_ = used_ = 0; }
+
+ private:
+  const std::shared_ptr<Context> context_;
+  std::vector<std::unique_ptr<DeviceBuffer>> blocks_;
+  /// The block of the next place, and the bytes of it that are in use.
+  std::size_t block_ = 0;
+  std::size_t used_ = 0;
 };
 
 /// A command buffer for a queue, which is recorded, submitted, and recorded again after its end. Used by one thread
@@ -51,7 +76,7 @@ class Commands {
   /// `queue` must belong to `context`.
   static Result<std::unique_ptr<Commands>> create(std::shared_ptr<Context> context, Queue& queue);
   Commands(std::shared_ptr<Context> context, Queue& queue) noexcept
-      : context_(std::move(context)), queue_(queue), descriptors_(*context_) {}
+      : context_(std::move(context)), queue_(queue), descriptors_(*context_), uniforms_(context_) {}
   /// Waits for submitted work.
   ~Commands();
   Commands(const Commands&) = delete;
@@ -74,6 +99,10 @@ class Commands {
 
  private:
   void barrier(VkPipelineStageFlags after, VkAccessFlags seen);
+  /// Records what copies the values of uniform buffers to their places, in the order of the launch's arguments.
+  Result<std::vector<Uniforms::Place>> update_uniforms(const Fitting& fitted, std::string_view doing);
+  /// Records what binds the resources of a launch.
+  Result<void> bind_resources(const Fitting& fitted, std::string_view doing);
 
   const std::shared_ptr<Context> context_;
   Queue& queue_;
@@ -81,6 +110,7 @@ class Commands {
   VkCommandBuffer command_ = nullptr;
   VkFence fence_ = nullptr;
   Descriptors descriptors_;
+  Uniforms uniforms_;
   bool open_ = false;
   bool busy_ = false;
 };

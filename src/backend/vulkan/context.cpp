@@ -124,9 +124,9 @@ Context::Context(std::shared_ptr<const Instance> instance, const Physical& of, V
 }
 
 Context::~Context() {
-  for (const auto& [sizes, layout] : layouts_) {
+  for (const auto& [slots, layout] : layouts_) {
     vk->DestroyPipelineLayout(device, layout.pipeline, nullptr);
-    vk->DestroyDescriptorSetLayout(device, layout.set, nullptr);
+    for (const VkDescriptorSetLayout set : layout.sets) vk->DestroyDescriptorSetLayout(device, set, nullptr);
   }
   if (terms.owned) vk->DestroyDevice(device, nullptr);
 }
@@ -154,32 +154,58 @@ Context::Route Context::share_queues() {
   return route;
 }
 
-Result<Context::Layout> Context::layout(std::uint32_t buffers, std::uint32_t parameter_bytes,
-                                        std::string_view doing) {
-  const base::MutexLock lock(layouts_mutex_);
-  Layout& layout = layouts_[{buffers, parameter_bytes}];
-  // A layout that could not be made is retried at the next call.
-  if (layout.pipeline == nullptr) KILN_TRY(make_layout(layout, buffers, parameter_bytes, doing));
-  return layout;
+VkDescriptorType descriptor_type(backend::GlslResource::Kind kind) noexcept {
+  using Kind = backend::GlslResource::Kind;
+  switch (kind) {
+    case Kind::uniform_buffer: return VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER;
+    case Kind::image: return VK_DESCRIPTOR_TYPE_STORAGE_IMAGE;
+    case Kind::texture: return VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER;
+    case Kind::sampler: return VK_DESCRIPTOR_TYPE_SAMPLER;
+    case Kind::sampled_image: return VK_DESCRIPTOR_TYPE_SAMPLED_IMAGE;
+    case Kind::uniform_texel_buffer: return VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER;
+    case Kind::storage_texel_buffer: return VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER;
+    case Kind::storage_buffer:
+    case Kind::atomic_counters: break;
+  }
+  return VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
 }
 
-Result<void> Context::make_layout(Layout& layout, std::uint32_t buffers, std::uint32_t parameter_bytes,
+Result<const Context::Layout*> Context::layout(std::span<const backend::GlslResource> resources,
+                                               std::uint32_t parameter_bytes, std::string_view doing) {
+  std::vector<Slot> slots;
+  for (const backend::GlslResource& resource : resources)
+    slots.push_back({resource.place.set, resource.place.binding, descriptor_type(resource.kind), resource.count});
+  const base::MutexLock lock(layouts_mutex_);
+  auto& [key, layout] = *layouts_.try_emplace({std::move(slots), parameter_bytes}).first;
+  // A layout that could not be made is retried at the next call.
+  if (layout.pipeline == nullptr) KILN_TRY(make_layout(layout, key.first, parameter_bytes, doing));
+  return &layout;
+}
+
+Result<void> Context::make_layout(Layout& layout, std::span<const Slot> slots, std::uint32_t parameter_bytes,
                                   std::string_view doing) const {
-  std::vector<VkDescriptorSetLayoutBinding> bindings(buffers);
-  for (std::uint32_t i = 0; i < buffers; ++i)
-    bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
-  VkDescriptorSetLayoutCreateInfo set{};
-  set.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
-  set.bindingCount = buffers;
-  set.pBindings = bindings.data();
-  if (layout.set == nullptr)
-    KILN_TRY(check(vk->CreateDescriptorSetLayout(device, &set, nullptr, &layout.set), doing));
+  const std::uint32_t sets = slots.empty() ? 1 : slots.back().set + 1;
+  layout.descriptors = {};
+  for (const Slot& slot : slots) layout.descriptors[slot.type] += slot.count;
+  while (layout.sets.size() < sets) {
+    std::vector<VkDescriptorSetLayoutBinding> bindings;
+    for (const Slot& slot : slots)
+      if (slot.set == layout.sets.size())
+        bindings.push_back({slot.binding, slot.type, slot.count, VK_SHADER_STAGE_COMPUTE_BIT, nullptr});
+    VkDescriptorSetLayoutCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
+    info.bindingCount = static_cast<std::uint32_t>(bindings.size());
+    info.pBindings = bindings.data();
+    VkDescriptorSetLayout set = nullptr;
+    KILN_TRY(check(vk->CreateDescriptorSetLayout(device, &info, nullptr, &set), doing));
+    layout.sets.push_back(set);
+  }
   // Vulkan requires whole words of push constants.
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, (parameter_bytes + 3) / 4 * 4};
   VkPipelineLayoutCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
-  info.setLayoutCount = 1;
-  info.pSetLayouts = &layout.set;
+  info.setLayoutCount = sets;
+  info.pSetLayouts = layout.sets.data();
   info.pushConstantRangeCount = range.size > 0 ? 1 : 0;
   info.pPushConstantRanges = &range;
   return check(vk->CreatePipelineLayout(device, &info, nullptr, &layout.pipeline), doing);

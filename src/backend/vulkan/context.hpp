@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -14,11 +16,16 @@
 #include <spirv/unified1/spirv.hpp11>
 
 #include "backend/clock.hpp"
+#include "backend/glsl_arguments.hpp"
 #include "backend/vulkan/instance.hpp"
 #include "backend/vulkan/loader.hpp"
 #include "base/mutex.hpp"
 
 namespace kiln::vulkan {
+
+/// How many types of descriptors programs use; they are numbered from 0 on.
+constexpr std::size_t descriptor_types = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER + 1;
+VkDescriptorType descriptor_type(backend::GlslResource::Kind kind) noexcept;
 
 /// A VkQueue, with a mutex because Vulkan allows only one thread at a time, and the clock of its timestamps.
 /// Thread-safe.
@@ -83,15 +90,18 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  /// The layout of a program's arguments. Programs with as many buffers and parameter bytes share it.
+  /// The layout of a program's arguments. Programs with the same resources and parameter bytes share it.
   struct Layout {
-    VkDescriptorSetLayout set = nullptr;
+    /// At least that of set 0. Sets without resources are empty.
+    std::vector<VkDescriptorSetLayout> sets = {};
     VkPipelineLayout pipeline = nullptr;
+    /// The numbers of descriptors of each type.
+    std::array<std::uint32_t, descriptor_types> descriptors = {};
   };
-  /// The layout for storage buffers 0 … buffers-1 in set 0 and `parameter_bytes` bytes of push constants. It is
-  /// made once and lives as long as the context. `doing` names the operation in errors, as in "preparing gemm".
-  Result<Layout> layout(std::uint32_t buffers, std::uint32_t parameter_bytes, std::string_view doing)
-      KILN_EXCLUDES(layouts_mutex_);
+  /// The layout for these resources, sorted by place, and `parameter_bytes` bytes of push constants. It is made
+  /// once and lives as long as the context. `doing` names the operation in errors, as in "preparing gemm".
+  Result<const Layout*> layout(std::span<const backend::GlslResource> resources, std::uint32_t parameter_bytes,
+                               std::string_view doing) KILN_EXCLUDES(layouts_mutex_);
 
   /// The queue for synchronous work.
   Queue& first_queue() noexcept { return queues_.front(); }
@@ -115,7 +125,15 @@ class Context {
   const Terms terms;
 
  private:
-  Result<void> make_layout(Layout& layout, std::uint32_t buffers, std::uint32_t parameter_bytes,
+  /// The descriptors of one binding.
+  struct Slot {
+    std::uint32_t set = 0;
+    std::uint32_t binding = 0;
+    VkDescriptorType type = {};
+    std::uint32_t count = 0;
+    auto operator<=>(const Slot&) const = default;
+  };
+  Result<void> make_layout(Layout& layout, std::span<const Slot> slots, std::uint32_t parameter_bytes,
                            std::string_view doing) const;
 
   const std::shared_ptr<const Instance> instance_;
@@ -125,8 +143,7 @@ class Context {
   std::deque<Queue> copy_queues_;
   base::Mutex share_mutex_;
   base::Mutex layouts_mutex_;
-  /// The key is the number of buffers and of parameter bytes.
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Layout> layouts_ KILN_GUARDED_BY(layouts_mutex_);
+  std::map<std::pair<std::vector<Slot>, std::uint32_t>, Layout> layouts_ KILN_GUARDED_BY(layouts_mutex_);
 };
 
 }  // namespace kiln::vulkan

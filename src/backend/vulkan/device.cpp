@@ -74,6 +74,15 @@ Result<void> VulkanDevice::launch(kiln::Module& module, const Launch& launch) {
 
 Result<std::unique_ptr<Slot>> VulkanDevice::open_slot() { return VulkanSlot::open(context_, info_); }
 
+Result<std::unique_ptr<Buffer>> wrap(Device& device, VkBuffer buffer, std::size_t bytes, std::size_t offset) {
+  const auto* own = dynamic_cast<const VulkanDevice*>(&device);
+  if (own == nullptr)
+    return Error(ErrorCode::invalid_request, fmt::format("{} is not a Vulkan device", device.info().name));
+  if (buffer == nullptr || bytes == 0)
+    return Error(ErrorCode::invalid_request, "a null buffer, or no bytes of one, cannot be wrapped");
+  return std::unique_ptr<Buffer>(std::make_unique<DeviceBuffer>(own->context(), buffer, bytes, offset));
+}
+
 std::vector<DeviceInfo> list_vulkan_devices(const Log&) {
   const auto nothing = [](const Error& why) {
     return std::vector<DeviceInfo>{{.name = "vulkan",

@@ -31,6 +31,8 @@ class VulkanDevice final : public Device {
   Result<void> launch(kiln::Module& module, const Launch& launch) override;
   Result<std::unique_ptr<Slot>> open_slot() override;
 
+  const std::shared_ptr<Context>& context() const noexcept { return context_; }
+
  private:
   /// Runs `work` on borrowed commands, and discards them if it fails.
   template <class Work>

@@ -91,6 +91,7 @@ struct InstanceFunctions {
   X(CmdPushConstants) \
   X(CmdDispatch) \
   X(CmdCopyBuffer) \
+  X(CmdUpdateBuffer) \
   X(CreateFence) \
   X(DestroyFence) \
   X(ResetFences) \

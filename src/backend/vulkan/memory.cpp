@@ -65,7 +65,9 @@ Result<std::unique_ptr<DeviceBuffer>> DeviceBuffer::allocate(std::shared_ptr<Con
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
   info.size = backend::allocated_bytes(bytes);
   info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
-  if (use == Use::storage) info.usage |= VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
+  if (use == Use::storage)
+    info.usage |= VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT |
+                  VK_BUFFER_USAGE_STORAGE_TEXEL_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT;
   if (context.families.size() > 1) {
     info.sharingMode = VK_SHARING_MODE_CONCURRENT;
     info.queueFamilyIndexCount = static_cast<std::uint32_t>(context.families.size());
@@ -104,6 +106,7 @@ Result<void> DeviceBuffer::bind(VkMemoryPropertyFlags flags, Use use) {
 }
 
 DeviceBuffer::~DeviceBuffer() {
+  if (!owns_) return;
   const DeviceCalls& vk = context_->vk;
   if (buffer_ != nullptr) vk->DestroyBuffer(context_->device, buffer_, nullptr);
   // Freeing also unmaps the memory.

@@ -1,6 +1,7 @@
 #include "backend/vulkan/module.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -15,9 +16,38 @@
 namespace kiln::vulkan {
 namespace {
 
-Error beyond(const std::string& name, const std::string& what, std::uint64_t most) {
-  return Error(ErrorCode::unsupported, fmt::format("{} {}; the device allows at most {}", name, what, most));
+Error beyond(const std::string& name, const std::string& what, std::uint64_t most, std::string_view as = "") {
+  return Error(ErrorCode::unsupported,
+               fmt::format("{} {}; the device allows at most {}{}{}", name, what, most, as.empty() ? "" : " ", as));
 }
+
+/// The values of specialisation constants that a request gave.
+class Specialisation {
+ public:
+  explicit Specialisation(const std::vector<SpecConstant>& constants) {
+    for (const SpecConstant& constant : constants) {
+      // Several constants of the source may have the same id.
+      if (!constant.is_given || (!entries_.empty() && entries_.back().constantID == constant.id)) continue;
+      entries_.push_back({constant.id, static_cast<std::uint32_t>(values_.size() * sizeof values_[0]),
+                          std::size_t{constant.bits} / 8});
+      values_.push_back(constant.value);
+    }
+    info_.mapEntryCount = static_cast<std::uint32_t>(entries_.size());
+    info_.pMapEntries = entries_.data();
+    info_.dataSize = values_.size() * sizeof values_[0];
+    info_.pData = values_.data();
+  }
+  Specialisation(const Specialisation&) = delete;
+  Specialisation& operator=(const Specialisation&) = delete;
+
+  /// Null if there are none.
+  const VkSpecializationInfo* info() const noexcept { return entries_.empty() ? nullptr : &info_; }
+
+ private:
+  std::vector<VkSpecializationMapEntry> entries_;
+  std::vector<std::uint64_t> values_;
+  VkSpecializationInfo info_ = {};
+};
 
 template <class Handle>
 class Owned {
@@ -70,10 +100,45 @@ std::vector<std::byte> data_of(const Context& context, VkPipelineCache cache) {
 Result<void> check_limits(const Physical& physical, const std::string& name, const ShaderInterface& interface) {
   const VkPhysicalDeviceLimits& limits = physical.properties.limits;
   KILN_TRY(backend::check_group_size(name, interface.group_size, interface.shared_bytes, physical.limits()));
-  const std::uint32_t buffers =
-      std::min(limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers);
-  if (interface.buffers > buffers)
-    return beyond(name, fmt::format("takes {} storage buffers", interface.buffers), buffers);
+  using Kind = backend::GlslResource::Kind;
+  std::array<std::uint64_t, descriptor_types> counts = {};
+  std::uint64_t all = 0;
+  for (const backend::GlslResource& resource : interface.resources) {
+    counts[descriptor_type(resource.kind)] += resource.count;
+    all += resource.count;
+    if (resource.place.set >= limits.maxBoundDescriptorSets)
+      return beyond(name, fmt::format("declares the {}", describe(resource)), limits.maxBoundDescriptorSets - 1,
+                    "as number of a set");
+    const std::uint64_t most = resource.kind == Kind::uniform_buffer   ? limits.maxUniformBufferRange
+                               : resource.kind == Kind::storage_buffer ? limits.maxStorageBufferRange
+                                                                       : resource.bytes;
+    if (resource.bytes > most)
+      return beyond(name, fmt::format("declares the {} of {} bytes", describe(resource), resource.bytes), most);
+  }
+  const std::uint64_t combined = counts[VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER];
+  struct Bound {
+    std::string_view what;
+    std::uint64_t count;
+    std::uint32_t of_stage;
+    std::uint32_t of_sets;
+  };
+  const Bound bounds[] = {
+      {"storage buffers", counts[VK_DESCRIPTOR_TYPE_STORAGE_BUFFER], limits.maxPerStageDescriptorStorageBuffers,
+       limits.maxDescriptorSetStorageBuffers},
+      {"uniform buffers", counts[VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER], limits.maxPerStageDescriptorUniformBuffers,
+       limits.maxDescriptorSetUniformBuffers},
+      {"storage images", counts[VK_DESCRIPTOR_TYPE_STORAGE_IMAGE] + counts[VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER],
+       limits.maxPerStageDescriptorStorageImages, limits.maxDescriptorSetStorageImages},
+      {"sampled images",
+       counts[VK_DESCRIPTOR_TYPE_SAMPLED_IMAGE] + counts[VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER] + combined,
+       limits.maxPerStageDescriptorSampledImages, limits.maxDescriptorSetSampledImages},
+      {"samplers", counts[VK_DESCRIPTOR_TYPE_SAMPLER] + combined, limits.maxPerStageDescriptorSamplers,
+       limits.maxDescriptorSetSamplers},
+      {"resources", all, limits.maxPerStageResources, limits.maxPerStageResources},
+  };
+  for (const Bound& bound : bounds)
+    if (const std::uint32_t most = std::min(bound.of_stage, bound.of_sets); bound.count > most)
+      return beyond(name, fmt::format("takes {} {}", bound.count, bound.what), most);
   if (interface.parameter_bytes > limits.maxPushConstantsSize)
     return beyond(name, fmt::format("declares {} bytes of parameters", interface.parameter_bytes),
                   limits.maxPushConstantsSize);
@@ -127,23 +192,26 @@ Result<std::unique_ptr<const Pipeline>> Pipeline::create(const std::shared_ptr<C
                                                          const ShaderEntry& entry, VkPipelineCache cache) {
   const auto doing = fmt::format("preparing {}", name);
   auto pipeline = std::make_unique<Pipeline>(context, entry);
-  pipeline->layout = KILN_TRY(context->layout(entry.interface.buffers, entry.interface.parameter_bytes, doing));
+  pipeline->layout = KILN_TRY(context->layout(entry.interface.resources, entry.interface.parameter_bytes, doing));
+  const Specialisation constants(entry.interface.constants);
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = shader;
   info.stage.pName = entry.name.c_str();
-  info.layout = pipeline->layout.pipeline;
+  info.stage.pSpecializationInfo = constants.info();
+  info.layout = pipeline->layout->pipeline;
   KILN_TRY(check_taken(
       context->vk->CreateComputePipelines(context->device, cache, 1, &info, nullptr, &pipeline->handle), name));
   return std::unique_ptr<const Pipeline>(std::move(pipeline));
 }
 
 backend::GlslInterface interface_of(const ShaderInterface& declared) {
-  backend::GlslInterface takes{.parameter_bytes = declared.parameter_bytes, .group_size = declared.group_size};
-  for (std::uint32_t i = 0; i < declared.buffers; ++i) takes.resources.push_back({.place = {.binding = i}});
-  return takes;
+  return {.resources = declared.resources,
+          .members = declared.members,
+          .parameter_bytes = declared.parameter_bytes,
+          .group_size = declared.group_size};
 }
 
 Pipeline::~Pipeline() { context->vk->DestroyPipeline(context->device, handle, nullptr); }
@@ -174,13 +242,13 @@ kiln::Module* PipelineModule::entry(std::string_view name) noexcept {
 namespace {
 
 /// The SPIR-V that the request has, or that shaderc makes of it.
-Result<std::vector<std::uint32_t>> spirv_of(const Context& context, const Shaderc& shaderc,
-                                            const Request& request) {
+Result<ShaderModule> module_of(const Context& context, const Shaderc& shaderc, const Request& request) {
   if (request.language() != Language::spirv) return shaderc.compile(request);
-  const auto words = spirv_words(std::as_bytes(std::span(request.source())));
+  auto words = spirv_words(std::as_bytes(std::span(request.source())));
   const std::uint32_t version = context.physical.usable_version;
   // The reader's messages are plainer than the validator's.
-  if (const auto entries = read_spirv(words, spirv_version_of(version)); !entries)
+  auto entries = read_spirv(words, {.max_version = spirv_version_of(version), .constants = &request.constants()});
+  if (!entries)
     return Error(ErrorCode::compile_failed, fmt::format("{}: {}", request.name(), entries.error().message()));
   KILN_TRY(shaderc.validate(request.name(), words,
                             version >= VK_API_VERSION_1_3   ? SpirvEnvironment::vulkan_1_3
@@ -188,7 +256,7 @@ Result<std::vector<std::uint32_t>> spirv_of(const Context& context, const Shader
                                                             : SpirvEnvironment::vulkan_1_1));
   if (const auto& enabled = context.terms.capabilities)
     KILN_TRY(check_capabilities(request.name(), words, *enabled));
-  return words;
+  return ShaderModule{std::move(words), *std::move(entries)};
 }
 
 /// The entry points that the request names; all if it names none.
@@ -210,13 +278,9 @@ Result<std::vector<ShaderEntry>> chosen(const Request& request, std::vector<Shad
 Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const Shaderc& shaderc,
                                  const Request& request) {
   KILN_TRY(backend::check_language(request, {Language::vulkan_glsl, Language::spirv}));
-  auto spirv = KILN_TRY(spirv_of(*context, shaderc, request));
-  auto declared = read_spirv(spirv, spirv_version_of(context->physical.usable_version));
-  if (!declared)
-    return Error(
-        declared.error().code() == ErrorCode::unsupported ? ErrorCode::invalid_request : ErrorCode::compile_failed,
-        fmt::format("{} cannot be run: {}", request.name(), declared.error().message()));
-  const auto entries = KILN_TRY(chosen(request, std::move(*declared)));
+  auto [spirv, declared] = KILN_TRY(module_of(*context, shaderc, request));
+  KILN_TRY(check_constants(request.name(), request.constants(), declared.front().interface.constants));
+  const auto entries = KILN_TRY(chosen(request, std::move(declared)));
   for (const ShaderEntry& entry : entries)
     KILN_TRY(check_limits(context->physical, request.name(), entry.interface));
   auto made = KILN_TRY(Pipelines::create(context, request.name(), spirv, entries));
@@ -251,20 +315,75 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context
   return std::unique_ptr<kiln::Module>(PipelineModule::of(std::move(pipelines)));
 }
 
+namespace {
+
+/// Checks an argument of a resource that is not a buffer's range. `where()` returns the program and the resource.
+template <class Where>
+Result<void> check_object(const Argument& argument, const backend::GlslResource& resource, Where where) {
+  const auto refuse = [&](std::string_view why) {
+    return Error(ErrorCode::invalid_request, fmt::format("{} {}", where(), why));
+  };
+  if (const auto* value = argument.as<Argument::Value>()) {
+    if (value->bytes().size() <= max_uniform_value) return {};
+    return refuse(fmt::format("has {} bytes; a value can have at most {}, so give a buffer", value->bytes().size(),
+                              max_uniform_value));
+  }
+  const auto& object = *argument.as<NativeObject>();
+  switch (object.kind) {
+    case NativeObject::Kind::vk_image:
+    case NativeObject::Kind::vk_texture:
+    case NativeObject::Kind::vk_sampler:
+    case NativeObject::Kind::vk_texel_buffer: break;
+    default: return refuse("is an image or a sampler of another API");
+  }
+  if (object.handle == 0 || (object.kind == NativeObject::Kind::vk_texture && object.sampler == 0))
+    return refuse("has a null handle");
+  if (resource.kind == backend::GlslResource::Kind::image &&
+      object.numbers[0] != static_cast<std::uint32_t>(VK_IMAGE_LAYOUT_GENERAL))
+    return refuse(fmt::format("has the layout {}; a program writes images only in VK_IMAGE_LAYOUT_GENERAL",
+                              object.numbers[0]));
+  return {};
+}
+
+template <class Where>
+Result<const DeviceBuffer*> buffer_of(const Argument::Range& range, const backend::GlslResource& resource,
+                                      const Context& context, const std::string& device, Where where) {
+  const auto* buffer = KILN_TRY(backend::own_argument<DeviceBuffer>(range, context, device, where));
+  const VkPhysicalDeviceLimits& limits = context.physical.properties.limits;
+  const std::uint64_t alignment = resource.kind == backend::GlslResource::Kind::uniform_buffer
+                                      ? limits.minUniformBufferOffsetAlignment
+                                      : limits.minStorageBufferOffsetAlignment;
+  const std::uint64_t begin = buffer->base() + range.offset;
+  if (begin % alignment != 0)
+    return Error(
+        ErrorCode::invalid_request,
+        fmt::format("{} begins at byte {}; the device requires a multiple of {}", where(), begin, alignment));
+  if (range.offset >= buffer->accessible_bytes())
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} begins at the end of a buffer of {} bytes", where(), buffer->size()));
+  return buffer;
+}
+
+}  // namespace
+
 Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln::Module& module,
                     const Launch& launch) {
   const auto* program = dynamic_cast<const PipelineModule*>(&module);
   if (program == nullptr || &program->context() != &context)
     return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
   if (!program->is_entry()) return backend::no_entry_chosen(program->name(), program->entry_count());
-  const backend::GlslInterface& takes = program->takes();
-  Fitting fitted{.program = *program};
+  const backend::GlslInterface& takes = program->only().takes;
+  Fitting fitted{.program = *program, .layout = *program->only().layout};
   fitted.groups = KILN_TRY(backend::check_extents(program->name(), takes, launch, device.limits, "Vulkan"));
   fitted.arguments = KILN_TRY(backend::assign(program->name(), takes, launch));
-  for (const auto& bound : fitted.arguments.bound)
-    fitted.buffers.push_back(KILN_TRY(backend::own_argument<DeviceBuffer>(
-        *bound.argument->as<Argument::Range>(), context, device.name,
-        [&] { return fmt::format("{}: buffer {}", program->name(), fitted.buffers.size()); })));
+  for (const auto& [resource, element, argument] : fitted.arguments.bound) {
+    // Formatted only for an error.
+    const auto where = [&] { return fmt::format("{}: the {}", program->name(), describe(*resource, element)); };
+    const auto* range = argument->as<Argument::Range>();
+    if (range == nullptr) KILN_TRY(check_object(*argument, *resource, where));
+    fitted.buffers.push_back(range != nullptr ? KILN_TRY(buffer_of(*range, *resource, context, device.name, where))
+                                              : nullptr);
+  }
   return fitted;
 }
 

@@ -28,6 +28,9 @@ Result<void> check_cache_header(const Physical& physical, std::span<const std::b
 /// What a launch must give.
 backend::GlslInterface interface_of(const ShaderInterface& declared);
 
+/// The largest uniform buffer that a launch can give as a value.
+constexpr std::size_t max_uniform_value = 65536;
+
 /// Owns the compute pipeline of an entry point.
 class Pipeline {
  public:
@@ -47,7 +50,7 @@ class Pipeline {
   const ShaderEntry entry;
   const backend::GlslInterface takes;
   /// Owned by the context.
-  Context::Layout layout = {};
+  const Context::Layout* layout = nullptr;
   VkPipeline handle = nullptr;
 };
 
@@ -69,7 +72,7 @@ struct Pipelines {
 
 /// The only format of Kiln's Vulkan binaries, sealed as in seal_sections(): the SPIR-V, its entry points, the
 /// driver's pipeline cache, the program's name.
-constexpr std::uint32_t binary_format = 2;
+constexpr std::uint32_t binary_format = 3;
 
 /// The module of a program, or of one of its entry points.
 class PipelineModule final : public Module {
@@ -84,22 +87,23 @@ class PipelineModule final : public Module {
   std::size_t entry_count() const noexcept { return is_entry() ? 1 : pipelines_->all.size(); }
 
   VkPipeline pipeline() const noexcept override { return is_entry() ? pipeline_->handle : nullptr; }
-  VkPipelineLayout layout() const noexcept override { return pipelines_->all.front()->layout.pipeline; }
-  VkDescriptorSetLayout set_layout() const noexcept override { return pipelines_->all.front()->layout.set; }
+  VkPipelineLayout layout() const noexcept override { return is_entry() ? pipeline_->layout->pipeline : nullptr; }
+  VkDescriptorSetLayout set_layout(std::uint32_t set) const noexcept override {
+    return is_entry() && set < pipeline_->layout->sets.size() ? pipeline_->layout->sets[set] : nullptr;
+  }
   const std::string& name() const noexcept override { return pipelines_->name; }
-  std::uint32_t buffers() const noexcept override { return interface().buffers; }
-  std::uint32_t parameter_bytes() const noexcept override { return interface().parameter_bytes; }
+  std::uint32_t buffers() const noexcept override { return is_entry() ? pipeline_->entry.interface.buffers() : 0; }
+  std::uint32_t parameter_bytes() const noexcept override {
+    return is_entry() ? pipeline_->entry.interface.parameter_bytes : 0;
+  }
   std::size_t bytes() const noexcept override { return pipelines_->bytes; }
   std::vector<std::string> entries() const override;
   kiln::Module* entry(std::string_view name) noexcept override;
   const Context& context() const noexcept { return *pipelines_->all.front()->context; }
-  /// The arguments of the only entry point.
-  const backend::GlslInterface& takes() const noexcept { return pipeline_->takes; }
+  /// The only entry point.
+  const Pipeline& only() const noexcept { return *pipeline_; }
 
  private:
-  /// All entry points have the same, apart from the group size.
-  const ShaderInterface& interface() const noexcept { return pipelines_->all.front()->entry.interface; }
-
   std::shared_ptr<const Pipelines> pipelines_;
   const Pipeline* pipeline_;
   /// A module for each entry point, if there are several.
@@ -115,14 +119,16 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context
 /// A validated launch: its program and its buffers, downcast to the types of this backend.
 struct Fitting {
   const Module& program;
+  const Context::Layout& layout;
   Extent groups = {};
-  std::vector<const DeviceBuffer*> buffers = {};
-  /// Points into the launch.
+  /// Points into the launch. Each native object is one of Vulkan, and fits its resource.
   backend::GlslArguments arguments = {};
+  /// The buffer of each of `arguments.bound`; null for values and native objects.
+  std::vector<const DeviceBuffer*> buffers = {};
 };
 
 /// Validates a launch: the module and the buffers belong to `context`, the arguments are those that the program
-/// declares, and the number of groups is within the device's limits.
+/// declares, offsets are aligned, and the number of groups is within the device's limits.
 Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln::Module& module,
                     const Launch& launch);
 

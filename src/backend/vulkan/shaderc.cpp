@@ -1,5 +1,6 @@
 #include "backend/vulkan/shaderc.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -11,7 +12,6 @@
 
 #include "backend/source_text.hpp"
 #include "backend/symbols.hpp"
-#include "backend/vulkan/spirv.hpp"
 #include "base/installed.hpp"
 #include "base/process.hpp"
 #include "base/try.hpp"
@@ -78,6 +78,15 @@ Result<void> check_version(const Request& request) {
                  fmt::format("{} does not compile: #version {} has no compute shaders; write #version 450",
                              request.name(), version));
   return {};
+}
+
+/// Whether a program can run with the resources and parameters of `all`.
+bool is_part(const ShaderInterface& part, const ShaderInterface& all) {
+  return part.parameter_bytes <= all.parameter_bytes &&
+         std::ranges::all_of(part.resources, [&](const backend::GlslResource& resource) {
+           const auto found = std::ranges::find(all.resources, resource.place, &backend::GlslResource::place);
+           return found != all.resources.end() && found->kind == resource.kind && found->count == resource.count;
+         });
 }
 
 }  // namespace
@@ -174,7 +183,7 @@ Result<std::shared_ptr<const Shaderc::Loaded>> Shaderc::load() const {
   return loaded;
 }
 
-Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) const {
+Result<ShaderModule> Shaderc::compile(const Request& request) const {
   KILN_TRY(backend::check_language(request, {Language::vulkan_glsl}));
   Options options;
   for (const std::string& option : request.options()) {
@@ -194,19 +203,24 @@ Result<std::vector<std::uint32_t>> Shaderc::compile(const Request& request) cons
   KILN_TRY(check_version(request));
   const std::string text = backend::with_defines(request);
   const auto loaded = KILN_TRY(load());
-  auto declared = compile(*loaded, request, text, {shaderc_optimization_level_zero, options.debug_info});
-  if (!declared || options.level == shaderc_optimization_level_zero) return declared;
-  auto optimised = compile(*loaded, request, text, options);
-  if (!optimised) return optimised;
-  // The optimiser removes unused buffers and parameters, but launches must match the declarations in the source. If
-  // the interface changed, use the unoptimised module; the driver optimises it.
-  const auto before = read_spirv(*declared);
-  const auto after = read_spirv(*optimised);
-  const auto takes_the_same = [](const ShaderInterface& a, const ShaderInterface& b) {
-    return a.buffers == b.buffers && a.parameter_bytes == b.parameter_bytes;
-  };
-  const bool same = before && after && takes_the_same(before->front().interface, after->front().interface);
-  return same ? std::move(optimised) : std::move(declared);
+  auto plain = KILN_TRY(compile(*loaded, request, text, {shaderc_optimization_level_zero, options.debug_info}));
+  const SpirvOptions reading{.count = SpirvOptions::Count::declared, .constants = &request.constants()};
+  auto read = read_spirv(plain, reading);
+  if (!read)
+    return Error(
+        read.error().code() == ErrorCode::unsupported ? ErrorCode::invalid_request : ErrorCode::compile_failed,
+        fmt::format("{} cannot be run: {}", request.name(), read.error().message()));
+  ShaderModule declared{std::move(plain), *std::move(read)};
+  if (options.level == shaderc_optimization_level_zero) return declared;
+  auto words = KILN_TRY(compile(*loaded, request, text, options));
+  // The optimiser removes names, and what is not used, but launches match the declarations in the source.
+  const auto optimised = read_spirv(words, reading);
+  ShaderInterface& interface = declared.entries.front().interface;
+  if (!optimised || !is_part(optimised->front().interface, interface)) return declared;
+  interface.group_size = optimised->front().interface.group_size;
+  interface.shared_bytes = optimised->front().interface.shared_bytes;
+  declared.words = std::move(words);
+  return declared;
 }
 
 namespace {

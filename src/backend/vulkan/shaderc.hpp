@@ -10,10 +10,17 @@
 #include <kiln/result.hpp>
 
 #include "backend/vulkan/shaderc_functions.hpp"
+#include "backend/vulkan/spirv.hpp"
 #include "base/dynamic_library.hpp"
 #include "base/mutex.hpp"
 
 namespace kiln::vulkan {
+
+/// A module in SPIR-V, and its entry points.
+struct ShaderModule {
+  std::vector<std::uint32_t> words;
+  std::vector<ShaderEntry> entries;
+};
 
 /// The compiler from GLSL to SPIR-V, opened at run time. Thread-safe.
 class Shaderc {
@@ -28,8 +35,9 @@ class Shaderc {
   Shaderc(std::string library, std::string version);
 
   /// Compiles to SPIR-V 1.3, optimised unless the request's options say otherwise (-O0, -Os, -O; -g keeps names and
-  /// lines). The module declares every buffer and parameter that the source declares, used or not.
-  Result<std::vector<std::uint32_t>> compile(const Request& request) const;
+  /// lines). The interface has every resource, parameter and constant that the source declares, used or not, with
+  /// the names of the source. Fails with invalid_request if a launch cannot give one of them.
+  Result<ShaderModule> compile(const Request& request) const;
 
   /// Checks SPIR-V that another compiler made, because drivers crash on invalid modules. The error names the
   /// program. Fails with compile_failed if the module is invalid, and with unsupported if the library does not load

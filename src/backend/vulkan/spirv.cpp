@@ -1,599 +1,430 @@
 #include "backend/vulkan/spirv.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <limits>
-#include <string>
+#include <set>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
-#include <spirv/unified1/spirv.hpp11>
 
-#include "base/bytes.hpp"
+#include "backend/vulkan/spirv_declarations.hpp"
 #include "base/try.hpp"
 
 namespace kiln::vulkan {
 namespace {
 
-using spv::Decoration;
+using backend::GlslMember;
+using backend::GlslResource;
+using spirv::Id;
+using spirv::malformed;
+using spirv::plus;
+using spirv::short_name;
+using spirv::times;
+using spirv::Type;
+using spirv::Words;
 using spv::Op;
 using spv::StorageClass;
-using Words = std::span<const std::uint32_t>;
+using Shape = Type::Shape;
+using Kind = GlslResource::Kind;
 
 constexpr std::uint32_t version_1_0 = 0x00010000;
-/// SPIR-V's universal limit on ids.
-constexpr std::uint32_t max_bound = 0x400000;
-constexpr std::size_t header_words = 5;
-/// Of an entry point; entries_from() reads no longer ones.
-constexpr std::size_t max_entry_name = 4096;
+/// From here on, an entry point lists all variables that it uses.
+constexpr std::uint32_t version_1_4 = 0x00010400;
+constexpr std::uint32_t max_number = std::numeric_limits<std::uint32_t>::max();
+/// A module of more calls and uses than this, over all its entry points, counts as using everything that it
+/// declares.
+constexpr std::size_t max_steps = std::size_t{1} << 24;
 
-/// Lengths come from the module: sums and products saturate instead of wrapping around.
-constexpr std::uint64_t huge = std::numeric_limits<std::uint64_t>::max();
-std::uint64_t plus(std::uint64_t a, std::uint64_t b) { return b > huge - a ? huge : a + b; }
-std::uint64_t times(std::uint64_t a, std::uint64_t b) { return a != 0 && b > huge / a ? huge : a * b; }
-
-struct Member {
-  std::optional<std::uint32_t> offset;
-  std::optional<std::uint32_t> matrix_stride;
-  bool row_major = false;
-};
-
-struct Type {
-  /// By the decorations of arrays and structs, as in buffers and push constants.
-  std::uint64_t size = 0;
-  /// Without them: drivers lay out shared memory themselves.
-  std::uint64_t packed = 0;
-  bool is_struct = false;
-  /// Of vectors and matrices; otherwise 0.
-  std::uint32_t components = 0;
-  std::uint32_t columns = 0;
-  std::uint32_t rows = 0;
-  /// Of images and samplers.
-  std::optional<backend::GlslResource::Kind> opaque = {};
-  /// Of arrays: the innermost type that is none, and the number of these.
-  std::uint32_t element = 0;
-  std::uint64_t elements = 1;
-  /// Of pointers.
-  StorageClass storage_class = {};
-  std::uint32_t pointee = 0;
-};
-
-/// Decorations and declaration of an id. Everything is empty for an id that the module only references.
-struct Id {
-  std::optional<std::uint32_t> binding;
-  std::optional<std::uint32_t> set;
-  std::optional<std::uint32_t> location;
-  std::optional<std::uint32_t> array_stride;
-  bool buffer_block = false;
-  bool workgroup_size = false;
-  std::unordered_map<std::uint32_t, Member> members;
-  Type type;
-  std::optional<std::uint32_t> constant;
-};
-
-/// The characters of a literal string, without the terminating NUL; nullopt if it has none.
-std::optional<std::string> literal(Words words) {
-  const auto* bytes = reinterpret_cast<const char*>(words.data());
-  const std::string_view text(bytes, words.size_bytes());
-  const std::size_t end = text.find('\0');
-  return end == std::string_view::npos ? std::nullopt : std::optional(std::string(text.substr(0, end)));
+std::uint32_t as_number(std::uint64_t value) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(value, max_number));
 }
 
+Result<void> check_header(Words words, std::uint32_t max_version) {
+  if (words.size() < spirv::header_words || words[0] != spv::MagicNumber)
+    return malformed("it does not start with a SPIR-V header");
+  if (words[1] < version_1_0 || (words[1] & 0xff0000ff) != 0) return malformed("its version is invalid");
+  if (words[1] > max_version)
+    return Error(ErrorCode::load_failed,
+                 fmt::format("the SPIR-V has version {}.{}; the device takes versions up to {}.{}", words[1] >> 16,
+                             words[1] >> 8 & 0xff, max_version >> 16, max_version >> 8 & 0xff));
+  if (words[3] == 0 || words[3] > spirv::max_bound || words[4] != 0) return malformed("its header is invalid");
+  return {};
+}
+
+/// Finds the interface of each entry point of a module with a valid header.
 class Reader {
  public:
-  Reader(Words words, std::uint32_t max_version, Resources resources)
-      : words_(words), max_version_(max_version), resources_(resources) {}
+  Reader(Words words, const SpirvOptions& options)
+      : words_(words), options_(options), ids_(words[3], options.constants) {}
 
   Result<std::vector<ShaderEntry>> read() {
-    if (auto problem = read_header()) return std::move(*problem);
     // In valid modules, decorations precede types; two passes do not depend on that.
-    for_each_instruction([this](Op op, Words operands) { decorate(op, operands); });
-    for_each_instruction([this](Op op, Words operands) { declare(op, operands); });
-    if (problem_ != nullptr) return malformed(problem_);
-    if (!unsupported_.empty()) return Error(ErrorCode::unsupported, unsupported_);
+    KILN_TRY(pass([this](Op op, Words operands) { ids_.decorate(op, operands); }));
+    KILN_TRY(pass([this](Op op, Words operands) { declare(op, operands); }));
     if (entries_.empty()) return malformed("it has no compute entry point");
+    constants_ = ids_.constants();
+    std::ranges::stable_sort(constants_, {}, &SpecConstant::id);
     std::vector<ShaderEntry> found;
+    std::set<std::string_view> names;
     for (const Entry& entry : entries_) {
-      ShaderInterface interface = interface_;
-      interface.group_size = group_size_of(entry);
-      if (std::ranges::find(interface.group_size, 0U) != interface.group_size.end())
-        return malformed("it does not declare the size of a work group");
-      if (std::ranges::any_of(found, [&](const ShaderEntry& other) { return other.name == entry.name; }))
-        return malformed("two entry points have the same name");
-      found.push_back({entry.name, interface});
+      if (!names.insert(entry.name).second) return malformed("two entry points have the same name");
+      found.push_back({std::string(entry.name), KILN_TRY(interface_of(entry))});
     }
     return found;
-  }
-
-  Result<SpirvInputs> read_inputs() {
-    KILN_TRY(read());
-    return std::move(inputs_);
-  }
-
-  std::vector<std::uint32_t> capabilities() {
-    std::vector<std::uint32_t> declared;
-    if (read_header()) return declared;
-    for_each_instruction([&](Op op, Words operands) {
-      if (op == Op::OpCapability && !operands.empty()) declared.push_back(operands[0]);
-    });
-    return declared;
   }
 
  private:
   struct Entry {
     std::uint32_t function;
-    std::string name;
+    std::string_view name;
+    /// The ids of variables.
+    Words interface;
+  };
+  struct Variable {
+    std::uint32_t id = 0;
+    StorageClass storage_class = {};
+    std::uint32_t pointee = 0;
+    bool is_always_used = false;
+    /// The last function and the last entry point that was found to use it, as numbers from 1 on.
+    std::uint32_t function = 0;
+    std::uint32_t entry = 0;
+  };
+  struct Function {
+    /// Indices of variables, and ids of functions.
+    std::vector<std::uint32_t> variables = {};
+    std::vector<std::uint32_t> callees = {};
+    std::uint32_t caller = 0;
+    std::uint32_t entry = 0;
     std::optional<std::array<std::uint32_t, 3>> size = {};
     /// Whether `size` has the ids of constants.
     bool size_is_ids = false;
   };
 
-  static Error malformed(std::string_view why) {
-    return Error(ErrorCode::load_failed, fmt::format("the SPIR-V is damaged: {}", why));
-  }
-
-  std::optional<Error> read_header() {
-    if (words_.size() < header_words || words_[0] != spv::MagicNumber)
-      return malformed("it does not start with a SPIR-V header");
-    if (words_[1] < version_1_0 || (words_[1] & 0xff0000ff) != 0) return malformed("its version is invalid");
-    if (words_[1] > max_version_)
-      return Error(
-          ErrorCode::load_failed,
-          fmt::format("the SPIR-V has version {}.{}; the device takes versions up to {}.{}", words_[1] >> 16,
-                      words_[1] >> 8 & 0xff, max_version_ >> 16, max_version_ >> 8 & 0xff));
-    bound_ = words_[3];
-    if (bound_ == 0 || bound_ > max_bound || words_[4] != 0) return malformed("its header is invalid");
-    return std::nullopt;
-  }
+  static Error unsupported(std::string why) { return Error(ErrorCode::unsupported, std::move(why)); }
 
   template <class Visit>
-  void for_each_instruction(Visit visit) {
-    for (Words rest = words_.subspan(header_words); !rest.empty() && problem_ == nullptr;) {
-      const std::size_t count = rest[0] >> spv::WordCountShift;
-      if (count == 0 || count > rest.size()) {
-        problem_ = "an instruction is longer than the module";
-        return;
-      }
-      visit(static_cast<Op>(rest[0] & spv::OpCodeMask), rest.subspan(1, count - 1));
-      rest = rest.subspan(count);
-    }
-  }
-
-  /// Whether there are at least `count` operands, the first `ids` of which are ids.
-  bool has(Words operands, std::size_t count, std::size_t ids) {
-    if (operands.size() < count) problem_ = "an instruction is too short";
-    return operands.size() >= count &&
-           std::ranges::all_of(operands.first(ids), [this](std::uint32_t id) { return is_id(id); });
-  }
-  bool is_id(std::uint32_t id) {
-    if (id == 0 || id >= bound_) problem_ = "an id is out of bounds";
-    return id != 0 && id < bound_;
-  }
-
-  std::optional<std::uint32_t> argument(Words operands, std::size_t at) {
-    return has(operands, at + 1, 0) ? std::optional(operands[at]) : std::nullopt;
-  }
-
-  void decorate(Op op, Words operands) {
-    if (op == Op::OpDecorate && has(operands, 2, 1)) {
-      Id& of = ids_[operands[0]];
-      switch (static_cast<Decoration>(operands[1])) {
-        case Decoration::BufferBlock: of.buffer_block = true; break;
-        case Decoration::Binding: of.binding = argument(operands, 2); break;
-        case Decoration::Location: of.location = argument(operands, 2); break;
-        case Decoration::DescriptorSet: of.set = argument(operands, 2); break;
-        case Decoration::ArrayStride: of.array_stride = stride(operands, 2); break;
-        case Decoration::BuiltIn:
-          of.workgroup_size |= argument(operands, 2) == static_cast<std::uint32_t>(spv::BuiltIn::WorkgroupSize);
-          break;
-        default: break;
-      }
-    } else if (op == Op::OpMemberDecorate && has(operands, 3, 1)) {
-      Member& of = ids_[operands[0]].members[operands[1]];
-      switch (static_cast<Decoration>(operands[2])) {
-        case Decoration::RowMajor: of.row_major = true; break;
-        case Decoration::Offset: of.offset = argument(operands, 3); break;
-        case Decoration::MatrixStride: of.matrix_stride = stride(operands, 3); break;
-        default: break;
-      }
-    } else if (op == Op::OpGroupDecorate || op == Op::OpGroupMemberDecorate) {
-      unsupported_ = "it uses decoration groups, which are deprecated; compile it with a newer compiler";
-    }
-  }
-
-  /// Mesa's OpenGL driver crashes if a stride is 0.
-  std::optional<std::uint32_t> stride(Words operands, std::size_t at) {
-    const auto bytes = argument(operands, at);
-    if (bytes == 0U) problem_ = "an array or matrix has a stride of 0";
-    return bytes;
+  Result<void> pass(Visit visit) {
+    const bool is_whole = spirv::for_each_instruction(words_, [&](Op op, Words operands) {
+      visit(op, operands);
+      return !ids_.has_problem();
+    });
+    KILN_TRY(ids_.check());
+    if (!is_whole) return malformed("an instruction is longer than the module");
+    return {};
   }
 
   void declare(Op op, Words operands) {
+    if (function_ != 0) return read_body(op, operands);
     switch (op) {
       case Op::OpEntryPoint:
-        if (has(operands, 3, 0) && is_id(operands[1])) declare_entry(operands);
+        if (ids_.has(operands, 3, 0) && ids_.is_id(operands[1])) declare_entry(operands);
         break;
       case Op::OpExecutionMode:
       case Op::OpExecutionModeId:
-        if (has(operands, 2, 1)) declare_mode(operands);
+        if (ids_.has(operands, 2, 1)) declare_mode(operands);
         break;
-      case Op::OpTypeBool:
-        if (has(operands, 1, 1)) type(operands[0]) = {.size = 4, .packed = 4};
-        break;
-      case Op::OpTypeInt:
-      case Op::OpTypeFloat:
-        if (has(operands, 2, 1)) type(operands[0]) = {.size = operands[1] / 8, .packed = operands[1] / 8};
-        break;
-      case Op::OpTypeVector:
-        if (has(operands, 3, 2))
-          type(operands[0]) = {.size = times(type(operands[1]).size, operands[2]),
-                               .packed = times(type(operands[1]).packed, operands[2]),
-                               .components = operands[2]};
-        break;
-      case Op::OpTypeMatrix:
-        if (has(operands, 3, 2))
-          type(operands[0]) = {.size = times(type(operands[1]).size, operands[2]),
-                               .packed = times(type(operands[1]).packed, operands[2]),
-                               .columns = operands[2],
-                               .rows = type(operands[1]).components};
-        break;
-      case Op::OpTypeImage:
-        // The seventh operand is 2 for images without a sampler.
-        if (has(operands, 8, 2))
-          type(operands[0]) = {.opaque = operands[6] == 2 ? backend::GlslResource::Kind::image
-                                                          : backend::GlslResource::Kind::texture};
-        break;
-      case Op::OpTypeSampler:
-      case Op::OpTypeSampledImage:
-        if (has(operands, 1, 1)) type(operands[0]) = {.opaque = backend::GlslResource::Kind::texture};
-        break;
-      case Op::OpTypeArray:
-        if (has(operands, 3, 3)) declare_array(operands);
-        break;
-      case Op::OpTypeRuntimeArray:
-        if (has(operands, 2, 2)) type(operands[0]) = {};
-        break;
-      case Op::OpTypeStruct:
-        if (has(operands, 1, operands.size())) declare_struct(operands);
-        break;
-      case Op::OpTypePointer:
-        if (has(operands, 3, 1) && is_id(operands[2]))
-          type(operands[0]) = {.size = 8,
-                               .packed = 8,
-                               .storage_class = static_cast<StorageClass>(operands[1]),
-                               .pointee = operands[2]};
-        break;
-      case Op::OpConstant:
-      case Op::OpSpecConstant:
-        // The second word of a 64-bit number is only looked at to tell that the number is large.
-        if (has(operands, 3, 2))
-          ids_[operands[1]].constant = operands.size() > 3 && operands[3] != 0 ? ~std::uint32_t{0} : operands[2];
-        break;
-      case Op::OpConstantComposite:
-      case Op::OpSpecConstantComposite:
-        if (has(operands, 2, operands.size())) declare_group_size(operands);
+      case Op::OpFunction:
+        if (ids_.has(operands, 4, 2)) function_ = index_of_function(operands[1]);
         break;
       case Op::OpVariable:
-        if (has(operands, 3, 2)) declare_variable(operands);
+        if (ids_.has(operands, 3, 2)) declare_variable(operands);
         break;
-      default: break;
+      default: ids_.declare(op, operands); break;
     }
   }
 
-  Type& type(std::uint32_t id) { return ids_[id].type; }
+  /// The body of a function: the variables and functions that it refers to.
+  void read_body(Op op, Words operands) {
+    if (op == Op::OpFunctionEnd) {
+      function_ = 0;
+      return;
+    }
+    if (op == Op::OpFunctionCall && operands.size() > 2 && ids_.is_id(operands[2])) {
+      const std::uint32_t callee = index_of_function(operands[2]);
+      if (std::exchange(functions_[callee - 1].caller, function_) != function_)
+        functions_[function_ - 1].callees.push_back(callee);
+    }
+    for (const std::uint32_t id : spirv::pointers_of(op, operands)) {
+      const std::uint32_t index = id < variable_of_.size() ? variable_of_[id] : 0;
+      if (index != 0 && std::exchange(variables_[index - 1].function, function_) != function_)
+        functions_[function_ - 1].variables.push_back(index - 1);
+    }
+  }
+
+  std::uint32_t index_of_function(std::uint32_t id) {
+    std::uint32_t& index = ids_[id].function;
+    if (index == 0) {
+      functions_.emplace_back();
+      index = static_cast<std::uint32_t>(functions_.size());
+    }
+    return index;
+  }
 
   void declare_entry(Words operands) {
-    auto name = literal(operands.subspan(2));
+    const auto name = spirv::literal(operands.subspan(2));
     if (!name) {
-      problem_ = "the name of an entry point does not end";
+      ids_.malformed("the name of an entry point does not end");
     } else if (static_cast<spv::ExecutionModel>(operands[0]) != spv::ExecutionModel::GLCompute) {
-      unsupported_ = "it has an entry point that is not a compute shader";
+      ids_.unsupported("it has an entry point that is not a compute shader");
     } else if (name->size() > max_entry_name) {
-      unsupported_ =
-          fmt::format("the name of an entry point has {} bytes; use at most {}", name->size(), max_entry_name);
+      ids_.unsupported(
+          fmt::format("the name of an entry point has {} bytes; use at most {}", name->size(), max_entry_name));
+    } else if (entries_.size() == max_entries) {
+      ids_.unsupported(fmt::format("it has more than {} entry points", max_entries));
     } else {
-      entries_.push_back({operands[1], std::move(*name)});
+      entries_.push_back({index_of_function(operands[1]), *name, operands.subspan(2 + name->size() / 4 + 1)});
     }
   }
 
   void declare_mode(Words operands) {
     const auto mode = static_cast<spv::ExecutionMode>(operands[1]);
     const bool by_id = mode == spv::ExecutionMode::LocalSizeId;
-    if ((mode != spv::ExecutionMode::LocalSize && !by_id) || !has(operands, 5, 1)) return;
-    for (Entry& entry : entries_)
-      if (entry.function == operands[0]) {
-        // Drivers differ in which one they use.
-        if (entry.size) problem_ = "it declares the size of a work group twice";
-        entry.size = {operands[2], operands[3], operands[4]};
-        entry.size_is_ids = by_id;
-      }
+    if ((mode != spv::ExecutionMode::LocalSize && !by_id) || !ids_.has(operands, 5, 1)) return;
+    Function& of = functions_[index_of_function(operands[0]) - 1];
+    // Drivers differ in which one they use.
+    if (of.size) ids_.malformed("it declares the size of a work group twice");
+    of.size = {operands[2], operands[3], operands[4]};
+    of.size_is_ids = by_id;
+    if (by_id)
+      static_cast<void>(std::ranges::all_of(*of.size, [this](std::uint32_t id) { return ids_.is_id(id); }));
   }
 
   std::array<std::uint32_t, 3> group_size_of(const Entry& entry) {
     // A constant that is decorated as WorkgroupSize overrides the execution modes.
-    if (group_size_) return *group_size_;
-    auto size = entry.size.value_or(std::array<std::uint32_t, 3>{});
-    if (entry.size_is_ids)
-      for (std::uint32_t& extent : size) extent = ids_[extent].constant.value_or(0);
-    return size;
-  }
-
-  void declare_array(Words operands) {
-    Id& id = ids_[operands[0]];
-    const Type& element = type(operands[1]);
-    const std::uint64_t each = id.array_stride ? *id.array_stride : element.size;
-    const std::uint32_t length = ids_[operands[2]].constant.value_or(1);
-    id.type = {.size = times(each, length),
-               .packed = times(element.packed, length),
-               .element = element.element != 0 ? element.element : operands[1],
-               .elements = times(element.elements, length)};
-  }
-
-  void declare_struct(Words operands) {
-    Id& id = ids_[operands[0]];
-    Type made{.is_struct = true};
-    for (std::uint32_t i = 0; i + 1 < operands.size(); ++i) {
-      const Type& of = type(operands[i + 1]);
-      std::uint64_t begin = made.size;
-      std::uint64_t size = of.size;
-      if (const auto found = id.members.find(i); found != id.members.end()) {
-        const Member& member = found->second;
-        begin = member.offset.value_or(0);
-        if (member.matrix_stride && of.columns != 0)
-          size = times(*member.matrix_stride, member.row_major ? of.rows : of.columns);
-      }
-      made.size = std::max(made.size, plus(begin, size));
-      made.packed = plus(made.packed, of.packed);
-    }
-    id.type = made;
-  }
-
-  void declare_group_size(Words operands) {
-    if (!ids_[operands[1]].workgroup_size) return;
-    if (operands.size() != 5) {
-      problem_ = "the size of a work group does not have three dimensions";
-      return;
-    }
-    if (group_size_) problem_ = "it declares the size of a work group twice";
-    group_size_.emplace();
-    for (std::size_t i = 0; i < 3; ++i) (*group_size_)[i] = ids_[operands[i + 2]].constant.value_or(0);
+    if (const auto& size = ids_.group_size()) return *size;
+    const Function& function = functions_[entry.function - 1];
+    const auto size = function.size.value_or(std::array<std::uint32_t, 3>{});
+    return function.size_is_ids ? ids_.constants_of(size) : size;
   }
 
   void declare_variable(Words operands) {
     const auto storage_class = static_cast<StorageClass>(operands[2]);
+    // A variable whose first value is the address of another is not followed: it counts as used.
+    if (operands.size() > 3 && operands[3] < variable_of_.size() && variable_of_[operands[3]] != 0)
+      if (const std::uint32_t index = variable_of_[operands[3]] - 1;
+          !std::exchange(variables_[index].is_always_used, true))
+        always_used_.push_back(index);
     switch (storage_class) {
       case StorageClass::UniformConstant:
       case StorageClass::Uniform:
-      case StorageClass::AtomicCounter:
       case StorageClass::Workgroup:
       case StorageClass::PushConstant:
+      case StorageClass::AtomicCounter:
       case StorageClass::StorageBuffer: break;
       default: return;
     }
-    const Type& pointer = type(operands[0]);
-    if (pointer.storage_class != storage_class || pointer.pointee == 0) {
-      problem_ = "a variable has no type";
+    const Type& pointer = ids_.type(operands[0]);
+    if (pointer.storage_class != storage_class || pointer.element == 0) {
+      ids_.malformed("a variable has no type");
       return;
     }
-    const Id& pointee = ids_[pointer.pointee];
-    if (storage_class == StorageClass::Workgroup) {
-      interface_.shared_bytes = plus(interface_.shared_bytes, pointee.type.packed);
-    } else if (storage_class == StorageClass::PushConstant) {
-      const std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
-      interface_.parameter_bytes =
-          std::max(interface_.parameter_bytes, static_cast<std::uint32_t>(std::min(pointee.type.size, most)));
-    } else {
-      declare_resource(ids_[operands[1]], pointee, storage_class);
+    const std::uint32_t id = operands[1];
+    if (id >= variable_of_.size()) variable_of_.resize(std::max<std::size_t>(id + std::size_t{1}, 2 * id));
+    variables_.push_back({id, storage_class, pointer.element});
+    variable_of_[id] = static_cast<std::uint32_t>(variables_.size());
+    ++ids_[ids_.innermost(pointer.element)].blocks;
+  }
+
+  /// The variables of an entry point, as indices.
+  std::vector<std::uint32_t> variables_of(const Entry& entry) {
+    const auto number = static_cast<std::uint32_t>(&entry - entries_.data()) + 1;
+    std::vector<std::uint32_t> used;
+    const auto use = [&](std::uint32_t index) {
+      if (std::exchange(variables_[index].entry, number) != number) used.push_back(index);
+    };
+    for (const std::uint32_t index : always_used_) use(index);
+    if (options_.count == SpirvOptions::Count::used && words_[1] >= version_1_4) {
+      for (const std::uint32_t id : entry.interface)
+        if (id < variable_of_.size() && variable_of_[id] != 0) use(variable_of_[id] - 1);
+    } else if (options_.count == SpirvOptions::Count::used) {
+      std::vector<std::uint32_t> calls = {entry.function};
+      while (!calls.empty() && steps_ < max_steps) {
+        Function& function = functions_[calls.back() - 1];
+        calls.pop_back();
+        if (std::exchange(function.entry, number) == number) continue;
+        steps_ += 1 + function.variables.size() + function.callees.size();
+        for (const std::uint32_t index : function.variables) use(index);
+        calls.insert(calls.end(), function.callees.begin(), function.callees.end());
+      }
+    }
+    if (options_.count == SpirvOptions::Count::declared || steps_ >= max_steps)
+      for (std::uint32_t index = 0; index < variables_.size(); ++index) use(index);
+    std::ranges::sort(used);
+    return used;
+  }
+
+  Result<ShaderInterface> interface_of(const Entry& entry) {
+    ShaderInterface interface;
+    interface.group_size = group_size_of(entry);
+    if (std::ranges::find(interface.group_size, 0U) != interface.group_size.end())
+      return malformed("it does not declare the size of a work group");
+    const std::vector<std::uint32_t> variables = variables_of(entry);
+    if (variables.size() > max_declarations) return too_many();
+    for (const std::uint32_t index : variables) {
+      const Variable& variable = variables_[index];
+      const Id& pointee = ids_[variable.pointee];
+      if (variable.storage_class == StorageClass::Workgroup) {
+        interface.shared_bytes = plus(interface.shared_bytes, pointee.type.packed);
+      } else if (variable.storage_class == StorageClass::PushConstant) {
+        interface.parameter_bytes = as_number(pointee.type.size);
+        interface.members = members_of(pointee);
+      } else {
+        KILN_TRY(add_resource(interface.resources, variable));
+      }
+    }
+    KILN_TRY(sort_resources(interface.resources));
+    interface.constants = constants_;
+    declarations_ += interface.resources.size() + interface.members.size() + interface.constants.size();
+    if (declarations_ > max_declarations) return too_many();
+    return interface;
+  }
+  static Error too_many() {
+    return unsupported(fmt::format(
+        "its entry points have more than {} resources, parameters and specialisation constants", max_declarations));
+  }
+
+  /// The members of a push-constant block; none if one has no size.
+  std::vector<GlslMember> members_of(const Id& block) {
+    if (block.type.shape != Shape::structure || block.type.members.size() > max_members ||
+        block.type.size > max_number)
+      return {};
+    std::vector<GlslMember> members;
+    std::uint64_t end = 0;
+    for (std::uint32_t i = 0; i < block.type.members.size(); ++i) {
+      const spirv::Declarations::Span place = ids_.place_of(block, i, block.type.members[i], end);
+      end = std::max(end, plus(place.begin, place.size));
+      // A type that changed after the struct was declared.
+      if (place.size == 0 || end > block.type.size) return {};
+      const auto found = block.members.find(i);
+      members.push_back({.name = found != block.members.end() ? short_name(found->second.name) : "",
+                         .offset = static_cast<std::uint32_t>(place.begin),
+                         .bytes = static_cast<std::uint32_t>(place.size)});
+    }
+    std::ranges::stable_sort(members, {}, &GlslMember::offset);
+    return members;
+  }
+
+  bool is_vulkan() const noexcept { return options_.api == SpirvOptions::Api::vulkan; }
+
+  /// The kind of a resource of this type; nullopt if it is no resource, as for a plain uniform of OpenGL.
+  std::optional<Kind> kind_of(const Variable& variable, const Id& of) const {
+    const bool is_buffer = of.type.dim == spv::Dim::Buffer;
+    switch (variable.storage_class) {
+      case StorageClass::StorageBuffer: return Kind::storage_buffer;
+      case StorageClass::Uniform: return of.buffer_block ? Kind::storage_buffer : Kind::uniform_buffer;
+      case StorageClass::AtomicCounter: return Kind::atomic_counters;
+      default: break;
+    }
+    switch (of.type.shape) {
+      case Shape::image:
+        if (of.type.dim == spv::Dim::SubpassData) return std::nullopt;
+        if (of.type.sampled == 1) return is_buffer ? Kind::uniform_texel_buffer : Kind::sampled_image;
+        return is_buffer && is_vulkan() ? Kind::storage_texel_buffer : Kind::image;
+      case Shape::sampled_image: return is_buffer && is_vulkan() ? Kind::uniform_texel_buffer : Kind::texture;
+      case Shape::sampler: return Kind::sampler;
+      default: return std::nullopt;
     }
   }
 
-  void declare_resource(const Id& variable, const Id& block, StorageClass storage_class) {
-    const bool buffer = storage_class == StorageClass::StorageBuffer ||
-                        (storage_class == StorageClass::Uniform && block.buffer_block);
-    if (resources_ == Resources::any) {
-      add_input(variable, block, storage_class, buffer);
-      if (buffer && variable.binding && *variable.binding < max_bound)
-        interface_.buffers = std::max(interface_.buffers, *variable.binding + 1);
-    } else if (!buffer) {
-      unsupported_ =
-          "it declares a uniform buffer or an image; use storage buffers, and push_constant for parameters";
-    } else if (!block.type.is_struct) {
-      unsupported_ = "it declares an array of storage buffers; declare each buffer on its own";
-    } else if (variable.set.value_or(0) != 0) {
-      unsupported_ = fmt::format("it declares a buffer in set {}; use set 0", *variable.set);
-    } else if (!variable.binding || *variable.binding >= max_bound) {
-      problem_ = "a buffer has no binding";
-    } else {
-      interface_.buffers = std::max(interface_.buffers, *variable.binding + 1);
+  Result<void> add_resource(std::vector<GlslResource>& resources, const Variable& variable) {
+    const Id& declared = ids_[variable.id];
+    const std::uint32_t inner = ids_.innermost(variable.pointee);
+    const Id& of = ids_[inner];
+    const auto kind = kind_of(variable, of);
+    const std::string named =
+        declared.name.empty() ? std::string() : fmt::format(" called {}", short_name(declared.name));
+    if (is_vulkan() && (!kind || kind == Kind::atomic_counters))
+      return unsupported(fmt::format(
+          "it declares a resource{} that a launch cannot give: neither a buffer nor an image nor a sampler",
+          named));
+    if (!kind) return {};
+    std::uint64_t count = 1;
+    for (std::uint32_t id = variable.pointee; id != inner; id = ids_.type(id).element) {
+      const Type& array = ids_.type(id);
+      if (array.shape != Shape::array || !array.length || *array.length == 0)
+        return unsupported(fmt::format("it declares an array of resources{} whose length is unknown", named));
+      count = times(count, *array.length);
     }
+    if (count > max_number) return unsupported(fmt::format("it declares {} resources{}", count, named));
+    const bool is_block = kind == Kind::storage_buffer || kind == Kind::uniform_buffer;
+    if (is_block && of.type.shape != Shape::structure) return malformed("a buffer has no type");
+    if (is_vulkan() && !declared.binding) return malformed(fmt::format("a resource{} has no binding", named));
+    GlslResource resource{.kind = *kind,
+                          .place = {.binding = declared.binding.value_or(0), .set = declared.set.value_or(0)},
+                          .count = static_cast<std::uint32_t>(count),
+                          .name = name_of(declared, of, is_block),
+                          .bytes = is_block ? of.type.size : 0};
+    if (kind == Kind::atomic_counters) {
+      // The array is of counters in one buffer.
+      resource.bytes = plus(declared.offset.value_or(0), times(4, std::exchange(resource.count, 1)));
+    }
+    if (is_vulkan() && resource.place.binding > max_binding)
+      return unsupported(fmt::format("it declares a {}{} with the binding {}; the highest is {}",
+                                     backend::to_string(resource.kind), named, resource.place.binding,
+                                     max_binding));
+    resources.push_back(std::move(resource));
+    return {};
   }
 
-  void add_input(const Id& variable, const Id& declared, StorageClass storage_class, bool buffer) {
-    using Kind = backend::GlslResource::Kind;
-    const Type& of = declared.type.element != 0 ? ids_[declared.type.element].type : declared.type;
-    Kind kind = buffer ? Kind::storage_buffer : Kind::uniform_buffer;
-    if (storage_class == StorageClass::AtomicCounter) {
-      kind = Kind::atomic_counters;
-    } else if (storage_class == StorageClass::UniformConstant && !of.opaque) {
-      const std::uint64_t last = plus(variable.location.value_or(0), declared.type.elements - 1);
-      const std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
-      inputs_.last_location =
-          std::max(inputs_.last_location.value_or(0), static_cast<std::uint32_t>(std::min(last, most)));
-      return;
-    } else if (of.opaque) {
-      kind = *of.opaque;
+  /// The name of a block, as in GLSL, or of a variable. Compilers of other languages make up names of blocks, which
+  /// have a dot or are those of several variables.
+  static std::string name_of(const Id& variable, const Id& type, bool is_block) {
+    const bool by_block =
+        is_block && !type.name.empty() && type.blocks == 1 && type.name.find('.') == std::string_view::npos;
+    return short_name(by_block ? type.name : variable.name);
+  }
+
+  /// Sorts resources and joins those that share a binding.
+  Result<void> sort_resources(std::vector<GlslResource>& resources) const {
+    std::ranges::stable_sort(resources, [](const GlslResource& a, const GlslResource& b) {
+      return std::pair(a.place, a.kind) < std::pair(b.place, b.kind);
+    });
+    std::vector<GlslResource> joined;
+    for (GlslResource& resource : resources) {
+      const bool is_same_place = !joined.empty() && joined.back().place == resource.place;
+      if (!is_same_place || (!is_vulkan() && joined.back().kind != resource.kind)) {
+        joined.push_back(std::move(resource));
+        continue;
+      }
+      GlslResource& other = joined.back();
+      if (other.kind != resource.kind) {
+        const auto is_part = [](Kind kind) {
+          return kind == Kind::texture || kind == Kind::sampler || kind == Kind::sampled_image;
+        };
+        if (!is_part(other.kind) || !is_part(resource.kind))
+          return unsupported(fmt::format("it declares a {} and a {} with the binding {} of set {}",
+                                         backend::to_string(other.kind), backend::to_string(resource.kind),
+                                         resource.place.binding, resource.place.set));
+        // An image and its sampler.
+        other.kind = Kind::texture;
+      }
+      other.count = std::max(other.count, resource.count);
+      other.bytes = std::max(other.bytes, resource.bytes);
+      if (other.name.empty()) other.name = std::move(resource.name);
     }
-    // The counters of an array are in one buffer.
-    const std::uint64_t count = kind == Kind::atomic_counters ? 1 : declared.type.elements;
-    inputs_.resources.push_back({.kind = kind,
-                                 .place = {.binding = variable.binding.value_or(0)},
-                                 .count = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, max_bound))});
+    resources = std::move(joined);
+    return {};
   }
 
   const Words words_;
-  const std::uint32_t max_version_;
-  const Resources resources_;
-  std::uint32_t bound_ = 0;
-  const char* problem_ = nullptr;
-  std::string unsupported_;
+  const SpirvOptions options_;
+  spirv::Declarations ids_;
   std::vector<Entry> entries_;
-  std::optional<std::array<std::uint32_t, 3>> group_size_;
-  ShaderInterface interface_;
-  SpirvInputs inputs_;
-  std::unordered_map<std::uint32_t, Id> ids_;
+  std::vector<SpecConstant> constants_;
+  std::vector<Variable> variables_;
+  /// The variable with an id, as an index plus 1; 0 if there is none.
+  std::vector<std::uint32_t> variable_of_;
+  std::vector<std::uint32_t> always_used_;
+  std::vector<Function> functions_;
+  /// The function whose body is read, as an index plus 1; 0 if there is none.
+  std::uint32_t function_ = 0;
+  std::size_t steps_ = 0;
+  std::size_t declarations_ = 0;
 };
 
 }  // namespace
-
-namespace {
-
-/// Capabilities that need more than Vulkan 1.0 or OpenGL 4.5 offer, and that compilers of compute programs declare.
-// clang-format off
-#define KILN_CAPABILITIES(X) \
-  X(Addresses) \
-  X(Kernel) \
-  X(Linkage) \
-  X(Float16Buffer) \
-  X(Vector16) \
-  X(Groups) \
-  X(GenericPointer) \
-  X(Float16) \
-  X(Float64) \
-  X(Int8) \
-  X(Int16) \
-  X(Int64) \
-  X(Int64Atomics) \
-  X(AtomicStorage) \
-  X(Geometry) \
-  X(Tessellation) \
-  X(InputAttachment) \
-  X(SparseResidency) \
-  X(MinLod) \
-  X(TransformFeedback) \
-  X(MultiViewport) \
-  X(GroupNonUniform) \
-  X(GroupNonUniformVote) \
-  X(GroupNonUniformArithmetic) \
-  X(GroupNonUniformBallot) \
-  X(GroupNonUniformShuffle) \
-  X(GroupNonUniformShuffleRelative) \
-  X(GroupNonUniformClustered) \
-  X(GroupNonUniformQuad) \
-  X(GroupNonUniformPartitionedNV) \
-  X(GroupNonUniformRotateKHR) \
-  X(SubgroupBallotKHR) \
-  X(SubgroupVoteKHR) \
-  X(StorageBuffer16BitAccess) \
-  X(UniformAndStorageBuffer16BitAccess) \
-  X(StoragePushConstant16) \
-  X(StorageInputOutput16) \
-  X(StorageBuffer8BitAccess) \
-  X(UniformAndStorageBuffer8BitAccess) \
-  X(StoragePushConstant8) \
-  X(VariablePointersStorageBuffer) \
-  X(VariablePointers) \
-  X(DenormPreserve) \
-  X(DenormFlushToZero) \
-  X(SignedZeroInfNanPreserve) \
-  X(RoundingModeRTE) \
-  X(RoundingModeRTZ) \
-  X(RayQueryKHR) \
-  X(ShaderClockKHR) \
-  X(WorkgroupMemoryExplicitLayoutKHR) \
-  X(WorkgroupMemoryExplicitLayout8BitAccessKHR) \
-  X(WorkgroupMemoryExplicitLayout16BitAccessKHR) \
-  X(ShaderViewportIndexLayerEXT) \
-  X(ShaderNonUniform) \
-  X(RuntimeDescriptorArray) \
-  X(VulkanMemoryModel) \
-  X(VulkanMemoryModelDeviceScope) \
-  X(PhysicalStorageBufferAddresses) \
-  X(ComputeDerivativeGroupQuadsNV) \
-  X(ComputeDerivativeGroupLinearNV) \
-  X(CooperativeMatrixNV) \
-  X(ShaderSMBuiltinsNV) \
-  X(DemoteToHelperInvocation) \
-  X(ExpectAssumeKHR) \
-  X(AtomicFloat16AddEXT) \
-  X(AtomicFloat32AddEXT) \
-  X(AtomicFloat64AddEXT) \
-  X(AtomicFloat16MinMaxEXT) \
-  X(AtomicFloat32MinMaxEXT) \
-  X(AtomicFloat64MinMaxEXT) \
-  X(DotProduct) \
-  X(DotProductInputAll) \
-  X(DotProductInput4x8Bit) \
-  X(DotProductInput4x8BitPacked) \
-  X(BitInstructions)
-// clang-format on
-
-/// The name of a capability; its number if it is rare.
-std::string capability_name(spv::Capability capability) {
-  switch (capability) {
-#define KILN_NAMED(name) \
-  case spv::Capability::name: return #name;
-    KILN_CAPABILITIES(KILN_NAMED)
-#undef KILN_NAMED
-    default: return std::to_string(static_cast<std::uint32_t>(capability));
-  }
-}
-
-constexpr std::size_t interface_bytes = 28;
-
-void write(base::ByteWriter& writer, const ShaderInterface& interface) {
-  writer.number(interface.buffers);
-  writer.number(interface.parameter_bytes);
-  writer.number(interface.shared_bytes);
-  for (const std::uint32_t size : interface.group_size) writer.number(size);
-}
-
-ShaderInterface read_interface(base::ByteReader& reader) {
-  ShaderInterface interface;
-  interface.buffers = reader.number<std::uint32_t>();
-  interface.parameter_bytes = reader.number<std::uint32_t>();
-  interface.shared_bytes = reader.number<std::uint64_t>();
-  for (std::uint32_t& size : interface.group_size) size = reader.number<std::uint32_t>();
-  return interface;
-}
-
-}  // namespace
-
-std::vector<std::byte> to_bytes(const std::vector<ShaderEntry>& entries) {
-  base::ByteWriter writer;
-  if (entries.size() == 1 && entries[0].name == "main") {
-    write(writer, entries[0].interface);
-    return std::move(writer).bytes();
-  }
-  for (const auto& [name, interface] : entries) {
-    writer.text(name);
-    write(writer, interface);
-  }
-  return std::move(writer).bytes();
-}
-
-std::optional<std::vector<ShaderEntry>> entries_from(std::span<const std::byte> bytes) {
-  std::vector<ShaderEntry> entries;
-  if (bytes.size() == interface_bytes) {
-    base::ByteReader reader(bytes);
-    entries.push_back({"main", read_interface(reader)});
-    return entries;
-  }
-  while (!bytes.empty()) {
-    if (bytes.size() < sizeof(std::uint64_t)) return std::nullopt;
-    const auto length = base::ByteReader(bytes).number<std::uint64_t>();
-    bytes = bytes.subspan(sizeof length);
-    if (length > max_entry_name || bytes.size() < length + interface_bytes) return std::nullopt;
-    base::ByteReader reader(bytes);
-    const auto name = reader.raw(static_cast<std::size_t>(length));
-    entries.push_back(
-        {std::string(reinterpret_cast<const char*>(name.data()), name.size()), read_interface(reader)});
-    bytes = bytes.subspan(static_cast<std::size_t>(length) + interface_bytes);
-  }
-  return entries.empty() ? std::nullopt : std::optional(std::move(entries));
-}
 
 std::uint32_t spirv_version_of(std::uint32_t vulkan_version) noexcept {
   const std::uint32_t minor = vulkan_version >> 12 & 0x3ff;
@@ -608,25 +439,9 @@ std::vector<std::uint32_t> spirv_words(std::span<const std::byte> bytes) {
   return words;
 }
 
-Result<std::vector<ShaderEntry>> read_spirv(std::span<const std::uint32_t> words, std::uint32_t max_version,
-                                            Resources resources) {
-  return Reader(words, max_version, resources).read();
-}
-
-Result<SpirvInputs> read_inputs(std::span<const std::uint32_t> words) {
-  return Reader(words, version_1_0, Resources::any).read_inputs();
-}
-
-Result<void> check_capabilities(const std::string& program, std::span<const std::uint32_t> words,
-                                std::span<const spv::Capability> enabled) {
-  for (const std::uint32_t declared : Reader(words, ~std::uint32_t{0}, Resources::any).capabilities()) {
-    const auto capability = static_cast<spv::Capability>(declared);
-    if (std::ranges::find(enabled, capability) == enabled.end())
-      return Error(ErrorCode::unsupported,
-                   fmt::format("{} declares the SPIR-V capability {}, which Kiln does not enable on this device",
-                               program, capability_name(capability)));
-  }
-  return {};
+Result<std::vector<ShaderEntry>> read_spirv(std::span<const std::uint32_t> words, const SpirvOptions& options) {
+  KILN_TRY(check_header(words, options.max_version));
+  return Reader(words, options).read();
 }
 
 }  // namespace kiln::vulkan
