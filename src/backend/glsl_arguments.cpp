@@ -31,17 +31,14 @@ bool takes(Kind kind, const Argument& argument) noexcept {
   }
 }
 
-/// How a launch gives an argument to an element of a resource.
+/// How a launch gives an argument to a resource.
 std::string remedy(const GlslResource& resource, std::uint32_t element) {
-  if (resource.count > 1)
-    return fmt::format("give it by bound({{.binding = {}, .set = {}, .element = {}}}, …)", resource.place.binding,
-                       resource.place.set, element);
-  if (resource.kind == Kind::storage_buffer && resource.place.set == 0 && resource.count == 1)
-    return fmt::format("give it as buffer {}, or by bound({{.binding = {}}}, …)", resource.place.binding,
-                       resource.place.binding);
-  return resource.place.set != 0 ? fmt::format("give it by bound({{.binding = {}, .set = {}}}, …)",
-                                               resource.place.binding, resource.place.set)
-                                 : fmt::format("give it by bound({{.binding = {}}}, …)", resource.place.binding);
+  std::string place = fmt::format(".binding = {}", resource.place.binding);
+  if (resource.place.set != 0) place += fmt::format(", .set = {}", resource.place.set);
+  if (element != 0) place += fmt::format(", .element = {}", element);
+  const bool has_position = resource.kind == Kind::storage_buffer && resource.place.set == 0 && resource.count == 1;
+  return fmt::format("give it {}by bound({{{}}}, …)",
+                     has_position ? fmt::format("as buffer {}, or ", resource.place.binding) : "", place);
 }
 
 /// Collects the arguments of one launch.

@@ -162,8 +162,8 @@ Result<void> check_constants(const std::string& program, const Constants& given,
     }
     for (const SpecConstant& constant : same)
       if (!bits_for(constant, value))
-        return invalid(fmt::format("the specialisation constant {} of {} is a {}; {} was given", describe(constant),
-                                   program, type_name(constant), to_string(value)));
+        return invalid(fmt::format("the specialisation constant {} of {} has the type {}; {} was given",
+                                   describe(constant), program, type_name(constant), to_string(value)));
   }
   return {};
 }
