@@ -1,4 +1,5 @@
 #include <array>
+#include <cstring>
 #include <fstream>
 #include <random>
 
@@ -59,6 +60,64 @@ ShaderInterface interface_of(std::span<const std::uint32_t> words) {
   EXPECT_EQ(entries[0].name, "main");
   return entries[0].interface;
 }
+
+/// Writes a SPIR-V module.
+class Assembler {
+ public:
+  explicit Assembler(std::uint32_t version) : words_({spv::MagicNumber, version, 0, 1 << 20, 0}) {}
+
+  Assembler& add(spv::Op op, std::initializer_list<std::uint32_t> operands) {
+    return add(op, std::vector<std::uint32_t>(operands));
+  }
+  Assembler& add(spv::Op op, const std::vector<std::uint32_t>& operands) {
+    words_.push_back(static_cast<std::uint32_t>(operands.size() + 1) << spv::WordCountShift |
+                     static_cast<std::uint32_t>(op));
+    words_.insert(words_.end(), operands.begin(), operands.end());
+    return *this;
+  }
+  /// An entry point, whose name has at most 3 characters.
+  Assembler& entry(std::uint32_t function, std::string_view name,
+                   std::initializer_list<std::uint32_t> interface = {}) {
+    std::vector<std::uint32_t> operands = {static_cast<std::uint32_t>(spv::ExecutionModel::GLCompute), function, 0};
+    std::memcpy(&operands[2], name.data(), name.size());
+    operands.insert(operands.end(), interface);
+    add(spv::Op::OpEntryPoint, operands);
+    return add(spv::Op::OpExecutionMode,
+               {function, static_cast<std::uint32_t>(spv::ExecutionMode::LocalSize), 1, 1, 1});
+  }
+  /// A type of a buffer with one uint, and as many buffers of set 0: 101 at binding 0, and so on.
+  Assembler& buffers(std::uint32_t count) {
+    constexpr auto uniform = static_cast<std::uint32_t>(spv::StorageClass::Uniform);
+    add(spv::Op::OpDecorate, {11, static_cast<std::uint32_t>(spv::Decoration::BufferBlock)});
+    add(spv::Op::OpMemberDecorate, {11, 0, static_cast<std::uint32_t>(spv::Decoration::Offset), 0});
+    for (std::uint32_t i = 0; i < count; ++i)
+      add(spv::Op::OpDecorate, {101 + i, static_cast<std::uint32_t>(spv::Decoration::Binding), i});
+    add(spv::Op::OpTypeInt, {10, 32, 0}).add(spv::Op::OpTypeStruct, {11, 10});
+    add(spv::Op::OpTypePointer, {12, uniform, 11});
+    for (std::uint32_t i = 0; i < count; ++i) add(spv::Op::OpVariable, {12, 101 + i, uniform});
+    return *this;
+  }
+  const std::vector<std::uint32_t>& words() const { return words_; }
+
+ private:
+  std::vector<std::uint32_t> words_;
+};
+
+std::vector<std::uint32_t> bindings_of(const ShaderEntry& entry) {
+  std::vector<std::uint32_t> bindings;
+  for (const auto& resource : entry.interface.resources) bindings.push_back(resource.place.binding);
+  return bindings;
+}
+
+/// The message with which a module is refused.
+std::string refusal(std::span<const std::uint32_t> words) {
+  const auto entries = read_spirv(words);
+  return entries ? "" : entries.error().message();
+}
+
+using backend::GlslMember;
+using backend::GlslResource;
+using Kind = GlslResource::Kind;
 
 TEST(Compiler, ThatIsMissingIsNamedWithWhatMakesIt) {
   static constexpr std::array libraries = {"libc.so.6", "libkiln_nowhere.so"};
@@ -183,6 +242,199 @@ TEST(Spirv, ASpecialisedGroupSizeIsThatOfItsConstants) {
                                                "layout(local_size_x_id = 7) in;\nvoid main() {}\n",
                                      .language = Language::vulkan_glsl})));
   EXPECT_EQ(interface.group_size, (std::array<std::uint32_t, 3>{32, 1, 1}));
+}
+
+TEST(Spirv, AllKindsOfResourcesAreListedWithTheirPlaces) {
+  const auto entries =
+      Shaderc::find()
+          .value()
+          ->compile(vulkan_program("kinds",
+                                   "layout(binding = 0) buffer A { uint n; float a[]; } storage;\n"
+                                   "layout(binding = 1) uniform B { vec3 b; float c; };\n"
+                                   "layout(binding = 2, r32f) uniform image2D image;\n"
+                                   "layout(binding = 3) uniform sampler2D textures[4];\n"
+                                   "layout(set = 1, binding = 0) uniform texture2D plain;\n"
+                                   "layout(set = 1, binding = 9) uniform sampler filter_;\n"
+                                   "layout(set = 2, binding = 0) uniform samplerBuffer texels;\n"
+                                   "layout(set = 2, binding = 1, r32f) uniform imageBuffer rows;\n"
+                                   "layout(constant_id = 3) const uint length = 7;\n"
+                                   "layout(push_constant) uniform P { uint n; mat3 m; vec2 v[2]; };",
+                                   ""))
+          .value()
+          .entries;
+  const ShaderInterface& interface = entries.at(0).interface;
+  EXPECT_EQ(interface.resources, (std::vector<GlslResource>{
+                                     {Kind::storage_buffer, {0, 0}, 1, "A", 4},
+                                     {Kind::uniform_buffer, {1, 0}, 1, "B", 16},
+                                     {Kind::image, {2, 0}, 1, "image", 0},
+                                     {Kind::texture, {3, 0}, 4, "textures", 0},
+                                     {Kind::sampled_image, {0, 1}, 1, "plain", 0},
+                                     {Kind::sampler, {9, 1}, 1, "filter_", 0},
+                                     {Kind::uniform_texel_buffer, {0, 2}, 1, "texels", 0},
+                                     {Kind::storage_texel_buffer, {1, 2}, 1, "rows", 0},
+                                 }));
+  EXPECT_EQ(interface.members, (std::vector<GlslMember>{{"n", 0, 4}, {"m", 16, 48}, {"v", 64, 16}}));
+  EXPECT_EQ(interface.constants,
+            (std::vector<SpecConstant>{
+                {.id = 3, .kind = SpecConstant::Kind::unsigned_integer, .value = 7, .name = "length"}}));
+  EXPECT_EQ(entries_from(to_bytes(entries)), entries);
+}
+
+TEST(Spirv, LengthsFollowFromConstants) {
+  const auto words = compiled(
+      vulkan_program("lengths",
+                     "layout(constant_id = 1) const uint n = 4;\n"
+                     "layout(local_size_y_id = 2) in;\n"
+                     "layout(binding = 0) buffer A { float a[]; } all[n];\n"
+                     "shared float square[n * n + gl_WorkGroupSize.y];",
+                     "square[uint(all[0].a[0])] = 1; barrier(); all[1].a[0] = square[uint(all[2].a[1])];"));
+  const Constants constants = {{1, 10U}, {2, 3U}};
+  const ShaderInterface plain = interface_of(words);
+  EXPECT_EQ(plain.shared_bytes, 4U * (16 + 1));
+  EXPECT_EQ(plain.resources.at(0).count, 4U);
+  const ShaderInterface special = read_spirv(words, {.constants = &constants}).value()[0].interface;
+  EXPECT_EQ(special.shared_bytes, 4U * (100 + 3));
+  EXPECT_EQ(special.resources.at(0).count, 10U);
+  EXPECT_EQ(special.group_size, (std::array<std::uint32_t, 3>{1, 3, 1}));
+}
+
+TEST(Spirv, AnEntryPointHasWhatItsFunctionsUse) {
+  using spv::Op;
+  // a calls f, which uses buffer 1; b uses buffer 2, and 101, the id of buffer 0, as a number.
+  Assembler module(0x00010300);
+  module.entry(1, "a").entry(2, "b").buffers(4);
+  module.add(Op::OpFunction, {20, 1, 0, 21}).add(Op::OpFunctionCall, {20, 30, 3}).add(Op::OpFunctionEnd, {});
+  module.add(Op::OpFunction, {20, 2, 0, 21}).add(Op::OpAccessChain, {20, 31, 103, 22});
+  module.add(Op::OpCompositeExtract, {20, 32, 31, 101}).add(Op::OpLoad, {20, 34, 31, 2, 101});
+  module.add(Op::OpSwitch, {32, 33, 101, 35}).add(Op::OpFunctionEnd, {});
+  module.add(Op::OpFunction, {20, 3, 0, 21}).add(Op::OpArrayLength, {20, 36, 102, 0}).add(Op::OpFunctionEnd, {});
+  const auto used = read_spirv(module.words()).value();
+  ASSERT_EQ(used.size(), 2U);
+  EXPECT_EQ(bindings_of(used[0]), std::vector<std::uint32_t>{1});
+  EXPECT_EQ(bindings_of(used[1]), std::vector<std::uint32_t>{2});
+  const auto declared = read_spirv(module.words(), {.count = SpirvOptions::Count::declared}).value();
+  for (const ShaderEntry& entry : declared) EXPECT_EQ(bindings_of(entry), (std::vector<std::uint32_t>{0, 1, 2, 3}));
+  // From SPIR-V 1.4 on, entry points say it.
+  Assembler newer(0x00010400);
+  newer.entry(1, "a", {101, 104, 999}).entry(2, "b", {102, 102}).buffers(4);
+  const auto listed = read_spirv(newer.words(), {.max_version = 0x00010500}).value();
+  EXPECT_EQ(bindings_of(listed[0]), (std::vector<std::uint32_t>{0, 3}));
+  EXPECT_EQ(bindings_of(listed[1]), std::vector<std::uint32_t>{1});
+}
+
+TEST(Spirv, FunctionsThatCallEachOtherEnd) {
+  using spv::Op;
+  Assembler module(0x00010300);
+  module.entry(1, "a").buffers(1);
+  module.add(Op::OpFunction, {20, 1, 0, 21}).add(Op::OpFunctionCall, {20, 30, 2}).add(Op::OpFunctionEnd, {});
+  module.add(Op::OpFunction, {20, 2, 0, 21}).add(Op::OpFunctionCall, {20, 30, 1}).add(Op::OpStore, {101, 22});
+  EXPECT_EQ(bindings_of(read_spirv(module.words()).value()[0]), std::vector<std::uint32_t>{0});
+}
+
+TEST(Spirv, VariablesOfOneBindingAreOneResource) {
+  const auto words =
+      compiled(vulkan_program("alias",
+                              "layout(binding = 0) buffer A { float a[]; };\n"
+                              "layout(binding = 0) buffer B { uvec4 b[4]; };\n"
+                              "layout(binding = 1) uniform texture2D image;\n"
+                              "layout(binding = 1) uniform sampler filter_;",
+                              "a[0] = textureLod(sampler2D(image, filter_), vec2(0), 0).x; b[1].x = 1;"));
+  const auto resources = interface_of(words).resources;
+  ASSERT_EQ(resources.size(), 2U);
+  EXPECT_EQ(resources[0].bytes, 64U);
+  EXPECT_EQ(resources[1].kind, Kind::texture);
+  const auto other =
+      Shaderc::find().value()->compile(vulkan_program("alias",
+                                                      "layout(binding = 7) buffer A { float a[]; };\n"
+                                                      "layout(binding = 7) uniform B { vec4 b; };",
+                                                      "a[0] = b.x;"));
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().message(),
+            "alias cannot be run: it declares a storage buffer and a uniform buffer with the binding 7 of set 0");
+}
+
+TEST(Spirv, OfOpenGlHasKindsWithBindingsOfTheirOwn) {
+  using spv::Op;
+  Assembler module(0x00010000);
+  module.entry(1, "a").buffers(1);
+  constexpr auto counter = static_cast<std::uint32_t>(spv::StorageClass::AtomicCounter);
+  constexpr auto constant = static_cast<std::uint32_t>(spv::StorageClass::UniformConstant);
+  module.add(Op::OpDecorate, {200, static_cast<std::uint32_t>(spv::Decoration::Binding), 5000});
+  module.add(Op::OpDecorate, {200, static_cast<std::uint32_t>(spv::Decoration::Offset), 8});
+  module.add(Op::OpTypePointer, {15, counter, 10}).add(Op::OpVariable, {15, 200, counter});
+  module.add(Op::OpTypePointer, {16, constant, 10}).add(Op::OpVariable, {16, 201, constant});
+  SpirvOptions options{.api = SpirvOptions::Api::opengl, .count = SpirvOptions::Count::declared};
+  EXPECT_EQ(read_spirv(module.words(), options).value()[0].interface.resources,
+            (std::vector<GlslResource>{{.place = {0}, .bytes = 4},
+                                       {.kind = Kind::atomic_counters, .place = {5000}, .bytes = 12}}));
+  options.api = SpirvOptions::Api::vulkan;
+  const auto refused = read_spirv(module.words(), options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::unsupported);
+}
+
+TEST(Spirv, TypesThatAreNestedTooDeepAreRefused) {
+  using spv::Op;
+  const auto nested = [](Op op, std::uint32_t depth) {
+    Assembler module(0x00010300);
+    module.entry(1, "a").add(Op::OpTypeInt, {10, 32, 0}).add(Op::OpConstant, {10, 9, 1});
+    for (std::uint32_t i = 11; i < 10 + depth; ++i)
+      if (op == Op::OpTypeArray)
+        module.add(op, {i, i - 1, 9});
+      else if (op == Op::OpTypePointer)
+        module.add(op, {i, 0, i - 1});
+      else
+        module.add(op, {i, i - 1});
+    return refusal(module.words());
+  };
+  for (const Op op : {Op::OpTypeArray, Op::OpTypePointer, Op::OpTypeStruct, Op::OpTypeFunction}) {
+    EXPECT_EQ(nested(op, 255), "");
+    EXPECT_EQ(nested(op, 256), "it nests types more than 255 deep");
+    EXPECT_EQ(nested(op, 500'000), "it nests types more than 255 deep");
+  }
+}
+
+TEST(Spirv, ManyEntryPointsAreReadQuickly) {
+  using spv::Op;
+  const auto words_of = [](std::uint32_t entries, std::uint32_t functions) {
+    Assembler module(0x00010300);
+    for (std::uint32_t i = 0; i < entries; ++i) {
+      const char name[] = {static_cast<char>('a' + i % 26), static_cast<char>('a' + i / 26 % 26),
+                           static_cast<char>('a' + i / 676)};
+      module.entry(1000 + i, {name, sizeof name});
+    }
+    module.buffers(8);
+    // Each function calls the next one.
+    for (std::uint32_t i = 0; i < functions; ++i) {
+      module.add(Op::OpFunction, {20, 1000 + i, 0, 21}).add(Op::OpStore, {101 + i % 8, 22});
+      module.add(Op::OpFunctionCall, {20, 30, 1001 + i}).add(Op::OpFunctionEnd, {});
+    }
+    return module.words();
+  };
+  EXPECT_EQ(refusal(words_of(1025, 1)), "it has more than 1024 entry points");
+  const auto entries = read_spirv(words_of(1024, 200'000)).value();
+  ASSERT_EQ(entries.size(), 1024U);
+  for (const ShaderEntry& entry : entries) EXPECT_EQ(bindings_of(entry).size(), 8U);
+}
+
+TEST(Spirv, AnInterfaceThatNoModuleHasIsNotLoaded) {
+  const auto entries = read_spirv(rich_module()).value();
+  const auto changed = [&](auto change) {
+    auto other = entries;
+    change(other[0].interface);
+    return entries_from(to_bytes(other));
+  };
+  EXPECT_TRUE(changed([](ShaderInterface&) {}));
+  EXPECT_FALSE(changed([](ShaderInterface& i) { i.members[0].bytes = 81; }))
+      << "a launch would write behind the block";
+  EXPECT_FALSE(changed([](ShaderInterface& i) { i.members[0].offset = 0xffffffff; }));
+  EXPECT_FALSE(changed([](ShaderInterface& i) { i.parameter_bytes = 4; }));
+  EXPECT_FALSE(changed([](ShaderInterface& i) { i.resources[0].kind = static_cast<Kind>(77); }));
+  EXPECT_FALSE(changed([](ShaderInterface& i) { i.resources[0].count = 0; }));
+  EXPECT_FALSE(changed([](ShaderInterface& i) { i.resources[0].place.binding = 70000; }));
+  EXPECT_FALSE(changed([](ShaderInterface& i) { std::swap(i.resources[0], i.resources[1]); }));
+  EXPECT_FALSE(changed([](ShaderInterface& i) { i.resources[1] = i.resources[0]; }));
+  EXPECT_FALSE(changed([](ShaderInterface& i) { i.constants.push_back({.bits = 3}); }));
 }
 
 TEST(Spirv, DecorationGroupsThatHideTheInterfaceAreRefused) {

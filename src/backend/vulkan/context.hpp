@@ -98,8 +98,8 @@ class Context {
     /// The numbers of descriptors of each type.
     std::array<std::uint32_t, descriptor_types> descriptors = {};
   };
-  /// The layout for these resources, sorted by place, and `parameter_bytes` bytes of push constants. It is made
-  /// once and lives as long as the context. `doing` names the operation in errors, as in "preparing gemm".
+  /// The layout for these resources, sorted by set and binding, and `parameter_bytes` bytes of push constants. It
+  /// is made once and lives as long as the context. `doing` names the operation in errors, as in "preparing gemm".
   Result<const Layout*> layout(std::span<const backend::GlslResource> resources, std::uint32_t parameter_bytes,
                                std::string_view doing) KILN_EXCLUDES(layouts_mutex_);
 

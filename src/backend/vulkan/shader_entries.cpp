@@ -129,10 +129,12 @@ bool is_possible(const ShaderInterface& interface) {
     return constant.kind <= SpecConstant::Kind::real &&
            (constant.bits == 8 || constant.bits == 16 || constant.bits == 32 || constant.bits == 64);
   };
-  const auto is_same_place = [](const GlslResource& a, const GlslResource& b) { return !(a.place < b.place); };
+  const auto is_out_of_order = [](const GlslResource& a, const GlslResource& b) {
+    return place_of(a) >= place_of(b);
+  };
   return std::ranges::all_of(interface.members, fits) && std::ranges::all_of(interface.resources, is_bindable) &&
          std::ranges::all_of(interface.constants, is_scalar) &&
-         std::ranges::adjacent_find(interface.resources, is_same_place) == interface.resources.end();
+         std::ranges::adjacent_find(interface.resources, is_out_of_order) == interface.resources.end();
 }
 
 }  // namespace

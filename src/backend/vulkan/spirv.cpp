@@ -379,11 +379,11 @@ class Reader {
   /// Sorts resources and joins those that share a binding.
   Result<void> sort_resources(std::vector<GlslResource>& resources) const {
     std::ranges::stable_sort(resources, [](const GlslResource& a, const GlslResource& b) {
-      return std::pair(a.place, a.kind) < std::pair(b.place, b.kind);
+      return std::pair(place_of(a), a.kind) < std::pair(place_of(b), b.kind);
     });
     std::vector<GlslResource> joined;
     for (GlslResource& resource : resources) {
-      const bool is_same_place = !joined.empty() && joined.back().place == resource.place;
+      const bool is_same_place = !joined.empty() && place_of(joined.back()) == place_of(resource);
       if (!is_same_place || (!is_vulkan() && joined.back().kind != resource.kind)) {
         joined.push_back(std::move(resource));
         continue;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <spirv/unified1/spirv.hpp11>
@@ -36,6 +37,11 @@ struct SpecConstant {
 
   friend bool operator==(const SpecConstant&, const SpecConstant&) = default;
 };
+
+/// The set and the binding of a resource, in this order.
+constexpr std::pair<std::uint32_t, std::uint32_t> place_of(const backend::GlslResource& resource) noexcept {
+  return {resource.place.set, resource.place.binding};
+}
 
 /// What a launch of a compute entry point must provide, as read from its SPIR-V.
 struct ShaderInterface {
