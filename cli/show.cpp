@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/try.hpp"
 #include "commands.hpp"
 #include "inventory.hpp"
 #include "quantity.hpp"
@@ -149,7 +150,70 @@ std::string describe(const Inventory& inventory, const StoredProgram& program, c
 struct ShowOptions {
   std::string wanted = {};
   bool lists_all = false;
+  bool reflects = false;
 };
+
+/// What an entry point of a stored program takes.
+struct Reflected {
+  std::string entry = {};
+  std::vector<Parameter> parameters = {};
+};
+
+/// Loads the stored program on its device, and lists what each entry point takes.
+Result<std::vector<Reflected>> reflect(const Context& context, const store::DeviceFolder& folder,
+                                       const StoredProgram& program) {
+  if (!program.damage.empty() || !folder.identity)
+    return Error(ErrorCode::io, "the entry, or the manifest.json of its folder, is damaged");
+  const auto device =
+      KILN_TRY(kiln::open_device(context.device.empty() ? folder.identity->api : context.device, context.log()));
+  if (device->identity() != *folder.identity)
+    return Error(ErrorCode::unsupported,
+                 fmt::format("{} has another device, driver or compiler than the program is for; choose one with "
+                             "--device",
+                             device->info().name));
+  const auto opened = KILN_TRY(store::read_entry(folder.path, program.file.name));
+  if (opened.entry.binary() == nullptr) return Error(ErrorCode::unsupported, "the entry has no binary");
+  const auto module = KILN_TRY(device->load(*opened.entry.binary()));
+  std::vector<Reflected> reflected;
+  for (const std::string& entry : module->entries())
+    reflected.push_back({entry, KILN_TRY(device->parameters(*module->entry(entry)))});
+  return reflected;
+}
+
+Json reflected_json(const std::vector<Reflected>& reflected) {
+  auto list = Json::array();
+  for (const auto& [entry, parameters] : reflected) {
+    auto taken = Json::array();
+    for (const Parameter& one : parameters)
+      taken.push_back({{"kind", one.kind},
+                       {"type", or_null(one.type)},
+                       {"name", or_null(one.name)},
+                       {"place", one.place},
+                       {"bytes", one.bytes != 0 ? Json(one.bytes) : Json(nullptr)}});
+    list.push_back({{"entry", entry}, {"arguments", std::move(taken)}});
+  }
+  return list;
+}
+
+void print_reflected(const std::vector<Reflected>& reflected, const Terminal& terminal) {
+  for (const auto& [entry, parameters] : reflected) {
+    if (parameters.empty()) {
+      print(fmt::format("\n  {} takes no arguments\n", printable(entry)));
+      continue;
+    }
+    print(fmt::format("\n  {} takes\n", printable(entry)));
+    Table table({{"  PLACE"}, {"KIND"}, {"NAME"}, {"TYPE"}, {"BYTES", Table::Align::right}});
+    for (const Parameter& one : parameters)
+      table.add({"  " + one.place, one.kind, one.name.empty() ? "-" : one.name, one.type.empty() ? "-" : one.type,
+                 one.bytes != 0 ? std::to_string(one.bytes) : "any"});
+    print(table.format(terminal));
+  }
+}
+
+void complain_about(Context& context, const StoredProgram& program, const Error& error) {
+  complain(fmt::format("{}: cannot tell what it takes: {}", printable(program.name()), error.describe()));
+  context.status = exit_status::failed;
+}
 
 void run(Context& context, const ShowOptions& options) {
   const std::string& wanted = options.wanted;
@@ -169,12 +233,25 @@ void run(Context& context, const ShowOptions& options) {
   if (!any_sound) context.status = exit_status::failed;
   if (context.json) {
     auto list = Json::array();
-    for (const auto& program : inventory.programs) list.push_back(program_json(inventory, program));
+    for (const auto& program : inventory.programs) {
+      list.push_back(program_json(inventory, program));
+      if (!options.reflects) continue;
+      const auto reflected = reflect(context, inventory.folders[program.folder], program);
+      list.back()["takes"] = reflected ? reflected_json(*reflected) : Json(nullptr);
+      if (!reflected) complain_about(context, program, reflected.error());
+    }
     return print_json(list);
   }
   std::string separator;
   for (const auto& program : inventory.programs) {
     print(separator + describe(inventory, program, context.terminal(), options.lists_all));
+    if (options.reflects) {
+      const auto reflected = reflect(context, inventory.folders[program.folder], program);
+      if (reflected)
+        print_reflected(*reflected, context.terminal());
+      else
+        complain_about(context, program, reflected.error());
+    }
     separator = "\n";
   }
 }
@@ -188,11 +265,15 @@ void add_show(CLI::App& app, Context& context) {
       ->required()
       ->type_name("");
   command->add_flag("-l,--long", options->lists_all, "List all files that the program can include");
+  command->add_flag("--reflect", options->reflects,
+                    "Load the program on its device, and list what each entry point takes");
+  context.add_device_option(*command);
   command->footer(
       "Shows all programs that match. Exits with 1 if no program matches.\n\n"
       "Examples:\n"
       "  kiln show conv2d_3x3\n"
       "  kiln show 6b1d0e\n"
+      "  kiln show saxpy --reflect\n"
       "  kiln show conv2d_3x3 --json | jq '.[0].request.defines'");
   command->callback([&context, options] { run(context, *options); });
 }

@@ -216,6 +216,19 @@ struct Launch {
   }
 };
 
+/// An argument that an entry point takes, as its binary declares it. For people and tools. A value.
+struct Parameter {
+  /// As in "buffer", "value", "local memory", "uniform buffer" or "image".
+  std::string kind = {};
+  /// The type in the source, as in "float*", and the name; empty if they are unknown.
+  std::string type = {};
+  std::string name = {};
+  /// As in "argument 0" or "set 1, binding 2".
+  std::string place = {};
+  /// The size of a value, or the least size of a block; 0 if it is unknown or any.
+  std::uint64_t bytes = 0;
+};
+
 /// The size of a launch, for calls such as `program["saxpy"](stream, {groups, group_size}, n, 2.0f, x, y)`.
 struct Grid {
   Extent groups = {1};

@@ -332,6 +332,28 @@ Result<GlslArguments> assign(std::string_view program, const GlslInterface& take
   return Assignment(program, takes, launch).run();
 }
 
+std::vector<Parameter> parameters_of(const GlslInterface& takes) {
+  std::vector<Parameter> parameters;
+  for (const GlslResource& resource : takes.resources)
+    parameters.push_back({.kind = std::string(to_string(resource.kind)),
+                          .name = resource.count > 1 ? fmt::format("{}[{}]", resource.name, resource.count)
+                                                     : resource.name,
+                          .place = resource.place.set != 0
+                                       ? fmt::format("set {}, binding {}", resource.place.set, resource.place.binding)
+                                       : fmt::format("binding {}", resource.place.binding),
+                          .bytes = resource.bytes});
+  for (const GlslMember& member : takes.members)
+    parameters.push_back({.kind = "value",
+                          .name = member.name,
+                          .place = fmt::format("parameters, byte {}", member.offset),
+                          .bytes = member.bytes});
+  if (takes.members.empty() && takes.parameter_bytes > 0)
+    parameters.push_back({.kind = "value", .place = "parameters", .bytes = takes.parameter_bytes});
+  for (const GlslMember& uniform : takes.uniforms)
+    parameters.push_back({.kind = "uniform", .name = uniform.name, .place = "by name", .bytes = uniform.bytes});
+  return parameters;
+}
+
 Result<Extent> check_extents(std::string_view program, const GlslInterface& takes, const Launch& launch,
                              const DeviceLimits& limits, std::string_view api) {
   KILN_TRY(refuse_offset(launch, program, api));

@@ -47,9 +47,6 @@ std::string_view to_string(GlslResource::Kind kind) noexcept;
 /// As in "uniform buffer Params (binding 2)", or "(set 1, binding 2)".
 std::string describe(const GlslResource& resource, std::uint32_t element = 0);
 
-/// As in "uniform buffer Params (binding 2)", or "storage buffer (set 1, binding 2)".
-std::string describe(const GlslResource& resource, std::uint32_t element = 0);
-
 /// A member of the block that values without a place fill, or a plain uniform.
 struct GlslMember {
   std::string name = {};
@@ -111,6 +108,9 @@ struct GlslArguments {
 /// Finds the resource of each argument. Fails with invalid_request if an argument has none, has a wrong size or
 /// kind, or is given twice, and if a resource, a member or a uniform has no argument; the error names both.
 Result<GlslArguments> assign(std::string_view program, const GlslInterface& takes, const Launch& launch);
+
+/// Everything that a program takes, for people.
+std::vector<Parameter> parameters_of(const GlslInterface& takes);
 
 /// Checks the group size and the fields of a launch that are for other APIs. Returns the work groups.
 Result<Extent> check_extents(std::string_view program, const GlslInterface& takes, const Launch& launch,

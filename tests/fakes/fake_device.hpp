@@ -209,6 +209,7 @@ class FakeDevice final : public Device {
     if (auto ok = slot.submit(); !ok) return ok;
     return slot.wait();
   }
+  Result<std::vector<Parameter>> parameters(Module&) override { return std::vector<Parameter>(); }
   Result<std::unique_ptr<Slot>> open_slot() override {
     if (Trouble::next(trouble->blocked_opens)) trouble->pass_gate();
     if (Trouble::next(trouble->open_errors)) return Error(ErrorCode::device_failed, "no slot to be had");

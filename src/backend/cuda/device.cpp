@@ -210,6 +210,22 @@ Result<void> CudaDevice::launch(kiln::Module& module, const Launch& launch) {
       [&] { return fmt::format("running {}", prepared.name()); });
 }
 
+Result<std::vector<Parameter>> CudaDevice::parameters(kiln::Module& module) {
+  const LoadedImage* image = platform_.image_of(module);
+  LoadedKernel* kernel = platform_.kernel_of(module);
+  if (image == nullptr || &image->context() != context_.get())
+    return backend::foreign_program(image != nullptr ? image->name() : "the program", info_.name);
+  if (kernel == nullptr) return backend::no_entry_chosen(image->name(), image->kernels().size());
+  const auto function = KILN_TRY(kernel->function());
+  if (!function->arguments) return unknown_arguments(*kernel);
+  std::vector<Parameter> parameters;
+  for (const std::size_t bytes : *function->arguments)
+    parameters.push_back({.kind = bytes == sizeof(Address) ? "value or buffer" : "value",
+                          .place = fmt::format("argument {}", parameters.size()),
+                          .bytes = bytes});
+  return parameters;
+}
+
 Result<std::unique_ptr<Slot>> CudaDevice::open_slot() { return CudaSlot::open(platform_, context_, info_); }
 
 namespace {

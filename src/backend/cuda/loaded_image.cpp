@@ -167,6 +167,11 @@ Status LoadedKernel::allow_shared(const Function& function, std::uint32_t bytes)
   return status;
 }
 
+Error unknown_arguments(const LoadedKernel& kernel) {
+  return Error(ErrorCode::unsupported, fmt::format("{}: neither the driver nor the binary reports the arguments of {}",
+                                                   kernel.image().name(), kernel.entry()));
+}
+
 Result<PreparedLaunch> PreparedLaunch::make(const LoadedImage* image, LoadedKernel* kernel, const Launch& launch,
                                             const Context& context, const DeviceInfo& info) {
   if (image == nullptr || &image->context() != &context)
@@ -218,10 +223,7 @@ Result<void> PreparedLaunch::set_sizes(const DeviceInfo& info) {
 Result<void> PreparedLaunch::set_arguments(const Context& context, const DeviceInfo& info) {
   // The driver gets the arguments' addresses without their number, and would read past the end of a list that is
   // too short.
-  if (!function_->arguments)
-    return Error(
-        ErrorCode::unsupported,
-        fmt::format("{}: neither the driver nor the binary reports the arguments of {}", name(), kernel_->entry()));
+  if (!function_->arguments) return unknown_arguments(*kernel_);
   const std::size_t taken = function_->arguments->size();
   const std::size_t given = launch_->arguments.size();
   for (std::size_t i = 0; i < std::min(taken, given); ++i) KILN_TRY(add(i, context, info));

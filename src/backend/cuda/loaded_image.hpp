@@ -149,6 +149,9 @@ class LoadedModule final : public Public {
   std::vector<std::unique_ptr<LoadedModule>> entries_;
 };
 
+/// The error for a kernel whose arguments nobody reports.
+Error unknown_arguments(const LoadedKernel& kernel);
+
 /// A validated launch, in the driver's terms. The kernel and the launch must outlive it.
 class PreparedLaunch {
  public:

@@ -170,6 +170,18 @@ Result<void> ClDevice::launch(kiln::Module& module, const Launch& launch) {
       [&] { return fmt::format("launching {}", prepared.name()); });
 }
 
+Result<std::vector<Parameter>> ClDevice::parameters(kiln::Module& module) {
+  const auto* kernel = KILN_TRY(kernel_of(module, *context_, info_));
+  std::vector<Parameter> parameters;
+  for (const DeclaredArgument& declared : kernel->arguments())
+    parameters.push_back({.kind = std::string(to_string(declared.kind)),
+                          .type = declared.type,
+                          .name = declared.name,
+                          .place = fmt::format("argument {}", parameters.size()),
+                          .bytes = declared.bytes()});
+  return parameters;
+}
+
 Result<std::unique_ptr<Slot>> ClDevice::open_slot() { return ClSlot::open(context_, info_); }
 
 std::vector<DeviceInfo> list_cl_devices(const Log&) {

@@ -56,13 +56,18 @@ bool fits(ArgumentKind kind, const Argument& argument) {
 
 }  // namespace
 
-Result<PreparedLaunch> PreparedLaunch::make(const kiln::Module& module, const Launch& launch,
-                                            const Context& context, const DeviceInfo& info) {
+Result<const ProgramKernel*> kernel_of(const kiln::Module& module, const Context& context, const DeviceInfo& info) {
   const auto* own = dynamic_cast<const ProgramModule*>(&module);
   if (own == nullptr || &own->built().context() != &context)
     return backend::foreign_program(own != nullptr ? own->built().name() : "the program", info.name);
   if (own->kernel() == nullptr) return backend::no_entry_chosen(own->built().name(), own->built().kernels().size());
-  PreparedLaunch prepared(*own->kernel(), KILN_TRY(own->kernel()->borrow()));
+  return own->kernel();
+}
+
+Result<PreparedLaunch> PreparedLaunch::make(const kiln::Module& module, const Launch& launch,
+                                            const Context& context, const DeviceInfo& info) {
+  const auto* kernel = KILN_TRY(kernel_of(module, context, info));
+  PreparedLaunch prepared(*kernel, KILN_TRY(kernel->borrow()));
   KILN_TRY(prepared.set_sizes(launch, info.limits));
   KILN_TRY(prepared.set_arguments(launch, info));
   return prepared;

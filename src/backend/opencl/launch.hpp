@@ -14,6 +14,9 @@
 
 namespace kiln::opencl {
 
+/// The kernel of a module. Fails with invalid_request if the module is of another device or has several kernels.
+Result<const ProgramKernel*> kernel_of(const kiln::Module& module, const Context& context, const DeviceInfo& info);
+
 /// A validated launch, and a kernel object that holds its arguments. The program must outlive it.
 class PreparedLaunch {
  public:

@@ -115,6 +115,18 @@ Error of_load(const std::string& name, Error error) {
 
 }  // namespace
 
+std::string_view to_string(ArgumentKind kind) noexcept {
+  switch (kind) {
+    case ArgumentKind::buffer: return "buffer";
+    case ArgumentKind::value: return "value";
+    case ArgumentKind::local: return "local memory";
+    case ArgumentKind::image: return "image";
+    case ArgumentKind::sampler: return "sampler";
+    case ArgumentKind::unknown: break;
+  }
+  return "unknown";
+}
+
 std::size_t DeclaredArgument::bytes() const noexcept {
   static constexpr std::array<std::pair<std::string_view, std::size_t>, 13> scalars = {{{"char", 1},
                                                                                         {"uchar", 1},

@@ -42,6 +42,9 @@ enum class ArgumentKind : char {
   unknown = '?',
 };
 
+/// As in "local memory".
+std::string_view to_string(ArgumentKind kind) noexcept;
+
 /// An argument as a kernel declares it.
 struct DeclaredArgument {
   ArgumentKind kind = ArgumentKind::unknown;

@@ -128,14 +128,14 @@ std::vector<spv::Capability> capabilities() {
 }
 
 /// Drivers crash on bindings and locations beyond their limits.
-Result<void> check_bindings(const Request& request, std::span<const backend::GlslResource> resources) {
+Result<void> check_bindings(const Request& request, const vulkan::ShaderInterface& declared) {
   using Kind = backend::GlslResource::Kind;
   const auto limit_of = [](GLenum name) {
     GLint limit = 0;
     glGetIntegerv(name, &limit);
     return static_cast<std::uint64_t>(std::max(limit, 0));
   };
-  for (const backend::GlslResource& resource : resources) {
+  for (const backend::GlslResource& resource : declared.resources) {
     GLenum limit = GL_MAX_COMBINED_TEXTURE_IMAGE_UNITS;
     if (resource.kind == Kind::storage_buffer) limit = GL_MAX_SHADER_STORAGE_BUFFER_BINDINGS;
     if (resource.kind == Kind::uniform_buffer) limit = GL_MAX_UNIFORM_BUFFER_BINDINGS;
@@ -149,6 +149,12 @@ Result<void> check_bindings(const Request& request, std::span<const backend::Gls
           fmt::format("{} declares {} {} with binding {}; the device allows bindings below {}", request.name(),
                       resource.kind == Kind::image ? "an" : "a", backend::to_string(resource.kind), end - 1, most));
   }
+  GLint locations = 0;
+  glGetIntegerv(GL_MAX_UNIFORM_LOCATIONS, &locations);
+  if (declared.last_location && *declared.last_location >= static_cast<std::uint32_t>(std::max(locations, 0)))
+    return Error(ErrorCode::unsupported,
+                 fmt::format("{} declares a uniform at location {}; the device allows locations below {}",
+                             request.name(), *declared.last_location, locations));
   return {};
 }
 
@@ -165,7 +171,7 @@ Result<vulkan::ShaderEntry> check_spirv(const Request& request, std::span<const 
                                                        .api = vulkan::SpirvOptions::Api::opengl,
                                                        .count = vulkan::SpirvOptions::Count::declared,
                                                        .constants = &request.constants()}));
-  KILN_TRY(check_bindings(request, all.front().interface.resources));
+  KILN_TRY(check_bindings(request, all.front().interface));
   for (const vulkan::SpecConstant& constant : declared.constants)
     if (constant.is_given && constant.bits != 32)
       return Error(ErrorCode::unsupported,
@@ -214,7 +220,7 @@ Result<Compiled> compile_program(const std::shared_ptr<ShareGroup>& group, const
   bool has_inputs = false;
   if (request.language() == Language::spirv) {
     auto entry = KILN_TRY(specialise(shader, request, limits, validator));
-    has_inputs = !entry.interface.resources.empty();
+    has_inputs = !entry.interface.resources.empty() || entry.interface.last_location;
     name.entry = std::move(entry.name);
   } else {
     compile(shader, backend::with_defines(request));

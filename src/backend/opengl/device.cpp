@@ -202,6 +202,12 @@ Result<void> GlDevice::launch(kiln::Module& module, const Launch& launch) {
   return check_gl(doing);
 }
 
+Result<std::vector<Parameter>> GlDevice::parameters(kiln::Module& module) {
+  auto current = KILN_TRY(begin(*group_));
+  const auto* program = KILN_TRY(program_of(*group_, info_, module));
+  return backend::parameters_of(program->interface().takes);
+}
+
 Result<std::unique_ptr<Slot>> GlDevice::open_slot() { return GlSlot::open(group_, info_, tells_resets_); }
 
 std::uint32_t memory(const Buffer& buffer) noexcept {

@@ -37,6 +37,7 @@ class GlDevice final : public Device {
   Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) override;
   Result<void> read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) override;
   Result<void> launch(kiln::Module& module, const Launch& launch) override;
+  Result<std::vector<Parameter>> parameters(kiln::Module& module) override;
   Result<std::unique_ptr<Slot>> open_slot() override;
 
   ShareGroup& group() const noexcept { return *group_; }

@@ -172,14 +172,20 @@ std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 }  // namespace
 
-Result<Fitting> fit(const ShareGroup& group, const DeviceInfo& device, const kiln::Module& module,
-                    const Launch& launch) {
+Result<const LinkedProgram*> program_of(const ShareGroup& group, const DeviceInfo& device,
+                                        const kiln::Module& module) {
   const auto* program = dynamic_cast<const LinkedProgram*>(&module);
   if (program == nullptr || &program->group() != &group)
     return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
+  if (const std::string& problem = program->interface().problem; !problem.empty())
+    return Error(ErrorCode::unsupported, fmt::format("{}: {}", program->name(), problem));
+  return program;
+}
+
+Result<Fitting> fit(const ShareGroup& group, const DeviceInfo& device, const kiln::Module& module,
+                    const Launch& launch) {
+  const auto* program = KILN_TRY(program_of(group, device, module));
   const ProgramInterface& interface = program->interface();
-  if (!interface.problem.empty())
-    return Error(ErrorCode::unsupported, fmt::format("{}: {}", program->name(), interface.problem));
   Fitting fitted{.program = *program};
   fitted.groups =
       KILN_TRY(backend::check_extents(program->name(), interface.takes, launch, device.limits, "OpenGL"));

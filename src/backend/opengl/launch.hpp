@@ -22,6 +22,11 @@ struct Fitting {
   backend::GlslArguments arguments = {};
 };
 
+/// The program of a module. Fails with invalid_request if it is of another device, and with unsupported if Kiln cannot
+/// know what it takes.
+Result<const LinkedProgram*> program_of(const ShareGroup& group, const DeviceInfo& device,
+                                        const kiln::Module& module);
+
 /// Checks a launch: the module and the buffers belong to `group`, the arguments are those that the program
 /// declares, native objects exist, and the number of groups is within the device's limits.
 Result<Fitting> fit(const ShareGroup& group, const DeviceInfo& device, const kiln::Module& module,

@@ -72,6 +72,11 @@ Result<void> VulkanDevice::launch(kiln::Module& module, const Launch& launch) {
   return with_commands([&](SyncCommands& commands) { return commands.launch(fitted); });
 }
 
+Result<std::vector<Parameter>> VulkanDevice::parameters(kiln::Module& module) {
+  const auto* program = KILN_TRY(program_of(*context_, info_, module));
+  return backend::parameters_of(program->only().takes);
+}
+
 Result<std::unique_ptr<Slot>> VulkanDevice::open_slot() { return VulkanSlot::open(context_, info_); }
 
 Result<std::unique_ptr<Buffer>> wrap(Device& device, VkBuffer buffer, std::size_t bytes, std::size_t offset) {

@@ -29,6 +29,7 @@ class VulkanDevice final : public Device {
   Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) override;
   Result<void> read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) override;
   Result<void> launch(kiln::Module& module, const Launch& launch) override;
+  Result<std::vector<Parameter>> parameters(kiln::Module& module) override;
   Result<std::unique_ptr<Slot>> open_slot() override;
 
   const std::shared_ptr<Context>& context() const noexcept { return context_; }

@@ -366,12 +366,18 @@ Result<const DeviceBuffer*> buffer_of(const Argument::Range& range, const backen
 
 }  // namespace
 
-Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln::Module& module,
-                    const Launch& launch) {
+Result<const PipelineModule*> program_of(const Context& context, const DeviceInfo& device,
+                                         const kiln::Module& module) {
   const auto* program = dynamic_cast<const PipelineModule*>(&module);
   if (program == nullptr || &program->context() != &context)
     return backend::foreign_program(program != nullptr ? program->name() : "the program", device.name);
   if (!program->is_entry()) return backend::no_entry_chosen(program->name(), program->entry_count());
+  return program;
+}
+
+Result<Fitting> fit(const Context& context, const DeviceInfo& device, const kiln::Module& module,
+                    const Launch& launch) {
+  const auto* program = KILN_TRY(program_of(context, device, module));
   const backend::GlslInterface& takes = program->only().takes;
   Fitting fitted{.program = *program, .layout = *program->only().layout};
   fitted.groups = KILN_TRY(backend::check_extents(program->name(), takes, launch, device.limits, "Vulkan"));

@@ -271,7 +271,7 @@ class Reader {
         interface.parameter_bytes = as_number(pointee.type.size);
         interface.members = members_of(pointee);
       } else {
-        KILN_TRY(add_resource(interface.resources, variable));
+        KILN_TRY(add_resource(interface, variable));
       }
     }
     KILN_TRY(sort_resources(interface.resources));
@@ -328,7 +328,7 @@ class Reader {
     }
   }
 
-  Result<void> add_resource(std::vector<GlslResource>& resources, const Variable& variable) {
+  Result<void> add_resource(ShaderInterface& interface, const Variable& variable) {
     const Id& declared = ids_[variable.id];
     const std::uint32_t inner = ids_.innermost(variable.pointee);
     const Id& of = ids_[inner];
@@ -339,13 +339,17 @@ class Reader {
       return unsupported(fmt::format(
           "it declares a resource{} that a launch cannot give: neither a buffer nor an image nor a sampler",
           named));
-    if (!kind) return {};
     std::uint64_t count = 1;
     for (std::uint32_t id = variable.pointee; id != inner; id = ids_.type(id).element) {
       const Type& array = ids_.type(id);
       if (array.shape != Shape::array || !array.length || *array.length == 0)
         return unsupported(fmt::format("it declares an array of resources{} whose length is unknown", named));
       count = times(count, *array.length);
+    }
+    if (!kind) {
+      const std::uint64_t last = plus(declared.location.value_or(0), count - 1);
+      interface.last_location = std::max(interface.last_location.value_or(0), as_number(last));
+      return {};
     }
     if (count > max_number) return unsupported(fmt::format("it declares {} resources{}", count, named));
     const bool is_block = kind == Kind::storage_buffer || kind == Kind::uniform_buffer;
@@ -364,7 +368,7 @@ class Reader {
       return unsupported(fmt::format("it declares a {}{} with the binding {}; the highest is {}",
                                      backend::to_string(resource.kind), named, resource.place.binding,
                                      max_binding));
-    resources.push_back(std::move(resource));
+    interface.resources.push_back(std::move(resource));
     return {};
   }
 

@@ -49,6 +49,8 @@ struct ShaderInterface {
   std::vector<backend::GlslResource> resources = {};
   /// The members of the push-constant block, by offset; empty if they are unknown or too many.
   std::vector<backend::GlslMember> members = {};
+  /// Of OpenGL: the highest location of a plain uniform. Not stored.
+  std::optional<std::uint32_t> last_location = {};
   /// The size of the push-constant block.
   std::uint32_t parameter_bytes = 0;
   /// A lower bound of the memory a group shares: padding is not counted.

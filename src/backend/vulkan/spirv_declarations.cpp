@@ -54,6 +54,7 @@ void Declarations::decorate(Op op, Words operands) {
       case Decoration::BufferBlock: of.buffer_block = true; break;
       case Decoration::Binding: of.binding = argument(operands, 2); break;
       case Decoration::DescriptorSet: of.set = argument(operands, 2); break;
+      case Decoration::Location: of.location = argument(operands, 2); break;
       case Decoration::Offset: of.offset = argument(operands, 2); break;
       case Decoration::SpecId: of.spec_id = argument(operands, 2); break;
       case Decoration::ArrayStride: of.array_stride = stride(operands, 2); break;

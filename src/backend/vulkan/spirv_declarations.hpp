@@ -82,6 +82,7 @@ struct Type {
 struct Id {
   std::optional<std::uint32_t> binding = {};
   std::optional<std::uint32_t> set = {};
+  std::optional<std::uint32_t> location = {};
   std::optional<std::uint32_t> offset = {};
   std::optional<std::uint32_t> array_stride = {};
   std::optional<std::uint32_t> spec_id = {};
