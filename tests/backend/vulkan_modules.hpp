@@ -16,6 +16,8 @@ struct DoublingModule {
   std::string entry = "main";
   /// Without it, there is no LocalSize.
   std::optional<std::array<std::uint32_t, 3>> group_size = std::array<std::uint32_t, 3>{64, 1, 1};
+  /// The id of a specialisation constant in place of the factor 2.
+  std::optional<std::uint32_t> factor_id = {};
   std::uint32_t array_stride = 4;
   std::uint32_t binding = 0;
   /// The numbers that a group shares and loads, in an array that is decorated with a stride of 1 byte.
@@ -103,6 +105,7 @@ struct DoublingModule {
       add(Op::OpMemberDecorate, {extra_type, 0, number_of(spv::Decoration::Offset), 0});
     }
     if (other == Input::counters) add(Op::OpDecorate, {extra, number_of(spv::Decoration::Offset), 0});
+    if (factor_id) add(Op::OpDecorate, {two, number_of(spv::Decoration::SpecId), *factor_id});
     add(Op::OpTypeVoid, {none});
     add(Op::OpTypeFunction, {function, none});
     add(Op::OpTypeInt, {uint, 32, 0});
@@ -116,7 +119,7 @@ struct DoublingModule {
     add(Op::OpTypePointer, {to_number, uniform, uint});
     add(Op::OpTypePointer, {in_uint, input, uint});
     add(Op::OpConstant, {uint, zero, 0});
-    add(Op::OpConstant, {uint, two, 2});
+    add(factor_id ? Op::OpSpecConstant : Op::OpConstant, {uint, two, 2});
     if (shared_numbers > 0) {
       add(Op::OpConstant, {uint, length, shared_numbers});
       add(Op::OpTypeArray, {tile, uint, length});

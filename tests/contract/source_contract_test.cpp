@@ -9,6 +9,7 @@
 #include "backend/quirks/mesa_spirv_binary.hpp"
 #include "backend/vulkan/shaderc.hpp"
 #include "backend/vulkan/spirv.hpp"
+#include "backend/vulkan_modules.hpp"
 #include "base/dynamic_library.hpp"
 #include "contract/contract.hpp"
 #include "fakes/files.hpp"
@@ -268,6 +269,27 @@ TEST_P(SourceContract, SpirvRunsWhereTheDeviceTakesIt) {
     EXPECT_EQ(result_of(*device_, program.module()), 9);
     EXPECT_EQ(result_of(*device_, program.entry("main").value().module()), 9);
   }
+}
+
+TEST_P(SourceContract, SpirvHasConstantsThatTheRequestSets) {
+  if (!is_glsl()) GTEST_SKIP() << "the device takes no SPIR-V of this kind";
+  const fakes::DoublingModule module{.factor_id = 3};
+  const auto made = [&](std::map<std::uint32_t, Constant> constants) {
+    return device_->compile(Request({.name = "factor",
+                                     .source = module.bytes(),
+                                     .language = Language::spirv,
+                                     .constants = std::move(constants)}));
+  };
+  for (const std::uint32_t factor : {2U, 5U}) {
+    const auto compiled =
+        made(factor == 2 ? std::map<std::uint32_t, Constant>{} : std::map<std::uint32_t, Constant>{{3, factor}});
+    ASSERT_TRUE(compiled) << compiled.error().describe();
+    const auto numbers = upload(*device_, std::vector<std::uint32_t>(64, 7)).value();
+    device_->launch(*compiled->module, {.arguments = {*numbers}}).value();
+    EXPECT_EQ(download<std::uint32_t>(*device_, *numbers).value(), std::vector<std::uint32_t>(64, 7 * factor));
+  }
+  EXPECT_EQ(made({{4, 1U}}).error().message(), "factor has no specialisation constant with the id 4; it has 3");
+  EXPECT_EQ(made({{3, 1.0F}}).error().code(), ErrorCode::invalid_request);
 }
 
 TEST_P(SourceContract, SpirvHasOtherEntryPointsThanMain) {
