@@ -199,6 +199,7 @@ class CudaOwn : public CudaDevice {
   void SetUp() override {
     CudaDevice::SetUp();
     if (IsSkipped()) return;
+    library_ = base::DynamicLibrary::open("libcuda.so.1").value();
     own_ = std::make_unique<OwnContext>();
     call<int(CUcontext)>("cuCtxPushCurrent_v2")(own_->get());
     ASSERT_EQ(call<int(CUstream*, unsigned)>("cuStreamCreate")(&stream_, 1), 0);
@@ -233,7 +234,7 @@ class CudaOwn : public CudaDevice {
   }
 
   std::unique_ptr<OwnContext> own_;
-  std::optional<base::DynamicLibrary> library_ = base::DynamicLibrary::open("libcuda.so.1").value();
+  std::optional<base::DynamicLibrary> library_;
   CUstream stream_ = nullptr;
   std::uintptr_t memory_ = 0;
   std::unique_ptr<Module> program_;

@@ -357,7 +357,7 @@ TEST_F(VulkanArguments, ThatDoNotFitTheirResourceAreNamed) {
               fmt::format("kinds: the {} (binding {}) takes no value of 4 bytes", names[i], i));
   }
   EXPECT_EQ(with(2, bound({.binding = 2}, vulkan::image(view, general))),
-            "kinds: the texture picture (binding 2) takes no image or a sampler");
+            "kinds: the texture picture (binding 2) takes no image");
   EXPECT_EQ(with(1, bound({.binding = 1}, vulkan::image(nullptr, general))),
             "kinds: the image target (binding 1) has a null handle");
   EXPECT_EQ(with(2, bound({.binding = 2}, vulkan::texture(view, nullptr, general))),
@@ -368,7 +368,7 @@ TEST_F(VulkanArguments, ThatDoNotFitTheirResourceAreNamed) {
   EXPECT_EQ(with(1, bound({.binding = 1}, NativeObject{.kind = NativeObject::Kind::gl_image, .handle = 1})),
             "kinds: the image target (binding 1) is an image or a sampler of another API");
   EXPECT_EQ(with(1, vulkan::image(view, general)),
-            "kinds: argument 1 is an image or a sampler, which needs a place: use bound() or named()");
+            "kinds: argument 1 is an image, which needs a place: use bound() or named()");
   EXPECT_EQ(with(0, Argument::Local{4}),
             "kinds: argument 0 is local memory; declare a shared array in the source "
             "instead");
