@@ -205,7 +205,7 @@ void print_reflected(const std::vector<Reflected>& reflected, const Terminal& te
     Table table({{"  PLACE"}, {"KIND"}, {"NAME"}, {"TYPE"}, {"BYTES", Table::Align::right}});
     for (const Parameter& one : parameters)
       table.add({"  " + one.place, one.kind, one.name.empty() ? "-" : one.name, one.type.empty() ? "-" : one.type,
-                 one.bytes != 0 ? std::to_string(one.bytes) : "any"});
+                 one.bytes != 0 ? std::to_string(one.bytes) : "-"});
     print(table.format(terminal));
   }
 }

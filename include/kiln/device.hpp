@@ -114,8 +114,8 @@ class Device : public Backend {
   /// arguments the program takes; with load_failed if a loaded binary lacks its entry point; and with
   /// out_of_memory. How a program indexes its buffers is not checked.
   virtual Result<void> launch(Module& module, const Launch& launch) = 0;
-  /// What an entry point takes, in order. Fails with invalid_request if the module is of another device or has several
-  /// entry points, and with unsupported if neither the driver nor the binary says which arguments it takes.
+  /// What an entry point takes, in order. Fails with invalid_request if the module is of another device or has
+  /// several entry points, and with unsupported if neither the driver nor the binary says which arguments it takes.
   virtual Result<std::vector<Parameter>> parameters(Module& module) = 0;
   /// Opens a queue for asynchronous work (slot.hpp). It belongs to the calling thread and may outlive the device.
   /// Fails with out_of_memory.

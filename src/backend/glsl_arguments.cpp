@@ -335,13 +335,13 @@ Result<GlslArguments> assign(std::string_view program, const GlslInterface& take
 std::vector<Parameter> parameters_of(const GlslInterface& takes) {
   std::vector<Parameter> parameters;
   for (const GlslResource& resource : takes.resources)
-    parameters.push_back({.kind = std::string(to_string(resource.kind)),
-                          .name = resource.count > 1 ? fmt::format("{}[{}]", resource.name, resource.count)
-                                                     : resource.name,
-                          .place = resource.place.set != 0
-                                       ? fmt::format("set {}, binding {}", resource.place.set, resource.place.binding)
-                                       : fmt::format("binding {}", resource.place.binding),
-                          .bytes = resource.bytes});
+    parameters.push_back(
+        {.kind = std::string(to_string(resource.kind)),
+         .name = resource.count > 1 ? fmt::format("{}[{}]", resource.name, resource.count) : resource.name,
+         .place = resource.place.set != 0
+                      ? fmt::format("set {}, binding {}", resource.place.set, resource.place.binding)
+                      : fmt::format("binding {}", resource.place.binding),
+         .bytes = resource.bytes});
   for (const GlslMember& member : takes.members)
     parameters.push_back({.kind = "value",
                           .name = member.name,

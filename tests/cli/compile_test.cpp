@@ -159,6 +159,25 @@ TEST_F(CliCompile, ShowsTwentyIncludedFilesAndAllWithLong) {
   EXPECT_TRUE(contains(all, "part29.h") && !contains(all, "more files")) << all;
 }
 
+TEST_F(CliCompile, ShowListsWhatEntryPointsTake) {
+  if (!has_opencl()) GTEST_SKIP() << "there is no OpenCL device";
+  const auto file = source_file("two.cl",
+                                "kernel void saxpy(int n, float a, global const float* x, global float* y) {}\n"
+                                "kernel void sum(local float* part, global float* y) {}\n");
+  ASSERT_EQ(kiln({"compile", file, "--name", "reflected"}).status, 0);
+  const auto text = kiln({"show", "reflected", "--reflect"});
+  EXPECT_EQ(text.status, 0) << text.error;
+  EXPECT_TRUE(contains(text.out, "saxpy takes")) << text.out;
+  EXPECT_TRUE(contains(text.out, "local memory")) << text.out;
+  const auto json = kiln({"show", "reflected", "--reflect", "--json"}).json();
+  const auto& takes = json[0]["takes"];
+  ASSERT_EQ(takes.size(), 2U);
+  EXPECT_EQ(takes[0]["entry"], "saxpy");
+  EXPECT_EQ(takes[0]["arguments"][1]["name"], "a");
+  EXPECT_EQ(takes[0]["arguments"][1]["bytes"], 4);
+  EXPECT_EQ(takes[0]["arguments"][3]["kind"], "buffer");
+}
+
 TEST_F(CliCompile, CompilesForAGpuThatIsNotPresent) {
   if (const auto nvrtc = backend::open_offline("sm_90", quiet); !nvrtc) GTEST_SKIP() << nvrtc.error().message();
   const auto file = source_file("scale.cu",

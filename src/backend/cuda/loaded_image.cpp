@@ -168,8 +168,9 @@ Status LoadedKernel::allow_shared(const Function& function, std::uint32_t bytes)
 }
 
 Error unknown_arguments(const LoadedKernel& kernel) {
-  return Error(ErrorCode::unsupported, fmt::format("{}: neither the driver nor the binary reports the arguments of {}",
-                                                   kernel.image().name(), kernel.entry()));
+  return Error(ErrorCode::unsupported,
+               fmt::format("{}: neither the driver nor the binary reports the arguments of {}",
+                           kernel.image().name(), kernel.entry()));
 }
 
 Result<PreparedLaunch> PreparedLaunch::make(const LoadedImage* image, LoadedKernel* kernel, const Launch& launch,

@@ -182,7 +182,7 @@ Result<vulkan::ShaderEntry> check_spirv(const Request& request, std::span<const 
 
 /// Puts SPIR-V into a shader object.
 Result<vulkan::ShaderEntry> specialise(const Shader& shader, const Request& request, const DeviceLimits& limits,
-                           const vulkan::SpirvValidator& validator) {
+                                       const vulkan::SpirvValidator& validator) {
   if (!epoxy_has_gl_extension("GL_ARB_gl_spirv"))
     return Error(ErrorCode::unsupported,
                  fmt::format("{} is SPIR-V, but the driver lacks GL_ARB_gl_spirv", request.name()));

@@ -22,8 +22,8 @@ struct Fitting {
   backend::GlslArguments arguments = {};
 };
 
-/// The program of a module. Fails with invalid_request if it is of another device, and with unsupported if Kiln cannot
-/// know what it takes.
+/// The program of a module. Fails with invalid_request if it is of another device, and with unsupported if Kiln
+/// cannot know what it takes.
 Result<const LinkedProgram*> program_of(const ShareGroup& group, const DeviceInfo& device,
                                         const kiln::Module& module);
 

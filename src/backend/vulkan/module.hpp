@@ -128,7 +128,8 @@ struct Fitting {
 };
 
 /// The program of a module. Fails with invalid_request if it is of another device or has several entry points.
-Result<const PipelineModule*> program_of(const Context& context, const DeviceInfo& device, const kiln::Module& module);
+Result<const PipelineModule*> program_of(const Context& context, const DeviceInfo& device,
+                                         const kiln::Module& module);
 
 /// Validates a launch: the module and the buffers belong to `context`, the arguments are those that the program
 /// declares, offsets are aligned, and the number of groups is within the device's limits.
