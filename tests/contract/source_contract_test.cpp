@@ -183,7 +183,8 @@ TEST_P(SourceContract, SeveralEntryPointsAreOneCompileAndOneEntryOnDisk) {
       const auto none = program.entry("add_5");
       ASSERT_FALSE(none);
       EXPECT_EQ(none.error().code(), ErrorCode::invalid_request);
-      EXPECT_NE(none.error().message().find("add_1, add_2, add_3, add_4"), std::string::npos);
+      for (const char* entry : {"add_1", "add_2", "add_3", "add_4"})
+        EXPECT_NE(none.error().message().find(entry), std::string::npos) << none.error().message();
       const auto unchosen = device_->launch(program.module(), {});
       ASSERT_FALSE(unchosen);
       EXPECT_NE(

@@ -79,6 +79,25 @@ Identity identity_of(const Platform& platform, const Target& target, const Rtc* 
   return identity;
 }
 
+namespace {
+
+/// Finds the symbols of entry points that share their names with other functions of the source. Kernels with C linkage
+/// have the name as their symbol; others must be the only kernel of the name.
+Result<void> find_unnamed(const Request& request, ImageKind kind, Image& image) {
+  if (std::ranges::find(image.entries, "", &EntryPoint::symbol) == image.entries.end()) return {};
+  const std::vector<EntryPoint> kernels = entry_points(image.bytes, kind);
+  for (EntryPoint& entry : image.entries) {
+    if (!entry.symbol.empty()) continue;
+    auto found = std::ranges::find(kernels, entry.name, &EntryPoint::symbol);
+    if (found == kernels.end()) found = std::ranges::find(kernels, entry.name, &EntryPoint::name);
+    if (found == kernels.end()) return backend::ambiguous_kernel(request, entry.name, "");
+    entry.symbol = found->symbol;
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Image> compile_image(const Platform& platform, const Rtc& rtc, const Target& target,
                             const Request& request) {
   KILN_TRY(backend::check_language(request, {platform.language}));
@@ -90,6 +109,7 @@ Result<Image> compile_image(const Platform& platform, const Rtc& rtc, const Targ
   if (std::none_of(request.options().begin(), request.options().end(), chooses)) options.push_back(target.option);
   auto image = KILN_TRY(
       rtc.compile(request, options, target.kind == ImageKind::ptx ? Rtc::Output::text : Rtc::Output::code));
+  KILN_TRY(find_unnamed(request, target.kind, image));
   if (image.entries.empty()) image.entries = entry_points(image.bytes, target.kind);
   if (image.entries.empty())
     return Error(

@@ -31,18 +31,23 @@ std::string_view first_error(std::string_view log) {
   return log;
 }
 
-/// The error if the first error in the log is that NVRTC does not find an entry point, or finds several. It looks
-/// them up in a file of its own, behind the source.
-std::optional<Error> missing_entry(const Request& request, const std::string& log) {
+/// An entry point that the compiler does not find, or of whose name it finds several functions.
+struct UnclearEntry {
+  std::string name;
+  bool is_ambiguous = false;
+};
+
+/// The entry point if the first error in the log is about one. NVRTC looks them up in a file of its own, behind the
+/// source.
+std::optional<UnclearEntry> unclear_entry(const std::string& log) {
   constexpr std::string_view mark = "#pragma nv_mangled_name ";
   const std::string_view error = first_error(log);
   const std::size_t begin = error.find(mark);
   if (!error.starts_with("__nv_name_map(") || begin == std::string_view::npos) return std::nullopt;
   std::string_view entry = error.substr(begin + mark.size());
   entry = entry.substr(0, entry.find('\n'));
-  const bool is_ambiguous = error.substr(0, error.find('\n')).find("overloaded function") != std::string_view::npos;
-  return is_ambiguous ? backend::ambiguous_kernel(request, entry, log)
-                      : backend::missing_kernel(request, entry, log);
+  return UnclearEntry{std::string(entry),
+                      error.substr(0, error.find('\n')).find("overloaded function") != std::string_view::npos};
 }
 
 }  // namespace
@@ -130,8 +135,29 @@ Rtc::Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions funct
   std::sort(architectures_.begin(), architectures_.end());
 }
 
+/// The result of a compilation. If it failed because the name of an entry point is not unique, `ambiguous` is that name.
+struct Rtc::Outcome {
+  Result<Image> image;
+  std::string ambiguous = {};
+};
+
 Result<Image> Rtc::compile(const Request& request, const std::vector<std::string>& options, Output output) const {
-  const auto folders = KILN_TRY(backend::HeaderFolders::create(request));
+  std::vector<std::string> unnamed;
+  while (true) {
+    Outcome outcome = compile_once(request, options, output, unnamed);
+    if (outcome.ambiguous.empty() || unnamed.size() == request.entries().size()) return std::move(outcome.image);
+    unnamed.push_back(std::move(outcome.ambiguous));
+  }
+}
+
+Rtc::Outcome Rtc::compile_once(const Request& request, const std::vector<std::string>& options, Output output,
+                               const std::vector<std::string>& unnamed) const {
+  const auto made = backend::HeaderFolders::create(request);
+  if (!made) return {made.error()};
+  const backend::HeaderFolders& folders = *made;
+  const auto is_named = [&unnamed](const std::string& entry) {
+    return std::ranges::find(unnamed, entry) == unnamed.end();
+  };
   const Compilation compilation(functions_, backend::with_defines(request), file_prefix_ + request.name());
   std::vector<std::string> searched;
   for (const std::string& folder : folders.paths()) searched.push_back("-I" + folder);
@@ -142,7 +168,7 @@ Result<Image> Rtc::compile(const Request& request, const std::vector<std::string
   for (const std::string& option : request.options()) words.push_back(option.c_str());
   int result = compilation.result();
   for (const std::string& entry : request.entries())
-    if (result == 0) result = functions_.add_name(compilation.native(), entry.c_str());
+    if (result == 0 && is_named(entry)) result = functions_.add_name(compilation.native(), entry.c_str());
   if (result == 0) result = functions_.compile(compilation.native(), static_cast<int>(words.size()), words.data());
   if (result != 0) {
     std::string log = compilation.native() != nullptr ? folders.with_names(compilation.log()) : "";
@@ -150,22 +176,24 @@ Result<Image> Rtc::compile(const Request& request, const std::vector<std::string
       log.erase(at, nowhere.size());
     // There is no log for a refused option.
     if (log.empty()) log = fmt::format("error: {}", functions_.error(result));
-    if (auto error = missing_entry(request, log)) return std::move(*error);
-    return backend::refusal(request, std::move(log));
+    const auto unclear = unclear_entry(log);
+    if (!unclear) return {backend::refusal(request, std::move(log))};
+    if (!unclear->is_ambiguous) return {backend::missing_kernel(request, unclear->name, std::move(log))};
+    return {backend::ambiguous_kernel(request, unclear->name, std::move(log)), unclear->name};
   }
   Image image{compilation.take(output), {}};
   if (image.bytes.empty())
-    return Error(ErrorCode::compile_failed,
-                 fmt::format("{} produced no output for {}; remove options that select another kind of output",
-                             version_, request.name()),
-                 compilation.log());
+    return {Error(ErrorCode::compile_failed,
+                  fmt::format("{} produced no output for {}; remove options that select another kind of output",
+                              version_, request.name()),
+                  compilation.log())};
   for (const std::string& entry : request.entries()) {
-    const char* symbol = nullptr;
-    if (functions_.lowered_name(compilation.native(), entry.c_str(), &symbol) != 0 || symbol == nullptr)
-      return backend::missing_kernel(request, entry, compilation.log());
+    const char* symbol = "";
+    if (is_named(entry) && (functions_.lowered_name(compilation.native(), entry.c_str(), &symbol) != 0 || symbol == nullptr))
+      return {backend::missing_kernel(request, entry, compilation.log())};
     image.entries.push_back({entry, symbol});
   }
-  return image;
+  return {std::move(image)};
 }
 
 }  // namespace kiln::cuda

@@ -89,10 +89,15 @@ class Rtc {
   /// them.
   const std::vector<int>& architectures() const noexcept { return architectures_; }
   /// Compiles with `options`, followed by the request's options. The result has the entry points of the request;
-  /// none if the request names none.
+  /// none if the request names none. If a kernel shares its name with other functions, the compiler cannot tell its
+  /// symbol, which is empty then.
   Result<Image> compile(const Request& request, const std::vector<std::string>& options, Output output) const;
 
  private:
+  struct Outcome;
+  /// Compiles without asking for the symbols of the entry points in `unnamed`.
+  Outcome compile_once(const Request& request, const std::vector<std::string>& options, Output output,
+                       const std::vector<std::string>& unnamed) const;
   class Compilation;
 
   base::DynamicLibrary library_;

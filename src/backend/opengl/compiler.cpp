@@ -186,8 +186,10 @@ Result<vulkan::ShaderEntry> specialise(const Shader& shader, const Request& requ
   if (!epoxy_has_gl_extension("GL_ARB_gl_spirv"))
     return Error(ErrorCode::unsupported,
                  fmt::format("{} is SPIR-V, but the driver lacks GL_ARB_gl_spirv", request.name()));
-  const auto words = vulkan::spirv_words(std::as_bytes(std::span(request.source())));
-  auto entry = KILN_TRY(check_spirv(request, words, limits, validator));
+  const auto given = vulkan::spirv_words(std::as_bytes(std::span(request.source())));
+  auto entry = KILN_TRY(check_spirv(request, given, limits, validator));
+  // NVIDIA's driver crashes on modules with several entry points.
+  const auto words = vulkan::with_entry_only(given, entry.name);
   const GLuint id = shader.id();
   glShaderBinary(1, &id, GL_SHADER_BINARY_FORMAT_SPIR_V_ARB, words.data(), static_cast<GLsizei>(4 * words.size()));
   std::vector<GLuint> ids;

@@ -448,4 +448,25 @@ Result<std::vector<ShaderEntry>> read_spirv(std::span<const std::uint32_t> words
   return Reader(words, options).read();
 }
 
+std::vector<std::uint32_t> with_entry_only(std::span<const std::uint32_t> words, std::string_view name) {
+  const auto is_chosen = [name](Words operands) {
+    return operands.size() > 2 && spirv::literal(operands.subspan(2)) == name;
+  };
+  std::uint32_t function = 0;
+  spirv::for_each_instruction(words, [&](Op op, Words operands) {
+    if (op == Op::OpEntryPoint && is_chosen(operands)) function = operands[1];
+    return true;
+  });
+  std::vector<std::uint32_t> made(words.begin(), words.begin() + spirv::header_words);
+  spirv::for_each_instruction(words, [&](Op op, Words operands) {
+    const bool is_of_other =
+        (op == Op::OpEntryPoint && !is_chosen(operands)) ||
+        ((op == Op::OpExecutionMode || op == Op::OpExecutionModeId) && !operands.empty() && operands[0] != function);
+    // The word before the operands has the opcode and the length.
+    if (!is_of_other) made.insert(made.end(), operands.data() - 1, operands.data() + operands.size());
+    return true;
+  });
+  return made;
+}
+
 }  // namespace kiln::vulkan

@@ -115,6 +115,9 @@ struct SpirvOptions {
 /// that a compiler made or that passed Shaderc::validate(), and whose checksum shows that they are unchanged since.
 Result<std::vector<ShaderEntry>> read_spirv(std::span<const std::uint32_t> words, const SpirvOptions& options = {});
 
+/// A module with one of its entry points only. `words` must be a module that read_spirv() takes.
+std::vector<std::uint32_t> with_entry_only(std::span<const std::uint32_t> words, std::string_view name);
+
 /// The bits of a value for a constant; nullopt if it has another type. Integers may have the other sign if the
 /// value fits.
 std::optional<std::uint64_t> bits_for(const SpecConstant& declared, const Constant& value) noexcept;
