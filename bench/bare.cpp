@@ -62,7 +62,7 @@ class BareOpenCl final : public Bare {
   BareOpenCl(std::shared_ptr<Module> module, const Binary& binary)
       : Bare(std::move(module), sealed_section(binary, 4, 3)),
         entry_(text(sealed_section(binary, 4, 1))),
-        program_(dynamic_cast<const opencl::BuiltProgram&>(*module_)) {}
+        program_(dynamic_cast<const opencl::ProgramModule&>(*module_).built()) {}
 
   bool load(std::span<const std::byte> image) override {
     const opencl::Library& cl = program_.context().cl();
