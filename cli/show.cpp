@@ -175,8 +175,10 @@ Result<std::vector<Reflected>> reflect(const Context& context, const store::Devi
   if (opened.entry.binary() == nullptr) return Error(ErrorCode::unsupported, "the entry has no binary");
   const auto module = KILN_TRY(device->load(*opened.entry.binary()));
   std::vector<Reflected> reflected;
-  for (const std::string& entry : module->entries())
-    reflected.push_back({entry, KILN_TRY(device->parameters(*module->entry(entry)))});
+  for (const std::string& entry : module->entries()) {
+    auto parameters = KILN_TRY(device->parameters(*module->entry(entry)));
+    reflected.push_back({entry, std::move(parameters)});
+  }
   return reflected;
 }
 

@@ -49,8 +49,8 @@ struct Step {
   Request request;
   /// Which of its entry points to run; empty if it has only one.
   std::string entry = {};
-  /// The run. Arguments may refer to the job's memory by job_memory(). Buffers that are given directly must stay
-  /// until the future is ready.
+  /// The run. Buffers are those of the job, by job_memory(), because a job that timed out may still use them.
+  /// Buffers that are given directly, images and samplers are refused.
   Launch launch = {};
   /// Floating-point operations and bytes read and written, if known: noted with the program as GFLOP/s and GB/s.
   double flops = 0;

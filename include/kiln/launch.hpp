@@ -138,9 +138,12 @@ class Argument {
       : content_(Range{buffer.get(), offset}) {}
   /// A scalar or a struct, passed by value.
   template <class T>
-  requires(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::is_array_v<T> &&
-           !std::ranges::view<T> && !std::derived_from<T, Buffer>) Argument(const T& value)
+  requires(!std::is_convertible_v<const T&, const Buffer&> && std::is_trivially_copyable_v<T> &&
+           !std::is_pointer_v<T> && !std::is_array_v<T> && !std::ranges::view<T> && !std::derived_from<T, Buffer>)
+      Argument(const T& value)
       : content_(Value(std::as_bytes(std::span(&value, 1)))) {}
+  Argument(Null) noexcept : content_(Null{}) {}
+  Argument(Range range) noexcept : content_(range) {}
   Argument(Local local) noexcept : content_(local) {}
   Argument(const NativeObject& object) noexcept : content_(object) {}
   Argument(Memory memory) noexcept : content_(memory) {}
@@ -196,7 +199,7 @@ struct Launch {
   /// can. Elsewhere these must be whole groups.
   Extent items = {};
   /// Added to the global index of each work item. Only in OpenCL.
-  Extent offset = {0, 0, 0};
+  std::array<std::uint32_t, 3> offset = {};
   /// Dynamic shared memory in bytes (`extern __shared__`). Only in CUDA and HIP.
   std::uint32_t shared_bytes = 0;
   /// In OpenCL, CUDA and HIP: the arguments in the order in which the kernel declares them.

@@ -43,8 +43,10 @@ inline Argument sampler(_cl_sampler* sampler) noexcept {
 }
 
 /// Launches on the caller's own command queue, which is retained as long as the result. See kiln::Stream. On an
-/// out-of-order queue, order launches by clEnqueueBarrierWithWaitList. May be called from any thread. Fails with
-/// invalid_request for a device of another API, and for a queue of another context or device.
+/// out-of-order queue, order launches by clEnqueueBarrierWithWaitList. On PoCL before 7.0, a launch may wait for
+/// earlier launches of the same kernel to end, so do not hold the queue back by an event of your own. May be called
+/// from any thread. Fails with invalid_request for a device of another API, and for a queue of another context or
+/// device.
 Result<std::unique_ptr<Stream>> stream(Device& device, _cl_command_queue* queue);
 
 /// A device in the caller's own cl_context, which is retained as long as the device, its programs or its buffers

@@ -67,6 +67,9 @@ class Current {
 /// current already, it stays. Fails with invalid_request for a device of another API, and with device_failed or
 /// unsupported if the driver cannot create a context or make it current.
 ///
+/// After a launch of Kiln in such a context, no program is in use, texture unit 0 is active, and nothing is bound
+/// at the bindings and units of the launch: bind your own objects again.
+///
 /// On Mesa before 24.1.2, programs that are destroyed while contexts are lent or adopted are deleted later:
 /// by a call in that context if it is the only one, otherwise at the next use of the device after the last one is
 /// given back.

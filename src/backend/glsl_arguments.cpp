@@ -78,6 +78,12 @@ class Assignment {
         fmt::format("argument {} is {}, which needs a place: use bound() or named()", index, content_of(argument)));
   }
 
+  /// How many buffers without a place a resource takes. Elements that share a binding need a place.
+  std::uint32_t positions_of(const GlslResource& resource) const {
+    if (takes_.has_bindings_of_elements || resource.count == 1) return resource.count;
+    return 0;
+  }
+
   /// The i-th buffer without a place.
   Result<void> add_buffer(std::uint32_t i, const Argument& argument) {
     bool is_hole = false;
@@ -85,7 +91,7 @@ class Assignment {
     for (const GlslResource& resource : takes_.resources) {
       if (resource.kind != Kind::storage_buffer || resource.place.set != 0) continue;
       // Blocks may share a binding.
-      if (i >= resource.place.binding && i - resource.place.binding < resource.count) {
+      if (i >= resource.place.binding && i - resource.place.binding < positions_of(resource)) {
         KILN_TRY(bind(resource, i - resource.place.binding, argument));
         is_bound = true;
       }
@@ -97,7 +103,7 @@ class Assignment {
     std::uint32_t declared = 0;
     for (const GlslResource& resource : takes_.resources)
       if (resource.kind == Kind::storage_buffer && resource.place.set == 0)
-        declared = std::max(declared, resource.place.binding + resource.count);
+        declared = std::max(declared, resource.place.binding + positions_of(resource));
     const auto given = std::ranges::count_if(launch_.arguments, [](const Argument& argument) {
       return argument.as<Argument::Range>() != nullptr && std::holds_alternative<std::monostate>(argument.place());
     });
@@ -199,11 +205,17 @@ class Assignment {
                                   range->offset != 0 ? " from its offset on" : ""));
     }
     if (const auto* value = argument.as<Argument::Value>();
-        value != nullptr && padded(value->bytes().size()) != padded(resource.bytes))
+        value != nullptr && !is_size_of_block(value->bytes().size(), resource.bytes))
       return refuse(fmt::format("the {} takes {} bytes; {} were given", describe(resource, element), resource.bytes,
                                 value->bytes().size()));
     made_.bound.push_back({&resource, element, &argument});
     return {};
+  }
+
+  /// Whether a value of `given` bytes is a whole block, perhaps with the padding at its end. OpenGL reports padded
+  /// sizes.
+  bool is_size_of_block(std::uint64_t given, std::uint64_t declared) const {
+    return padded(given) == padded(declared) && (takes_.is_padded || given >= declared);
   }
 
   Result<void> fill(const GlslMember& member, const Argument& argument) {

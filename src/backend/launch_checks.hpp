@@ -102,7 +102,7 @@ inline Result<Extent> groups_of(const Launch& launch, const Extent& group_size, 
 
 /// Fails if a launch uses what only other APIs have: `api` is the name of this one.
 inline Result<void> refuse_offset(const Launch& launch, std::string_view program, std::string_view api) {
-  if (!launch.offset.is_set()) return {};
+  if (launch.offset == decltype(launch.offset){}) return {};
   return Error(ErrorCode::unsupported,
                fmt::format("{}: {} has no Launch::offset; pass it as an argument", program, api));
 }

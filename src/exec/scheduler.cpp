@@ -44,11 +44,18 @@ Result<void> check(const Job& job) {
                                   memory.buffer->size()));
   }
   for (const Step& step : job.steps)
-    for (const Argument& argument : step.launch.arguments)
+    for (const Argument& argument : step.launch.arguments) {
+      // After a timeout, the device may still use what the caller has destroyed.
+      if (argument.as<Argument::Range>() != nullptr || argument.as<NativeObject>() != nullptr)
+        return refuse(
+            fmt::format("{} has a buffer, an image or a sampler as an argument; put buffers into Job::memory, "
+                        "and give job_memory()",
+                        step.request.name()));
       if (const auto* memory = argument.as<Argument::Memory>();
           memory != nullptr && memory->index >= job.memory.size())
         return refuse(fmt::format("{} uses memory {}, but Job::memory has size {}", step.request.name(),
                                   memory->index, job.memory.size()));
+    }
   return {};
 }
 

@@ -223,13 +223,13 @@ TEST_F(Nvrtc, AnOverloadedEntryIsSelectedByACast) {
 
 TEST_F(Nvrtc, AKernelMayShareItsNameWithFunctionsThatAreNone) {
   for (const char* linkage : {"", "extern \"C\" "}) {
-    const auto image = compile_image(Request(
-        {.name = "shared",
-         .source = "__device__ float twice(float x) { return 2 * x; }\n" + std::string(linkage) +
-                   "__global__ void twice(float* data) { *data = twice(*data); }\n"
-                   "template <class T> __global__ void set(T* data) { *data = 1; }\n",
-         .entries = {"set<int>", "twice"},
-         .language = Language::cuda}));
+    const auto image = compile_image(
+        Request({.name = "shared",
+                 .source = "__device__ float twice(float x) { return 2 * x; }\n" + std::string(linkage) +
+                           "__global__ void twice(float* data) { *data = twice(*data); }\n"
+                           "template <class T> __global__ void set(T* data) { *data = 1; }\n",
+                 .entries = {"set<int>", "twice"},
+                 .language = Language::cuda}));
     ASSERT_TRUE(image) << image.error().describe();
     EXPECT_EQ(image->entries[0].symbol, "_Z3setIiEvPT_");
     EXPECT_EQ(image->entries[1].symbol, *linkage != '\0' ? "twice" : "_Z5twicePf");

@@ -232,6 +232,12 @@ TEST_P(LaunchContract, JobsTakeTheSameArguments) {
            .groups = {elements / 64}, .group_size = {64}, .arguments = {4, job_memory(0), 0.5F, job_memory(1)}}}};
   executor->submit(std::move(job)).get().value();
   for (std::size_t i = 0; i < elements; ++i) EXPECT_FLOAT_EQ(result[i], numbers_[i] + 4.5F);
+  Job direct{
+      .name = "direct",
+      .steps = {{.request = program("ixfy"), .launch = {.group_size = {64}, .arguments = {4, x_, 0.5F, y_}}}}};
+  const auto refused = executor->submit(std::move(direct)).get();
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("put buffers into Job::memory"), std::string::npos);
   const auto outside = device_->launch(cache.get(program("ixfy")).value().module(),
                                        {.group_size = {64}, .arguments = {4, job_memory(0), 0.5F, job_memory(1)}});
   EXPECT_EQ(outside.error().message(), "run_ixfy: job_memory() is only for the steps of a job; give the buffer");
@@ -299,6 +305,7 @@ TEST_P(LaunchContract, WorkItemsAreGivenInPlaceOfGroups) {
     const auto result = download<float>(*device_, *zeros).value();
     for (std::size_t i = 0; i < elements; ++i) EXPECT_EQ(result[i], i >= 20 && i < 30 ? numbers_[i] : 0) << i;
   } else {
+    EXPECT_TRUE(device_->launch(compiled.module(), {.group_size = {64}, .offset = {0}, .arguments = {x_, y_}}));
     EXPECT_NE(device_->launch(compiled.module(), {.group_size = {64}, .offset = {64}, .arguments = {x_, y_}})
                   .error()
                   .message()

@@ -40,15 +40,16 @@ Result<CudaDevice*> device_of(const Platform& platform, Device& device) {
                fmt::format("{} is not a device of {}", device.info().name, platform.api));
 }
 
-/// Whether the driver knows these bytes. They may lie in several ranges that are mapped one behind the other.
-bool is_known(const Driver& driver, Address address, std::size_t bytes) {
-  if (driver->memory_range == nullptr) return true;
+/// Success if the driver knows these bytes. They may lie in several ranges that are mapped one behind the other.
+Status find_memory(const Driver& driver, Address address, std::size_t bytes) {
+  if (driver->memory_range == nullptr) return status::success;
   while (true) {
     Address base = 0;
     std::size_t size = 0;
-    if (driver->memory_range(&base, &size, address) != status::success || size == 0) return false;
+    if (const Status status = driver->memory_range(&base, &size, address); status != status::success) return status;
     const std::size_t left = size - static_cast<std::size_t>(address - base);
-    if (bytes <= left) return true;
+    if (bytes <= left) return status::success;
+    if (left == 0) return status::not_found;
     address += left;
     bytes -= left;
   }
@@ -60,6 +61,7 @@ Result<std::unique_ptr<kiln::Stream>> stream_on(const Platform& platform, Device
   const auto own = KILN_TRY(device_of(platform, device));
   const Context& context = *own->context();
   const Context::ScopedCurrent scope(context);
+  if (scope.status() != status::success) return context.driver().error(scope.status(), "using a stream");
   Handle of_stream = nullptr;
   // The default streams belong to whichever context is current.
   const bool is_default = reinterpret_cast<std::uintptr_t>(stream) <= 2;
@@ -77,8 +79,15 @@ Result<std::unique_ptr<kiln::Stream>> stream_on(const Platform& platform, Device
 Result<std::unique_ptr<Buffer>> wrap_memory(const Platform& platform, Device& device, Address address,
                                             std::size_t bytes) {
   const auto own = KILN_TRY(device_of(platform, device));
+  const Driver& driver = own->context()->driver();
   const Context::ScopedCurrent scope(*own->context());
-  if (address == 0 || !is_known(own->context()->driver(), address, bytes))
+  if (scope.status() != status::success) return driver.error(scope.status(), "wrapping memory");
+  // CUDA_ERROR_INVALID_VALUE and hipErrorInvalidValue.
+  constexpr Status invalid_value = 1;
+  const Status found = address != 0 ? find_memory(driver, address, bytes) : invalid_value;
+  if (found != status::success && found != invalid_value && found != status::not_found)
+    return driver.error(found, "wrapping memory");
+  if (found != status::success)
     return Error(ErrorCode::invalid_request, fmt::format("{} bytes at {:#x} are not memory that {} can use", bytes,
                                                          address, device.info().name));
   return std::unique_ptr<Buffer>(

@@ -81,8 +81,8 @@ Identity identity_of(const Platform& platform, const Target& target, const Rtc* 
 
 namespace {
 
-/// Finds the symbols of entry points that share their names with other functions of the source. Kernels with C linkage
-/// have the name as their symbol; others must be the only kernel of the name.
+/// Finds the symbols of entry points that share their names with other functions of the source. Kernels with C
+/// linkage have the name as their symbol; others must be the only kernel of the name.
 Result<void> find_unnamed(const Request& request, ImageKind kind, Image& image) {
   if (std::ranges::find(image.entries, "", &EntryPoint::symbol) == image.entries.end()) return {};
   const std::vector<EntryPoint> kernels = entry_points(image.bytes, kind);

@@ -135,7 +135,8 @@ Rtc::Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions funct
   std::sort(architectures_.begin(), architectures_.end());
 }
 
-/// The result of a compilation. If it failed because the name of an entry point is not unique, `ambiguous` is that name.
+/// The result of a compilation. If it failed because the name of an entry point is not unique, `ambiguous` is that
+/// name.
 struct Rtc::Outcome {
   Result<Image> image;
   std::string ambiguous = {};
@@ -189,7 +190,8 @@ Rtc::Outcome Rtc::compile_once(const Request& request, const std::vector<std::st
                   compilation.log())};
   for (const std::string& entry : request.entries()) {
     const char* symbol = "";
-    if (is_named(entry) && (functions_.lowered_name(compilation.native(), entry.c_str(), &symbol) != 0 || symbol == nullptr))
+    if (is_named(entry) &&
+        (functions_.lowered_name(compilation.native(), entry.c_str(), &symbol) != 0 || symbol == nullptr))
       return {backend::missing_kernel(request, entry, compilation.log())};
     image.entries.push_back({entry, symbol});
   }

@@ -129,14 +129,16 @@ Result<void> PreparedLaunch::set_arguments(const Launch& launch, const DeviceInf
                         : ""));
   std::uint64_t shared = kernel_.local_bytes();
   for (std::size_t i = 0; i < taken; ++i) {
-    KILN_TRY(set_argument(i, launch.arguments[i], info.name));
     if (const auto* local = launch.arguments[i].as<Argument::Local>()) {
+      if (local->bytes > info.limits.shared_bytes - std::min(shared, info.limits.shared_bytes))
+        return Error(
+            ErrorCode::invalid_request,
+            fmt::format("{}: {} bytes of local memory, beside {} bytes of the kernel and of other arguments; the "
+                        "device has {}",
+                        describe(i), local->bytes, shared, info.limits.shared_bytes));
       shared += local->bytes;
-      if (shared > info.limits.shared_bytes)
-        return Error(ErrorCode::invalid_request,
-                     fmt::format("{}: {} bytes make {} bytes of local memory in all; the device has {}",
-                                 describe(i), local->bytes, shared, info.limits.shared_bytes));
     }
+    KILN_TRY(set_argument(i, launch.arguments[i], info.name));
   }
   return {};
 }

@@ -206,12 +206,14 @@ void UniformBuffers::bind(GLuint unit, std::span<const std::byte> bytes) {
   }
   UniformBuffer& buffer = buffers_[used_++];
   glBindBufferBase(GL_UNIFORM_BUFFER, unit, buffer.id);
-  // Pad the buffer: drivers do not read from a buffer that is smaller than the block.
-  if (buffer.room < bytes.size()) {
-    buffer.room = padded(bytes.size());
+  // Drivers do not read from a buffer that is smaller than the block. What the value does not cover is 0.
+  std::vector<std::byte> block(bytes.begin(), bytes.end());
+  block.resize(padded(bytes.size()));
+  if (buffer.room < block.size()) {
+    buffer.room = block.size();
     glBufferData(GL_UNIFORM_BUFFER, static_cast<GLsizeiptr>(buffer.room), nullptr, GL_DYNAMIC_DRAW);
   }
-  glBufferSubData(GL_UNIFORM_BUFFER, 0, static_cast<GLsizeiptr>(bytes.size()), bytes.data());
+  glBufferSubData(GL_UNIFORM_BUFFER, 0, static_cast<GLsizeiptr>(block.size()), block.data());
 }
 
 Result<void> dispatch(ShareGroup& group, const Fitting& fitted, GLuint program, UniformBuffers& uniforms) {

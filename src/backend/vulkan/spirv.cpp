@@ -459,9 +459,9 @@ std::vector<std::uint32_t> with_entry_only(std::span<const std::uint32_t> words,
   });
   std::vector<std::uint32_t> made(words.begin(), words.begin() + spirv::header_words);
   spirv::for_each_instruction(words, [&](Op op, Words operands) {
-    const bool is_of_other =
-        (op == Op::OpEntryPoint && !is_chosen(operands)) ||
-        ((op == Op::OpExecutionMode || op == Op::OpExecutionModeId) && !operands.empty() && operands[0] != function);
+    const bool is_of_other = (op == Op::OpEntryPoint && !is_chosen(operands)) ||
+                             ((op == Op::OpExecutionMode || op == Op::OpExecutionModeId) && !operands.empty() &&
+                              operands[0] != function);
     // The word before the operands has the opcode and the length.
     if (!is_of_other) made.insert(made.end(), operands.data() - 1, operands.data() + operands.size());
     return true;
