@@ -1,6 +1,7 @@
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -296,6 +297,58 @@ TEST(Spirv, LengthsFollowFromConstants) {
   EXPECT_EQ(special.shared_bytes, 4U * (100 + 3));
   EXPECT_EQ(special.resources.at(0).count, 10U);
   EXPECT_EQ(special.group_size, (std::array<std::uint32_t, 3>{1, 3, 1}));
+}
+
+/// A module with a buffer of as many uints as the constant 30, which `declare` declares. 10 is the type uint.
+std::vector<std::uint32_t> buffer_of_length(const std::function<void(Assembler&)>& declare) {
+  constexpr auto uniform = static_cast<std::uint32_t>(spv::StorageClass::Uniform);
+  Assembler module(0x00010300);
+  module.entry(1, "m")
+      .add(spv::Op::OpDecorate, {11, static_cast<std::uint32_t>(spv::Decoration::ArrayStride), 4})
+      .add(spv::Op::OpDecorate, {12, static_cast<std::uint32_t>(spv::Decoration::BufferBlock)})
+      .add(spv::Op::OpMemberDecorate, {12, 0, static_cast<std::uint32_t>(spv::Decoration::Offset), 0})
+      .add(spv::Op::OpDecorate, {14, static_cast<std::uint32_t>(spv::Decoration::Binding), 0})
+      .add(spv::Op::OpTypeInt, {10, 32, 0});
+  declare(module);
+  module.add(spv::Op::OpTypeArray, {11, 10, 30})
+      .add(spv::Op::OpTypeStruct, {12, 11})
+      .add(spv::Op::OpTypePointer, {13, uniform, 12})
+      .add(spv::Op::OpVariable, {13, 14, uniform});
+  return module.words();
+}
+
+constexpr std::uint32_t operation(spv::Op op) { return static_cast<std::uint32_t>(op); }
+
+TEST(Spirv, ConstantsOf8And16BitsAreComputedWithTheirWidth) {
+  const auto bytes_if = [](std::uint32_t bits, bool is_signed, std::uint32_t word, spv::Op convert) {
+    const auto words = buffer_of_length([&](Assembler& module) {
+      module.add(spv::Op::OpTypeInt, {20, bits, is_signed ? 1U : 0U})
+          .add(spv::Op::OpConstant, {20, 21, word})
+          .add(spv::Op::OpSpecConstantOp, {20, 22, operation(spv::Op::OpSNegate), 21})
+          .add(spv::Op::OpSpecConstantOp, {10, 30, operation(convert), 22});
+    });
+    const auto entries = read_spirv(words, {.count = SpirvOptions::Count::declared}).value();
+    return entries.at(0).interface.resources.at(0).bytes;
+  };
+  EXPECT_EQ(bytes_if(8, true, 0xffffff9c, spv::Op::OpSConvert), 4U * 100);  // -(-100)
+  EXPECT_EQ(bytes_if(8, false, 0xff, spv::Op::OpUConvert), 4U * 1);         // -255 of 8 bits is 1
+  EXPECT_EQ(bytes_if(16, true, 0xffffffff, spv::Op::OpSConvert), 4U * 1);
+  EXPECT_EQ(bytes_if(16, true, 1, spv::Op::OpUConvert), 4U * 0xffff);  // -1 of 16 bits, without its sign
+}
+
+TEST(Spirv, ABlockOfUnknownLengthIsRefused) {
+  const auto words = buffer_of_length([](Assembler& module) {
+    module.add(spv::Op::OpTypeVector, {23, 10, 2})
+        .add(spv::Op::OpConstant, {10, 24, 5})
+        .add(spv::Op::OpConstantComposite, {23, 25, 24, 24})
+        .add(spv::Op::OpSpecConstantOp, {23, 26, operation(spv::Op::OpIAdd), 25, 25})
+        .add(spv::Op::OpSpecConstantOp, {10, 30, operation(spv::Op::OpCompositeExtract), 26, 0});
+  });
+  const auto entries = read_spirv(words, {.count = SpirvOptions::Count::declared});
+  ASSERT_FALSE(entries);
+  EXPECT_EQ(entries.error().code(), ErrorCode::unsupported);
+  EXPECT_NE(entries.error().message().find("whose length is a constant expression"), std::string::npos)
+      << entries.error().message();
 }
 
 TEST(Spirv, AnEntryPointHasWhatItsFunctionsUse) {

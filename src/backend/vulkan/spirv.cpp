@@ -268,6 +268,7 @@ class Reader {
       if (variable.storage_class == StorageClass::Workgroup) {
         interface.shared_bytes = plus(interface.shared_bytes, pointee.type.packed);
       } else if (variable.storage_class == StorageClass::PushConstant) {
+        if (pointee.type.has_unknown_length) return unknown_length();
         interface.parameter_bytes = as_number(pointee.type.size);
         interface.members = members_of(pointee);
       } else {
@@ -279,6 +280,10 @@ class Reader {
     declarations_ += interface.resources.size() + interface.members.size() + interface.constants.size();
     if (declarations_ > max_declarations) return too_many();
     return interface;
+  }
+  static Error unknown_length() {
+    return unsupported(
+        "it declares a block with an array whose length is a constant expression that Kiln cannot evaluate");
   }
   static Error too_many() {
     return unsupported(fmt::format(
@@ -354,6 +359,7 @@ class Reader {
     if (count > max_number) return unsupported(fmt::format("it declares {} resources{}", count, named));
     const bool is_block = kind == Kind::storage_buffer || kind == Kind::uniform_buffer;
     if (is_block && of.type.shape != Shape::structure) return malformed("a buffer has no type");
+    if (is_block && of.type.has_unknown_length) return unknown_length();
     if (is_vulkan() && !declared.binding) return malformed(fmt::format("a resource{} has no binding", named));
     GlslResource resource{.kind = *kind,
                           .place = {.binding = declared.binding.value_or(0), .set = declared.set.value_or(0)},

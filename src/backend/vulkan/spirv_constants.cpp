@@ -80,9 +80,15 @@ std::optional<std::uint64_t> evaluate(Ids& ids, Op op, Words operands, const Typ
   if (width == 0) return std::nullopt;
   if (op == Op::OpCompositeExtract) return part_of(ids, operands[0], operands.subspan(1));
   if (!std::ranges::all_of(operands, is_id)) return std::nullopt;
-  const auto a = ids[operands[0]].constant;
+  // Narrow literals are stored with their sign extended.
+  const auto width_of = [&ids](std::uint32_t id) { return ids[ids[id].constant_type].type.bits; };
+  const auto value_of = [&](std::uint32_t id) -> std::optional<std::uint64_t> {
+    const auto value = ids[id].constant;
+    return value ? std::optional(masked(*value, width_of(id))) : std::nullopt;
+  };
+  const auto a = value_of(operands[0]);
   if (!a) return std::nullopt;
-  const std::uint32_t width_of_a = ids[ids[operands[0]].constant_type].type.bits;
+  const std::uint32_t width_of_a = width_of(operands[0]);
   if (operands.size() == 1) {
     switch (op) {
       case Op::OpNot: return masked(~*a, width);
@@ -93,8 +99,8 @@ std::optional<std::uint64_t> evaluate(Ids& ids, Op op, Words operands, const Typ
       default: return std::nullopt;
     }
   }
-  const auto b = ids[operands[1]].constant;
-  if (op == Op::OpSelect && operands.size() == 3) return *a != 0 ? b : ids[operands[2]].constant;
+  const auto b = value_of(operands[1]);
+  if (op == Op::OpSelect && operands.size() == 3) return *a != 0 ? b : value_of(operands[2]);
   if (operands.size() != 2 || !b) return std::nullopt;
   const auto result = combine(op, *a, *b, width_of_a);
   return result ? std::optional(masked(*result, width)) : std::nullopt;

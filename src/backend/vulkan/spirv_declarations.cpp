@@ -195,6 +195,7 @@ void Declarations::declare_array(Words operands) {
                {.shape = Shape::array,
                 .size = times(each, length.value_or(1)),
                 .packed = times(element.packed, length.value_or(1)),
+                .has_unknown_length = !length || element.has_unknown_length,
                 .length = length,
                 .element = operands[1]},
                operands.subspan(1, 1));
@@ -230,6 +231,7 @@ void Declarations::declare_struct(Words operands) {
     const Span place = place_of(id, i, made.members[i], made.size);
     made.size = std::max(made.size, plus(place.begin, place.size));
     made.packed = plus(made.packed, type(made.members[i]).packed);
+    made.has_unknown_length = made.has_unknown_length || type(made.members[i]).has_unknown_length;
   }
   declare_type(operands[0], made, made.members);
 }
