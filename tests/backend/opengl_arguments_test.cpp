@@ -363,6 +363,35 @@ void main() { sum = pairs[1][2] + rest[0] + float(n); }
             "kernel: the storage buffer Data (binding 1) needs 28 bytes; the buffer has 27");
 }
 
+TEST_F(OpenGlArguments, NumbersOf64BitsHaveTheirSize) {
+  const auto with = [&](const std::string& declarations, const std::string& sum) {
+    return device_->compile(Request({.name = "kernel",
+                                     .source = "#version 430\n#extension GL_ARB_gpu_shader_int64 : require\n"
+                                               "layout(local_size_x = 1) in;\n"
+                                               "layout(std430, binding = 0) buffer Sum { float sum; };\n" +
+                                               declarations + "\nvoid main() { sum = float(" + sum + "); }\n"}));
+  };
+  auto stored =
+      with("layout(std430, binding = 1) buffer Data { int64_t a; u64vec2 pairs[2]; };", "a + int64_t(pairs[1].y)");
+  if (!stored) GTEST_SKIP() << stored.error().message();
+  const auto sum = device_->allocate(4).value();
+  const auto data = upload(*device_, std::vector<std::int64_t>{40, 0, 0, 0, 0, 2}).value();
+  const auto small = device_->allocate(47).value();
+  ASSERT_TRUE(device_->launch(*stored->module, {.arguments = {*sum, *data}}));
+  EXPECT_EQ(download<float>(*device_, *sum).value(), Floats{42});
+  const auto result = device_->launch(*stored->module, {.arguments = {*sum, *small}});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().message(),
+            "kernel: the storage buffer Data (binding 1) needs 48 bytes; the buffer has 47");
+
+  auto uniform = with("uniform int64_t big; uniform u64vec2 pair;", "big + int64_t(pair.y)");
+  ASSERT_TRUE(uniform) << uniform.error().message();
+  ASSERT_TRUE(device_->launch(
+      *uniform->module,
+      {.arguments = {*sum, named("big", std::int64_t{-40}), named("pair", std::array<std::uint64_t, 2>{0, 50})}}));
+  EXPECT_EQ(download<float>(*device_, *sum).value(), Floats{10});
+}
+
 TEST_F(OpenGlArguments, WhatKilnCannotSetIsRefused) {
   Module& module = source(R"(#version 430
 layout(local_size_x = 1) in;

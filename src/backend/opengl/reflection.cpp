@@ -51,6 +51,8 @@ constexpr NumberType number_types[] = {
   KILN_VECTORS(GLuint, GLuint, uiv, GL_UNSIGNED_INT, GL_UNSIGNED_INT_VEC2, GL_UNSIGNED_INT_VEC3, GL_UNSIGNED_INT_VEC4),
   KILN_VECTORS(GLuint, GLuint, uiv, GL_BOOL, GL_BOOL_VEC2, GL_BOOL_VEC3, GL_BOOL_VEC4),
   KILN_VECTORS(GLdouble, GLdouble, dv, GL_DOUBLE, GL_DOUBLE_VEC2, GL_DOUBLE_VEC3, GL_DOUBLE_VEC4),
+  KILN_VECTORS(GLint64, GLint64, i64vARB, GL_INT64_ARB, GL_INT64_VEC2_ARB, GL_INT64_VEC3_ARB, GL_INT64_VEC4_ARB),
+  KILN_VECTORS(GLuint64, GLuint64, ui64vARB, GL_UNSIGNED_INT64_ARB, GL_UNSIGNED_INT64_VEC2_ARB, GL_UNSIGNED_INT64_VEC3_ARB, GL_UNSIGNED_INT64_VEC4_ARB),
   KILN_MATRICES(GL_FLOAT, GLfloat, fv),
   KILN_MATRICES(GL_DOUBLE, GLdouble, dv),
 };
@@ -247,7 +249,14 @@ class Reader {
       if (single == nullptr || array == 0 || top == 0 || offset < 0) continue;
       const NumberType* const number = number_type(static_cast<GLenum>(type));
       std::uint64_t end = static_cast<std::uint64_t>(offset);
-      if (number != nullptr) end += size_in_block(*number, array, array_stride, matrix_stride, row_major);
+      if (number != nullptr) {
+        end += size_in_block(*number, array, array_stride, matrix_stride, row_major);
+      } else {
+        // Of a type of an extension, such as float16_t, only the stride of an array is known.
+        end += array > 1 && array_stride > 0
+                   ? static_cast<std::uint64_t>(array) * static_cast<std::uint64_t>(array_stride)
+                   : 1;
+      }
       if (top > 1 && top_stride > 0)
         end += static_cast<std::uint64_t>(top - 1) * static_cast<std::uint64_t>(top_stride);
       single->bytes = std::max(single->bytes, end);
