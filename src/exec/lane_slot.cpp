@@ -1,7 +1,6 @@
 #include "exec/lane_slot.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -24,21 +23,6 @@ void abandon(std::shared_ptr<const void> thing) {
   const base::MutexLock lock(abandoned->mutex);
   abandoned->things.push_back(std::move(thing));
 }
-
-namespace {
-
-/// An idle buffer is freed after this many takes of other buffers.
-constexpr std::uint64_t patience = 256;
-
-/// Rounds up by at most a quarter, to few different sizes, so that jobs of similar size share buffers.
-std::size_t rounded(std::size_t bytes) {
-  constexpr std::size_t smallest = 4096;
-  if (bytes <= smallest) return smallest;
-  const std::size_t step = std::bit_floor(bytes) / 4;
-  return bytes + (step - 1) < bytes ? bytes : (bytes + step - 1) / step * step;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Buffer>> SlotMemory::take(std::size_t bytes) {
   ++uses_;
@@ -70,11 +54,6 @@ namespace {
 
 /// Alignment of copies in the staging memory.
 constexpr std::size_t alignment = 256;
-
-std::size_t size_of(const JobMemory& memory) {
-  if (memory.buffer != nullptr) return memory.buffer->size();
-  return std::max({memory.bytes, memory.upload.size(), memory.download.size()});
-}
 
 /// Calls `f`, a function of the caller's; exceptions become errors.
 template <class F>

@@ -26,42 +26,7 @@ class OwnThread {
   const Scheduler* before_;
 };
 
-/// Validates a job.
-Result<void> check(const Job& job) {
-  const auto refuse = [&job](std::string why) {
-    return Error(ErrorCode::invalid_request, fmt::format("{}: {}", title(job), why));
-  };
-  for (std::size_t i = 0; i < job.memory.size(); ++i) {
-    const JobMemory& memory = job.memory[i];
-    if (memory.fill && !memory.upload.empty())
-      return refuse(fmt::format("memory {} has both upload and fill; set only one", i));
-    if (memory.drain && !memory.download.empty())
-      return refuse(fmt::format("memory {} has both download and drain; set only one", i));
-    if (memory.buffer == nullptr) continue;
-    for (const std::size_t bytes : {memory.bytes, memory.upload.size(), memory.download.size()})
-      if (bytes > memory.buffer->size())
-        return refuse(fmt::format("{} bytes of memory {} do not fit in its buffer of {} bytes", bytes, i,
-                                  memory.buffer->size()));
-  }
-  for (const Step& step : job.steps)
-    for (const Argument& argument : step.launch.arguments) {
-      // After a timeout, the device may still use what the caller has destroyed.
-      if (argument.as<Argument::Range>() != nullptr || argument.as<NativeObject>() != nullptr)
-        return refuse(
-            fmt::format("{} has a buffer, an image or a sampler as an argument; put buffers into Job::memory, "
-                        "and give job_memory()",
-                        step.request.name()));
-      if (const auto* memory = argument.as<Argument::Memory>();
-          memory != nullptr && memory->index >= job.memory.size())
-        return refuse(fmt::format("{} uses memory {}, but Job::memory has size {}", step.request.name(),
-                                  memory->index, job.memory.size()));
-    }
-  return {};
-}
-
 }  // namespace
-
-std::string title(const Job& job) { return job.name.empty() ? "a job" : job.name; }
 
 Scheduler::Scheduler(std::shared_ptr<Device> device, Cache& cache, ExecutorOptions options,
                      std::unique_ptr<Trace> trace)

@@ -14,6 +14,7 @@
 
 #include "base/mutex.hpp"
 #include "cache/worker_pool.hpp"
+#include "exec/job.hpp"
 #include "exec/job_state.hpp"
 #include "exec/trace.hpp"
 
@@ -23,9 +24,6 @@ using Clock = std::chrono::steady_clock;
 constexpr Clock::duration longest_grace = std::chrono::seconds(1);
 /// Jobs in flight per lane: one uploads, one computes, one downloads.
 constexpr unsigned slots_of_a_lane = 3;
-
-/// The job's name in error messages.
-std::string title(const Job& job);
 
 /// The state of a lane that other threads access. The scheduler's mutex guards all members except `number`.
 struct LaneState {
