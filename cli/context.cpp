@@ -39,9 +39,10 @@ Log Context::log() const {
 
 void Context::add_device_option(CLI::App& command) {
   command
-      .add_option("--device", device,
-                  "The device: a name that `kiln devices` lists, such as opencl:1, or an API: opengl, opencl, "
-                  "vulkan, cuda or hip [the best device]")
+      .add_option(
+          "--device", device,
+          "The device: a name that `kiln devices` lists, such as opencl:1; an API: opengl, opencl, vulkan, cuda or "
+          "hip; or an API and a UUID, such as cuda:GPU-2c7a5a3e [the best device]")
       ->type_name("NAME");
 }
 

@@ -31,6 +31,7 @@ Json device_json(const DeviceInfo& device) {
   Json object = {{"name", device.name}};
   object.update(identity_json(device.identity));
   object["label"] = label_of(device);
+  object["uuid"] = or_null(device.uuid);
   object["binaries"] = !device.identity.formats.empty();
   object["software"] = device.software;
   object["traits"] = traits_json(device);
@@ -72,6 +73,7 @@ std::string details_of(const DeviceInfo& device, const Terminal& terminal) {
   fields.add({"  api", device.identity.api});
   fields.add({"  vendor", known(device.traits.vendor)});
   fields.add({"  device", label_of(device)});
+  fields.add({"  uuid", known(device.uuid)});
   fields.add({"  architecture", known(device.traits.architecture)});
   fields.add({"  driver", device.identity.driver});
   fields.add({"  compiler", known(device.identity.compiler)});
@@ -125,7 +127,7 @@ void add_devices(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("devices", "List the GPU devices of this machine");
   auto details = std::make_shared<bool>(false);
   command->add_flag("-l,--long", *details,
-                    "Show all details of each device: driver, compute units, memory, folder and more");
+                    "Show all details of each device: UUID, driver, compute units, memory, folder and more");
   command->footer(
       "NAME is the value for --device. RUNS ON says whether programs run on a GPU or on the CPU. BINARIES says\n"
       "whether the driver returns compiled programs; without them, Kiln cannot store programs on disk. \"Not\n"

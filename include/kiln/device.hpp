@@ -71,6 +71,9 @@ struct DeviceInfo {
   Identity identity = {};
   /// A name for people, as in "NVIDIA H200"; if empty, use identity.device.
   std::string label = {};
+  /// The UUID that the driver gives the device, or the MIG instance, as in "2c7a5a3e-…" with 32 digits in small
+  /// letters; empty if unknown. APIs of one driver give the same device the same UUID.
+  std::string uuid = {};
   /// The language of its programs.
   Language language = Language::glsl;
   DeviceLimits limits = {};
@@ -143,7 +146,12 @@ requires std::is_trivially_copyable_v<T> Result<std::vector<T>> download(Device&
 }
 
 /// Opens a device: the best one for "" (a GPU before a CPU), the first usable one of an API for "opengl", a
-/// particular one for "opencl:1". If `name` is empty, `$KILN_DEVICE` replaces it.
+/// particular one for "opencl:1", by its number, or for "cuda:GPU-2c7a5a3e", by its UUID or the beginning of it.
+/// The prefixes "GPU-" and "MIG-" may be left out. If `name` is empty, `$KILN_DEVICE` replaces it.
+///
+/// Drivers decide which devices a process sees, and in which order: CUDA by `$CUDA_VISIBLE_DEVICES`. CUDA shows a
+/// process one MIG instance at most; to choose it, set `CUDA_VISIBLE_DEVICES=MIG-…` before the first device is
+/// opened.
 ///
 /// May be called from any thread; drivers are loaded and opened one at a time. `log` is copied. Each call opens a
 /// device of its own, whose buffers and programs do not mix with another's. If neither `name`

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace kiln::backend {
@@ -59,6 +60,29 @@ std::string vendor_by_name(std::string_view vendor, std::string_view product) {
   return std::string(vendor);
 }
 
+std::string uuid_text(std::span<const std::uint8_t, 16> bytes) {
+  if (std::ranges::all_of(bytes, [](std::uint8_t byte) { return byte == 0; })) return {};
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", bytes[i]);
+  }
+  return text;
+}
+
+bool is_uuid_of(const DeviceInfo& device, std::string_view uuid) {
+  for (const std::string_view prefix : {"GPU-", "MIG-"})
+    if (uuid.starts_with(prefix)) uuid.remove_prefix(prefix.size());
+  const auto digits_of = [](std::string_view text) {
+    std::string digits;
+    for (const char c : text)
+      if (c != '-') digits += c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
+    return digits;
+  };
+  const std::string wanted = digits_of(uuid);
+  return wanted.size() >= 4 && digits_of(device.uuid).starts_with(wanted);
+}
+
 bool computes_f16(std::string_view architecture) {
   if (architecture.starts_with("gfx")) return !starts_with_any(architecture, std::array{"gfx6", "gfx7"});
   return compute_capability(architecture) >= 53;
@@ -96,6 +120,7 @@ Json to_json(const DeviceInfo& info) {
   const Identity& identity = info.identity;
   return {{"name", info.name},
           {"label", info.label},
+          {"uuid", info.uuid},
           {"api", identity.api},
           {"vendor", identity.vendor},
           {"device", identity.device},
@@ -118,6 +143,7 @@ DeviceInfo info_of(const Json& json) {
           .identity = {json.at("api"), json.at("vendor"), json.at("device"), json.at("driver"), json.at("compiler"),
                        json.at("formats").get<std::vector<std::uint32_t>>()},
           .label = json.at("label"),
+          .uuid = json.at("uuid"),
           .language = static_cast<Language>(json.at("language").get<int>()),
           .limits = {.max_groups = json.at("max_groups"),
                      .max_group_size = json.at("max_group_size"),

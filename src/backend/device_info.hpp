@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,12 @@ namespace kiln::backend {
 std::string vendor_by_id(std::uint32_t id);
 /// The vendor, recognised by the driver's vendor and product strings; `vendor` as it is if it is unknown.
 std::string vendor_by_name(std::string_view vendor, std::string_view product);
+
+/// As in "2c7a5a3e-0000-1111-2222-333344445555"; empty if all bytes are 0.
+std::string uuid_text(std::span<const std::uint8_t, 16> bytes);
+/// Whether a device has this UUID, or one that begins so. "GPU-" or "MIG-" before it, dashes and the case of digits
+/// do not matter. Less than 4 digits never match.
+bool is_uuid_of(const DeviceInfo& device, std::string_view uuid);
 
 /// Whether GPUs of an architecture, as in "sm_90" or "gfx90a", compute with f16, and whether they have matrix
 /// units. False if the name has neither form.

@@ -8,6 +8,7 @@
 #include <kiln/device.hpp>
 
 #include "backend/api.hpp"
+#include "backend/device_info.hpp"
 #include "backend/probe.hpp"
 #include "base/asymmetric_fence.hpp"
 #include "base/mutex.hpp"
@@ -100,6 +101,31 @@ Result<std::shared_ptr<Device>> open_first(const Api& api, const Log& log) {
   return first;
 }
 
+/// Opens the device of an API with this UUID.
+Result<std::shared_ptr<Device>> open_by_uuid(const Api& api, std::string_view name, const Log& log) {
+  const std::string_view uuid = name.substr(api.name.size() + 1);
+  const std::vector<DeviceInfo> devices = list(api, log);
+  std::vector<std::string> known;
+  std::vector<const DeviceInfo*> found;
+  for (const DeviceInfo& device : devices) {
+    if (!device.uuid.empty()) known.push_back(fmt::format("{} ({})", device.uuid, device.name));
+    if (backend::is_uuid_of(device, uuid)) found.push_back(&device);
+  }
+  if (found.size() > 1)
+    return Error(ErrorCode::no_device, fmt::format("\"{}\" is the beginning of the UUIDs of several devices: {}",
+                                                   name, fmt::join(known, ", ")));
+  if (found.size() == 1) return open(api, *number_of(api, found.front()->name), log);
+  std::string message =
+      fmt::format("\"{}\" names no device: write {}, {}:0, or {}: and a UUID", name, api.name, api.name, api.name);
+  if (!known.empty()) message += fmt::format("; the UUIDs here are {}", fmt::join(known, ", "));
+  // The driver shows one MIG instance at most, and only those devices that the variable names.
+  if (const char* visible = base::environment("CUDA_VISIBLE_DEVICES"); api.name == "cuda" && visible != nullptr)
+    message += fmt::format("; CUDA_VISIBLE_DEVICES is \"{}\"", visible);
+  else if (api.name == "cuda" && uuid.starts_with("MIG-"))
+    message += "; to use a MIG instance, set CUDA_VISIBLE_DEVICES to its UUID";
+  return Error(ErrorCode::no_device, std::move(message));
+}
+
 /// Opens the best device of all APIs: a GPU before a CPU.
 Result<std::shared_ptr<Device>> open_best(const Log& log) {
   std::vector<DeviceInfo> on_cpu;
@@ -144,11 +170,8 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Log& lo
     return Error(ErrorCode::no_device,
                  fmt::format("\"{}\" is not a device name; the known APIs are: {}", name, known_apis()));
   if (api_name.size() == name.size()) return open_first(*api, log);
-  const auto number = number_of(*api, name);
-  if (!number)
-    return Error(ErrorCode::no_device,
-                 fmt::format("\"{}\" is not a device name; write {} or {}:0", name, api_name, api_name));
-  return open(*api, *number, log);
+  if (const auto number = number_of(*api, name)) return open(*api, *number, log);
+  return open_by_uuid(*api, name, log);
 }
 
 std::vector<DeviceInfo> list_devices(const Log& log) {

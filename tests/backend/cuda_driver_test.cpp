@@ -19,12 +19,12 @@ namespace {
 
 /// What cuda_lines prints where the loader looks in a folder first, with further variables set.
 std::string lines_with(const std::string& folder, const std::string& what,
-                       std::map<std::string, std::string> environment = {}) {
+                       std::map<std::string, std::string> environment = {}, const std::string& uuid = "") {
   const fakes::TemporaryFolder scratch;
   if (!folder.empty()) environment["LD_LIBRARY_PATH"] = folder;
   // Beside this program, also where that was copied to.
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "cuda_lines";
-  const auto status = hip::run_process({program, what}, environment, scratch.path() / "out");
+  const auto status = hip::run_process({program, what, uuid}, environment, scratch.path() / "out");
   std::string text = fakes::read_file(scratch.path() / "out");
   if (status.value() != 0) text += "it ended with " + std::to_string(*status);
   return text;
@@ -32,9 +32,9 @@ std::string lines_with(const std::string& folder, const std::string& what,
 
 /// What it prints with a stand-in for the driver; `variant` "" is the machine's own.
 std::string lines(const std::string& variant, const std::string& what,
-                  std::map<std::string, std::string> environment = {}) {
+                  std::map<std::string, std::string> environment = {}, const std::string& uuid = "") {
   return lines_with(variant.empty() ? "" : std::string(KILN_FAKE_CUDA) + "/" + variant, what,
-                    std::move(environment));
+                    std::move(environment), uuid);
 }
 
 /// The lines of `cuda_lines run` by their first words.
@@ -68,6 +68,25 @@ TEST(StandInDriver, IsListedDeviceByDevice) {
 
 TEST(StandInDriver, TellsWhatItsDevicesAre) {
   EXPECT_EQ(lines("two", "list_traits"), "cuda:0|NVIDIA|sm_90|32|132|1|1\ncuda:1|NVIDIA|sm_990|32|0|1|1\n");
+}
+
+TEST(StandInDriver, IsOpenedByTheUuidOfADevice) {
+  EXPECT_EQ(lines("two", "list_uuids"),
+            "a0a100a3-a4a5-a6a7-a8a9-aaabacadaeaf\na0a101a3-a4a5-a6a7-a8a9-aaabacadaeaf\n");
+  if (const std::string usual = lines("two", "open"); usual.starts_with("unsupported: ")) GTEST_SKIP() << usual;
+  for (const char* uuid : {"a0a101a3-a4a5-a6a7-a8a9-aaabacadaeaf", "GPU-a0a101a3", "MIG-A0A101", "1"})
+    EXPECT_EQ(lines("two", "open", {}, uuid), "cuda:1\nend\n") << uuid;
+  const std::string known =
+      "a0a100a3-a4a5-a6a7-a8a9-aaabacadaeaf (cuda:0), a0a101a3-a4a5-a6a7-a8a9-aaabacadaeaf (cuda:1)";
+  EXPECT_EQ(lines("two", "open", {}, "GPU-a0a1"),
+            "no_device: \"cuda:GPU-a0a1\" is the beginning of the UUIDs of several devices: " + known + "\n");
+  const std::string none = " names no device: write cuda, cuda:0, or cuda: and a UUID; the UUIDs here are " + known;
+  EXPECT_EQ(lines("two", "open", {}, "steam"), "no_device: \"cuda:steam\"" + none + "\n");
+  EXPECT_EQ(
+      lines("two", "open", {}, "MIG-bbbb"),
+      "no_device: \"cuda:MIG-bbbb\"" + none + "; to use a MIG instance, set CUDA_VISIBLE_DEVICES to its UUID\n");
+  EXPECT_EQ(lines("two", "open", {{"CUDA_VISIBLE_DEVICES", "0"}}, "GPU-bbbb"),
+            "no_device: \"cuda:GPU-bbbb\"" + none + "; CUDA_VISIBLE_DEVICES is \"0\"\n");
 }
 
 TEST(StandInDriver, WithoutACompilerIsListedWithWhatToInstall) {
@@ -161,6 +180,8 @@ void expect_loss(const Report& report) {
   EXPECT_TRUE(report["crash"].starts_with("device_failed: the device was lost while running crash_1: "))
       << report.text();
   EXPECT_TRUE(report["after"].starts_with("device_failed: the device was lost while allocating 4 bytes"))
+      << report.text();
+  EXPECT_TRUE(report["stream"].starts_with("device_failed: the device was lost while launching crash_1: "))
       << report.text();
   EXPECT_TRUE(report.text().ends_with("end\n")) << report.text();
 }

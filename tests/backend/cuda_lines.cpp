@@ -125,8 +125,11 @@ Request crashing() {
 
 void crash(Device& device) {
   const auto compiled = device.compile(crashing());
+  const auto stream = cuda::stream(device, nullptr).value();
   std::cout << "crash " << told(device.launch(*compiled.value().module, {.group_size = {1, 1, 1}})) << '\n'
-            << "after " << told(device.allocate(4)) << '\n';
+            << "after " << told(device.allocate(4)) << '\n'
+            << "stream " << told(stream->launch(*compiled.value().module, {.group_size = {1, 1, 1}})) << '\n';
+  stream->hold(std::make_shared<int>(1));
 }
 
 /// What is put on a stream by a submission of each kind of work, and what comes of it.
@@ -321,10 +324,13 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "list";
   if (what == "list") kiln::print(kiln::cuda::list_cuda_devices({}));
   if (what == "list_traits") kiln::list_traits();
+  if (what == "list_uuids")
+    for (const auto& info : kiln::cuda::list_cuda_devices({})) std::cout << info.uuid << '\n';
   if (what == "list_without_compiler") kiln::list_without_compiler();
   if (what == "compiler") kiln::print_compiler();
   if (what.starts_with("list") || what == "compiler") return 0;
-  const auto device = kiln::open_device(what == "best" ? "" : "cuda");
+  const std::string uuid = argc > 2 ? argv[2] : "";
+  const auto device = kiln::open_device(what == "best" ? "" : uuid.empty() ? "cuda" : "cuda:" + uuid);
   if (!device) {
     std::cout << kiln::told(device) << '\n';
     return 0;

@@ -1,5 +1,7 @@
 #include "backend/device_info.hpp"
 
+#include <array>
+
 #include <gtest/gtest.h>
 
 namespace kiln::backend {
@@ -28,6 +30,22 @@ TEST(Vendor, IsThatOfTheGpuAndNotOfTheLayersOverIt) {
 TEST(Vendor, ThatIsNotKnownIsAsItsDriverCallsIt) {
   EXPECT_EQ(vendor_by_id(0x7777), "");
   EXPECT_EQ(vendor_by_name("Foundry & Sons", "Crucible 3"), "Foundry & Sons");
+}
+
+TEST(Uuid, IsWrittenAsToolsWriteIt) {
+  std::array<std::uint8_t, 16> bytes = {};
+  EXPECT_EQ(uuid_text(bytes), "") << "which drivers give a device without one";
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(17 * i);
+  EXPECT_EQ(uuid_text(bytes), "00112233-4455-6677-8899-aabbccddeeff");
+}
+
+TEST(Uuid, IsFoundByItsBeginning) {
+  const DeviceInfo device{.uuid = "00112233-4455-6677-8899-aabbccddeeff"};
+  for (const char* uuid : {"0011", "GPU-00112233-44", "MIG-001122334455", "00112233-4455-6677-8899-AABBCCDDEEFF"})
+    EXPECT_TRUE(is_uuid_of(device, uuid)) << uuid;
+  for (const char* uuid : {"", "001", "GPU-", "0012", "00112233-4455-6677-8899-aabbccddeeff0", "gpu-0011"})
+    EXPECT_FALSE(is_uuid_of(device, uuid)) << uuid;
+  EXPECT_FALSE(is_uuid_of({}, "0000"));
 }
 
 TEST(Architecture, TellsWhetherThereIsF16AndAreMatrixUnits) {

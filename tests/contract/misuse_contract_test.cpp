@@ -87,6 +87,17 @@ TEST_P(MisuseContract, TheCallersObjectsCanBeAdoptedTwice) {
   EXPECT_TRUE(own->work()) << "after both";
 }
 
+TEST_P(MisuseContract, ADeviceIsOpenedByItsUuid) {
+  const std::string& uuid = device_->info().uuid;
+  if (uuid.empty()) GTEST_SKIP() << device_->info().name << " has no UUID";
+  EXPECT_EQ(uuid.size(), 36U) << uuid;
+  const auto same = open_device(GetParam() + ":" + uuid);
+  ASSERT_TRUE(same) << same.error().message();
+  EXPECT_EQ((*same)->info().name, device_->info().name);
+  EXPECT_EQ((*same)->info().uuid, uuid);
+  EXPECT_FALSE(open_device(GetParam() + ":" + uuid + "0"));
+}
+
 TEST_P(MisuseContract, ACacheDestroyedWithGetsUnderWayAnswersThem) {
   std::vector<Future<Program>> asked;
   {

@@ -51,6 +51,13 @@ std::string read_name(const Driver& driver, int device) {
   return name.data();
 }
 
+/// Empty if unknown.
+std::string read_uuid(const Driver& driver, int device) {
+  std::array<std::uint8_t, 16> uuid = {};
+  if (driver->device_uuid == nullptr || driver->device_uuid(uuid.data(), device) != status::success) return "";
+  return backend::uuid_text(uuid);
+}
+
 /// Calls `enqueue` with a stream and waits for its work to end. `doing` returns the name of the operation, for
 /// errors.
 template <class Enqueue, class Doing>
@@ -123,6 +130,7 @@ DeviceInfo describe(const Platform& platform, const Driver& driver, int device, 
   DeviceInfo info{.name = std::move(name),
                   .identity = {.api = std::string(platform.api), .vendor = std::string(platform.vendor)},
                   .label = read_name(driver, device),
+                  .uuid = read_uuid(driver, device),
                   .language = platform.language,
                   .limits = read_limits(driver, device)};
   const auto rtc = platform.open_rtc(driver);

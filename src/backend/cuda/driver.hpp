@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -68,6 +69,8 @@ using Address = std::uintptr_t;
   X(stream_destroy, "cuStreamDestroy_v2", "hipStreamDestroy", Status(Handle stream)) \
   X(event_create, "cuEventCreate", "hipEventCreateWithFlags", Status(Handle* event, unsigned flags)) \
   X(event_record, "cuEventRecord", "hipEventRecord", Status(Handle event, Handle stream)) \
+  X(event_query, "cuEventQuery", "hipEventQuery", Status(Handle event)) \
+  X(event_wait, "cuEventSynchronize", "hipEventSynchronize", Status(Handle event)) \
   X(event_elapsed, "cuEventElapsedTime", "hipEventElapsedTime", Status(float* milliseconds, Handle from, Handle to)) \
   X(event_destroy, "cuEventDestroy_v2", "hipEventDestroy", Status(Handle event)) \
   X(launch, "cuLaunchKernel", "hipModuleLaunchKernel", \
@@ -103,6 +106,10 @@ struct Functions {
   Status (*exchange_capture_mode)(int* mode) = nullptr;
   /// cuMemGetAddressRange and hipMemGetAddressRange.
   Status (*memory_range)(Address* base, std::size_t* bytes, Address address) = nullptr;
+  /// cuDeviceGetUuid_v2, since 11.4, which knows MIG instances, and hipDeviceGetUuid.
+  Status (*device_uuid)(std::uint8_t* uuid, int device) = nullptr;
+  /// cuStreamIsCapturing and hipStreamIsCapturing.
+  Status (*stream_is_capturing)(Handle stream, int* is_capturing) = nullptr;
 
   template <class Lookup>
   void fill(SymbolSet symbols, Lookup& lookup) {
@@ -113,7 +120,10 @@ struct Functions {
   /// Finds the functions of both that Kiln can do without.
   template <class Lookup>
   void fill_optional(SymbolSet symbols, Lookup& lookup) {
-    lookup.optional(memory_range, symbols == SymbolSet::cuda ? "cuMemGetAddressRange_v2" : "hipMemGetAddressRange");
+    const bool cuda = symbols == SymbolSet::cuda;
+    lookup.optional(memory_range, cuda ? "cuMemGetAddressRange_v2" : "hipMemGetAddressRange");
+    lookup.optional(device_uuid, cuda ? "cuDeviceGetUuid_v2" : "hipDeviceGetUuid");
+    lookup.optional(stream_is_capturing, cuda ? "cuStreamIsCapturing" : "hipStreamIsCapturing");
   }
   /// Finds the functions that not all drivers have. Call it for CUDA only.
   template <class Lookup>

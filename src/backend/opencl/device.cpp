@@ -70,6 +70,13 @@ DeviceTraits read_traits(const Library& cl, cl_device_id device) {
   return traits;
 }
 
+/// Empty if unknown.
+std::string read_uuid(const Library& cl, cl_device_id device) {
+  constexpr cl_device_info uuid_khr = 0x106A;  // CL_DEVICE_UUID_KHR
+  if (!cl.has_extension(device, "cl_khr_device_uuid")) return "";
+  return backend::uuid_text(cl.number<std::array<std::uint8_t, 16>>(device, uuid_khr));
+}
+
 bool on_cpu(const Library& cl, cl_device_id device) {
   return (cl.number<cl_device_type>(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
 }
@@ -114,6 +121,7 @@ std::vector<cl_device_id> devices_of(const Library& cl, cl_context context) {
 DeviceInfo read_info(const Library& cl, cl_device_id device, std::string name) {
   return {.name = std::move(name),
           .identity = read_identity(cl, device),
+          .uuid = read_uuid(cl, device),
           .language = Language::opencl,
           .limits = read_limits(cl, device),
           .traits = read_traits(cl, device),

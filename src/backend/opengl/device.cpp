@@ -1,6 +1,8 @@
 #include "backend/opengl/device.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -83,6 +85,17 @@ DeviceTraits read_traits() {
   return traits;
 }
 
+/// Empty if unknown.
+std::string read_uuid() {
+  if (!epoxy_has_gl_extension("GL_EXT_memory_object")) return "";
+  GLint count = 0;
+  std::array<std::uint8_t, GL_UUID_SIZE_EXT> uuid = {};
+  glGetIntegerv(GL_NUM_DEVICE_UUIDS_EXT, &count);
+  if (count == 1) glGetUnsignedBytei_vEXT(GL_DEVICE_UUID_EXT, 0, uuid.data());
+  static_cast<void>(take_error());
+  return backend::uuid_text(uuid);
+}
+
 /// The size of the device's memory; the maximum of OpenGL's signed sizes if the driver does not report it.
 std::size_t read_memory() {
   constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
@@ -110,6 +123,7 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
                                                      text_of(GL_RENDERER), text_of(GL_VERSION)));
   DeviceInfo info{.name = std::move(name),
                   .identity = read_identity(),
+                  .uuid = read_uuid(),
                   .limits = read_limits(),
                   .traits = read_traits(),
                   .software = software};

@@ -17,6 +17,7 @@ namespace {
 DeviceInfo describe(const Physical& physical, std::string name, const std::string& compiler) {
   return {.name = std::move(name),
           .identity = physical.identity(compiler),
+          .uuid = physical.uuid,
           .language = Language::vulkan_glsl,
           .limits = physical.limits(),
           .traits = physical.traits,

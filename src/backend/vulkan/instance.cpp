@@ -201,13 +201,17 @@ Physical Instance::describe(VkPhysicalDevice device) const {
     driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES;
     VkPhysicalDeviceMaintenance3Properties sizes{};
     sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES;
-    if (physical.properties.apiVersion >= VK_API_VERSION_1_2) sizes.pNext = &driver;
+    VkPhysicalDeviceIDProperties ids{};
+    ids.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES;
+    sizes.pNext = &ids;
+    if (physical.properties.apiVersion >= VK_API_VERSION_1_2) ids.pNext = &driver;
     VkPhysicalDeviceProperties2 properties{};
     properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
     properties.pNext = &sizes;
     vk.GetPhysicalDeviceProperties2(device, &properties);
     physical.max_allocation = sizes.maxMemoryAllocationSize;
     physical.traits = read_traits(vk, device);
+    physical.uuid = backend::uuid_text(ids.deviceUUID);
     if (driver.driverName[0] != '\0')
       physical.driver = fmt::format("{} {:#x} {}", driver.driverName, version, driver.driverInfo);
   }

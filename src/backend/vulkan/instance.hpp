@@ -20,6 +20,8 @@ struct Physical {
   /// The maximum size of one allocation, in bytes.
   std::uint64_t max_allocation = 0;
   DeviceTraits traits = {};
+  /// As DeviceInfo::uuid.
+  std::string uuid = {};
   /// The version of Vulkan that programs can use: that of the device or of the instance, whichever is lower.
   std::uint32_t usable_version = 0;
   /// The driver's name, version and build.

@@ -123,6 +123,13 @@ int cuDeviceGetName(char* name, int length, int device) {
   std::strncpy(name, ("Stand-in " + std::to_string(device)).c_str(), static_cast<std::size_t>(length));
   return 0;
 }
+#ifndef FAKE_OLD
+int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
+  for (int i = 0; i < 16; ++i) uuid[i] = static_cast<unsigned char>(0xA0 + i);
+  uuid[2] = static_cast<unsigned char>(device);
+  return 0;
+}
+#endif
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   switch (attribute) {
     case 1:
@@ -290,6 +297,15 @@ int cuEventRecord(void* event, void*) {
   trace("event");
   static_cast<Event*>(event)->nanoseconds = std::chrono::steady_clock::now().time_since_epoch().count();
   return 0;
+}
+int cuEventQuery(void* event) {
+  if (const int status = in_context("FAKE_QUERY")) return status;
+  return static_cast<Event*>(event)->nanoseconds == 0 ? 400 : 0;
+}
+int cuEventSynchronize(void* event) {
+  trace("wait");
+  static_cast<void>(event);
+  return in_context("FAKE_WAIT");
 }
 int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
   if (const int status = in_context("FAKE_ELAPSED")) return status;
