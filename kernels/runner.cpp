@@ -46,4 +46,11 @@ Runner::Runner(Executor& executor)
     : Runner(executor.device(),
              [&executor](Job job) -> Result<Pending> { return executor.submit(std::move(job)); }) {}
 
+Runner::Runner(StreamExecutor& executor)
+    : device_(dynamic_cast<Device*>(&executor.cache().backend())),
+      run_([&executor](const Job& job) -> Result<Pending> {
+        KILN_TRY(executor.submit(job));
+        return Pending();
+      }) {}
+
 }  // namespace kiln

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <kiln/device.hpp>
+#include <kiln/stream.hpp>
 
 namespace kiln::opengl {
 
@@ -74,6 +75,16 @@ class Current {
 /// by a call in that context if it is the only one, otherwise at the next use of the device after the last one is
 /// given back.
 Result<Current> make_current(Device& device);
+
+/// Launches in the context that is current on this thread: the adopted one, or one that make_current() lent. Each
+/// launch is a command of that context, followed by a barrier for everything that later commands read. See
+/// kiln::Stream. Order it against other contexts by glFenceSync() and glWaitSync(). The bindings after a launch are
+/// those that make_current() and adopt_current() describe, and earlier errors of the context are cleared.
+///
+/// Every call, and the destructor, must run on a thread on which that context is current; a launch elsewhere fails
+/// with invalid_request. Fails with invalid_request for a device of another API, and if no context of the device is
+/// current.
+Result<std::unique_ptr<Stream>> stream(Device& device);
 
 /// A device on the caller's own OpenGL context, which must be current on this thread and outlive the device and all
 /// its programs, buffers and slots. Fails with no_device if no context is current or libEGL or libOpenGL is

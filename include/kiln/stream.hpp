@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include <kiln/backend.hpp>
 #include <kiln/launch.hpp>
 #include <kiln/result.hpp>
@@ -13,6 +15,8 @@ namespace kiln {
 /// stream. Order launches against other work as the API does for that stream, with its own events and waits.
 /// Modules, buffers and other arguments must stay until the work has ended.
 ///
+/// StreamExecutor (stream_executor.hpp) runs jobs, and the kernels of the library, on a stream.
+///
 /// Used by one thread at a time. Does not own the caller's stream, which must outlive it. Shares ownership of the
 /// parts of its device that it needs.
 class Stream {
@@ -25,6 +29,15 @@ class Stream {
   /// Enqueues one run of a program. Fails as Device::launch() does, before anything is enqueued. Errors of the run
   /// itself are the API's: the caller's next wait for the stream reports them.
   virtual Result<void> launch(Module& module, const Launch& launch) = 0;
+
+  /// Shares ownership of `thing` until all work that is enqueued now has ended: until a later call of hold() sees
+  /// the end, or until the stream is destroyed, which waits for it. If the API does not tell the end of the work,
+  /// as for a command buffer or a stream that is being captured into a graph, until the stream is destroyed, which
+  /// does not wait then.
+  virtual void hold(std::shared_ptr<const void> thing) = 0;
+
+  /// Whether work runs in the order in which it was enqueued. False for out-of-order queues of OpenCL.
+  virtual bool in_order() const noexcept { return true; }
 };
 
 }  // namespace kiln

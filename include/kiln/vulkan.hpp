@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <kiln/device.hpp>
+#include <kiln/stream.hpp>
 
 // The handles as <vulkan/vulkan.h> has them, so that neither header needs the other.
 static_assert(sizeof(void*) == 8, "Vulkan's handles are pointers only in 64-bit programs");
@@ -20,6 +22,9 @@ using VkDescriptorSetLayout = struct VkDescriptorSetLayout_T*;
 using VkImageView = struct VkImageView_T*;
 using VkSampler = struct VkSampler_T*;
 using VkBufferView = struct VkBufferView_T*;
+using VkCommandBuffer = struct VkCommandBuffer_T*;
+using VkSemaphore = struct VkSemaphore_T*;
+using VkFence = struct VkFence_T*;
 
 namespace kiln::vulkan {
 
@@ -84,6 +89,49 @@ inline Argument sampler(VkSampler sampler) {
 inline Argument texel_buffer(VkBufferView view) {
   return NativeObject{.kind = NativeObject::Kind::vk_texel_buffer, .handle = reinterpret_cast<std::uint64_t>(view)};
 }
+
+/// Records launches into the caller's own command buffer, which must be in the recording state, outside of a render
+/// pass, at each launch. Nothing runs before the caller submits it. Each launch begins and ends with a barrier: it
+/// sees the writes of all commands recorded before it, and commands recorded after it, and the host once the
+/// command buffer has ended, see its writes. The bound pipeline, descriptor sets and push constants are undefined
+/// after a launch.
+///
+/// See kiln::Stream. Keep the result, which owns the descriptor sets and uniform values of the launches, until the
+/// command buffer has ended for the last time or was reset. hold() holds things as long. May be called from any
+/// thread. Fails with invalid_request for a device of another API, or a null command buffer.
+Result<std::unique_ptr<Stream>> stream(Device& device, VkCommandBuffer commands);
+
+/// A semaphore of the caller's own. A value that owns nothing.
+struct Semaphore {
+  VkSemaphore handle = nullptr;
+  /// The value to wait for or to signal, for a timeline semaphore.
+  std::uint64_t value = 0;
+};
+
+/// What a submission waits for before it begins, and signals at its end. A value that owns nothing.
+struct Submission {
+  std::vector<Semaphore> wait = {};
+  std::vector<Semaphore> signal = {};
+  /// Signalled at the end; null: none.
+  VkFence fence = nullptr;
+};
+
+/// Launches on the caller's own queue, made by stream(). Launches are recorded, and run once they are submitted.
+class QueueStream : public Stream {
+ public:
+  /// Submits what was recorded since the last call, or only the semaphores and the fence if there is nothing. Does
+  /// not wait. Submissions run one after the other. Fails with device_failed and out_of_memory.
+  virtual Result<void> submit(const Submission& submission = {}) = 0;
+};
+
+/// Launches on a queue of the caller's own device, of the queue family that adopt() was given. See kiln::Stream.
+/// Vulkan allows one thread at a time to use a queue: no other thread may use it during submit() and the
+/// destructor, which waits for the submitted work; launches that were not submitted are dropped. Kiln knows only
+/// its own locks: it may go on using the queue of adopt() for its own work, also from other threads.
+///
+/// May be called from any thread. Fails with invalid_request for a device that was not adopted, for a null queue
+/// and for another family.
+Result<std::unique_ptr<QueueStream>> stream(Device& device, VkQueue queue, std::uint32_t queue_family);
 
 /// The handles of the caller's own device, for adopt(). A value that owns nothing.
 struct Adopted {

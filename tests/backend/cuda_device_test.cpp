@@ -8,6 +8,7 @@
 
 #include <kiln/cache.hpp>
 #include <kiln/cuda.hpp>
+#include <kiln/stream_executor.hpp>
 
 #include "backend/cuda_samples.hpp"
 #include "base/dynamic_library.hpp"
@@ -253,6 +254,10 @@ TEST_F(CudaOwn, MemoryAndStreamAreUsed) {
   EXPECT_EQ(cuda::wrap(*device_, memory_, std::size_t{1} << 50U).error().code(), ErrorCode::invalid_request);
   EXPECT_EQ(cuda::wrap(*device_, 0, 4).error().code(), ErrorCode::invalid_request);
   EXPECT_EQ(cuda::wrap(*device_, 4096, 4).error().code(), ErrorCode::invalid_request);
+  std::uintptr_t freed = 0;
+  ASSERT_EQ(call<int(std::uintptr_t*, std::size_t)>("cuMemAlloc_v2")(&freed, std::size_t{64} << 20U), 0);
+  ASSERT_EQ(call<int(std::uintptr_t)>("cuMemFree_v2")(freed), 0);
+  EXPECT_EQ(cuda::wrap(*device_, freed, 4).error().code(), ErrorCode::invalid_request);
 }
 
 TEST_F(CudaOwn, AStreamOfAnotherContextIsRefused) {
@@ -282,6 +287,44 @@ TEST_F(CudaOwn, ALaunchIsCapturedIntoAGraphAndReplayed) {
   for (int round = 0; round < 3; ++round)
     ASSERT_EQ(call<int(void*, CUstream)>("cuGraphLaunch")(replay, stream_), 0);
   EXPECT_EQ(numbers(), std::vector<float>(256, 4.0F));
+  call<int(void*)>("cuGraphExecDestroy")(replay);
+  call<int(void*)>("cuGraphDestroy")(graph);
+}
+
+TEST_F(CudaOwn, AJobIsCapturedIntoAGraphAndReplayed) {
+  const auto stream = cuda::stream(*device_, stream_).value();
+  const fakes::TemporaryFolder folder;
+  Cache cache(device_, {.directory = folder.path()});
+  StreamExecutor executor(cache, *stream);
+  const std::shared_ptr<Buffer> memory = cuda::wrap(*device_, memory_, 1024).value();
+  const Request set({.name = "set",
+                     .source = "extern \"C\" __global__ void set(float to, float* numbers) {\n"
+                               "  numbers[blockIdx.x * blockDim.x + threadIdx.x] = to;\n}\n",
+                     .language = Language::cuda});
+  const Request sum({.name = "sum",
+                     .source = "extern \"C\" __global__ void sum(const float* more, float* numbers) {\n"
+                               "  numbers[blockIdx.x * blockDim.x + threadIdx.x] +=\n"
+                               "      more[blockIdx.x * blockDim.x + threadIdx.x];\n}\n",
+                     .language = Language::cuda});
+  const Job job{
+      .memory = {{.bytes = 1024}, {.buffer = memory}},
+      .steps = {{.request = set, .launch = {.groups = {4}, .group_size = {64}, .arguments = {3.0F, job_memory(0)}}},
+                {.request = sum,
+                 .launch = {.groups = {4}, .group_size = {64}, .arguments = {job_memory(0), job_memory(1)}}}}};
+  // Programs are loaded and memory is allocated before the capture.
+  executor.submit(job).value();
+  EXPECT_EQ(numbers(), std::vector<float>(256, 4.0F));
+  ASSERT_EQ(call<int(CUstream, int)>("cuStreamBeginCapture_v2")(stream_, 0), 0);
+  const auto submitted = executor.submit(job);
+  EXPECT_TRUE(submitted) << submitted.error().message();
+  void* graph = nullptr;
+  ASSERT_EQ(call<int(CUstream, void**)>("cuStreamEndCapture")(stream_, &graph), 0);
+  cache.trim();
+  void* replay = nullptr;
+  ASSERT_EQ(call<int(void**, void*, unsigned long long)>("cuGraphInstantiateWithFlags")(&replay, graph, 0), 0);
+  for (int round = 0; round < 3; ++round)
+    ASSERT_EQ(call<int(void*, CUstream)>("cuGraphLaunch")(replay, stream_), 0);
+  EXPECT_EQ(numbers(), std::vector<float>(256, 13.0F));
   call<int(void*)>("cuGraphExecDestroy")(replay);
   call<int(void*)>("cuGraphDestroy")(graph);
 }

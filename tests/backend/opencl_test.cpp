@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include <kiln/opencl.hpp>
+#include <kiln/stream_executor.hpp>
 
 #include "backend/opencl/library.hpp"
 #include "backend/opencl/program.hpp"
@@ -396,6 +397,56 @@ __kernel void look(float more, read_only image2d_t image, sampler_t sampler, __g
   cl_->clReleaseMemObject(memory);
   cl_->clReleaseMemObject(image);
   library.function<decltype(clReleaseSampler)>("clReleaseSampler")(sampler);
+  cl_->clReleaseCommandQueue(queue);
+}
+
+TEST_F(OpenClAdopt, StreamsWaitForAndSignalTheCallersEvents) {
+  const auto device = opencl::adopt(context_, mine_, book_.log()).value();
+  cl_command_queue queue = cl_->clCreateCommandQueue(context_, mine_, 0, nullptr);
+  const auto library = base::DynamicLibrary::open("libOpenCL.so.1").value();
+  const Compiled twice =
+      device
+          ->compile(Request({.name = "twice",
+                             .source = "__kernel void twice(__global float* x, float offset) {\n"
+                                       "  x[get_global_id(0)] = 2 * x[get_global_id(0)] + offset;\n}\n",
+                             .language = Language::opencl}))
+          .value();
+  {
+    const auto x = upload(*device, std::vector<float>(64, 1)).value();
+    const auto stream = opencl::stream(*device, queue).value();
+    cl_int error = 0;
+    cl_event may_begin = library.function<decltype(clCreateUserEvent)>("clCreateUserEvent")(context_, &error);
+    cl_event ended = nullptr;
+    const auto barrier = library.function<decltype(clEnqueueBarrierWithWaitList)>("clEnqueueBarrierWithWaitList");
+    ASSERT_EQ(barrier(queue, 1, &may_begin, nullptr), CL_SUCCESS);
+    stream->launch(*twice.module, {.groups = {1}, .group_size = {64}, .arguments = {x, 3.0F}}).value();
+    ASSERT_EQ(cl_->clEnqueueMarkerWithWaitList(queue, 0, nullptr, &ended), CL_SUCCESS);
+    cl_->clFlush(queue);
+    cl_int state = CL_COMPLETE;
+    cl_->clGetEventInfo(ended, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
+    EXPECT_NE(state, CL_COMPLETE);
+    library.function<decltype(clSetUserEventStatus)>("clSetUserEventStatus")(may_begin, CL_COMPLETE);
+    EXPECT_EQ(cl_->clWaitForEvents(1, &ended), CL_SUCCESS);
+    EXPECT_EQ(download<float>(*device, *x).value(), std::vector<float>(64, 5));
+    cl_->clReleaseEvent(may_begin);
+    cl_->clReleaseEvent(ended);
+  }
+  cl_->clReleaseCommandQueue(queue);
+}
+
+TEST_F(OpenClAdopt, JobsAreRefusedOnAQueueThatIsNotInOrder) {
+  const auto device = opencl::adopt(context_, mine_, book_.log()).value();
+  cl_command_queue queue =
+      cl_->clCreateCommandQueue(context_, mine_, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, nullptr);
+  if (queue == nullptr) GTEST_SKIP() << "the device has no out-of-order queues";
+  {
+    const auto stream = opencl::stream(*device, queue).value();
+    EXPECT_FALSE(stream->in_order());
+    Cache cache(device, {.disk = false});
+    StreamExecutor executor(cache, *stream);
+    EXPECT_EQ(executor.submit({.name = "steps"}).error().message(),
+              "steps: the steps of a job must run in order, but the queue is out-of-order");
+  }
   cl_->clReleaseCommandQueue(queue);
 }
 

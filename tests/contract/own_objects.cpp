@@ -71,6 +71,8 @@ class OwnOpenGl final : public OwnObjects {
     glDeleteBuffers(1, &buffer);
     return received == sent && glGetError() == GL_NO_ERROR;
   }
+  std::unique_ptr<Stream> stream(Device& device) override { return opengl::stream(device).value(); }
+  void finish(Stream&) const override { glFinish(); }
 
  private:
   static Error error(std::string_view doing) {
@@ -101,6 +103,13 @@ class OwnVulkan final : public OwnObjects {
     device_.vk().DestroyFence(device, fence, nullptr);
     return done;
   }
+  std::unique_ptr<Stream> stream(Device& device) override {
+    return vulkan::stream(device, device_.handles().queue, device_.handles().queue_family).value();
+  }
+  void finish(Stream& stream) const override {
+    dynamic_cast<vulkan::QueueStream&>(stream).submit().value();
+    vulkan::check(device_.vk().QueueWaitIdle(device_.handles().queue), "waiting for a queue").value();
+  }
 
  private:
   fakes::OwnVulkanDevice device_;
@@ -114,6 +123,7 @@ class OwnOpenCl final : public OwnObjects {
     if (context_ == nullptr) throw Failure(opencl::cl_error(error, "making a context"));
   }
   ~OwnOpenCl() override {
+    if (queue_ != nullptr) cl_->clReleaseCommandQueue(queue_);
     // Its number of holders tells nothing: a driver's thread may still hold the queue of work that is done.
     using Gone = void CL_CALLBACK(cl_context context, void* gone);
     const auto call_when_gone = base::DynamicLibrary::loaded("libOpenCL.so.1")
@@ -153,6 +163,11 @@ class OwnOpenCl final : public OwnObjects {
     cl_->clReleaseCommandQueue(queue);
     return done && received == sent;
   }
+  std::unique_ptr<Stream> stream(Device& device) override {
+    if (queue_ == nullptr) queue_ = cl_->clCreateCommandQueue(context_, device_, 0, nullptr);
+    return opencl::stream(device, queue_).value();
+  }
+  void finish(Stream&) const override { cl_->clFinish(queue_); }
 
  private:
   /// The device, of all platforms, that has the name and the driver.
@@ -176,17 +191,20 @@ class OwnOpenCl final : public OwnObjects {
   const std::shared_ptr<const opencl::Library> cl_ = opencl::Library::open().value();
   cl_device_id device_;
   cl_context context_ = nullptr;
+  cl_command_queue queue_ = nullptr;
 };
 
 /// The primary context of a device of CUDA or HIP, current on this thread.
 class OwnPrimaryContext final : public OwnObjects {
  public:
   using Adopt = Result<std::shared_ptr<Device>> (*)(cuda::Handle context, const Log& log);
+  using MakeStream = Result<std::unique_ptr<Stream>> (*)(Device& device, cuda::Handle stream);
 
-  OwnPrimaryContext(const cuda::Platform& platform, std::size_t number, Adopt by)
+  OwnPrimaryContext(const cuda::Platform& platform, std::size_t number, Adopt by, MakeStream make_stream)
       : driver_(cuda::Driver::open(*platform.driver).value()),
         device_(driver_->device(number).value()),
-        adopt_(by) {
+        adopt_(by),
+        make_stream_(make_stream) {
     check(calls().context_retain(&context_, device_), "retaining a context");
     if (const cuda::Status status = calls().context_push(context_); status != cuda::status::success) {
       calls().context_release(device_);
@@ -194,6 +212,7 @@ class OwnPrimaryContext final : public OwnObjects {
     }
   }
   ~OwnPrimaryContext() override {
+    if (stream_ != nullptr) calls().stream_destroy(stream_);
     cuda::Handle popped = nullptr;
     EXPECT_EQ(calls().context_pop(&popped), cuda::status::success);
     EXPECT_EQ(popped, context_) << "another context was current";
@@ -213,6 +232,12 @@ class OwnPrimaryContext final : public OwnObjects {
                       calls().stream_wait(nullptr) == cuda::status::success;
     return calls().memory_free(memory) == cuda::status::success && done && received == sent;
   }
+  std::unique_ptr<Stream> stream(Device& device) override {
+    // CU_STREAM_NON_BLOCKING
+    if (stream_ == nullptr) check(calls().stream_create(&stream_, 1), "making a stream");
+    return make_stream_(device, stream_).value();
+  }
+  void finish(Stream&) const override { check(calls().stream_wait(stream_), "waiting for a stream"); }
 
  private:
   const cuda::Functions& calls() const noexcept { return *driver_->operator->(); }
@@ -223,7 +248,9 @@ class OwnPrimaryContext final : public OwnObjects {
   const std::shared_ptr<const cuda::Driver> driver_;
   const int device_;
   const Adopt adopt_;
+  const MakeStream make_stream_;
   cuda::Handle context_ = nullptr;
+  cuda::Handle stream_ = nullptr;
 };
 
 }  // namespace
@@ -235,13 +262,15 @@ std::unique_ptr<OwnObjects> own_objects(const DeviceInfo& opened) {
   if (api == "vulkan") return std::make_unique<OwnVulkan>(number);
   if (api == "opencl") return std::make_unique<OwnOpenCl>(opened.identity);
   if (api == "cuda")
-    return std::make_unique<OwnPrimaryContext>(cuda::platform(), number, [](cuda::Handle context, const Log& log) {
-      return cuda::adopt(static_cast<CUcontext>(context), log);
-    });
+    return std::make_unique<OwnPrimaryContext>(
+        cuda::platform(), number,
+        [](cuda::Handle context, const Log& log) { return cuda::adopt(static_cast<CUcontext>(context), log); },
+        [](Device& device, cuda::Handle stream) { return cuda::stream(device, static_cast<CUstream>(stream)); });
   if (api == "hip")
-    return std::make_unique<OwnPrimaryContext>(hip::platform(), number, [](cuda::Handle context, const Log& log) {
-      return hip::adopt(static_cast<hipCtx_t>(context), log);
-    });
+    return std::make_unique<OwnPrimaryContext>(
+        hip::platform(), number,
+        [](cuda::Handle context, const Log& log) { return hip::adopt(static_cast<hipCtx_t>(context), log); },
+        [](Device& device, cuda::Handle stream) { return hip::stream(device, static_cast<hipStream_t>(stream)); });
   throw Failure(Error(ErrorCode::no_device, fmt::format("nobody has written down how to make objects of {}", api)));
 }
 

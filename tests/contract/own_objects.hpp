@@ -3,6 +3,7 @@
 #include <memory>
 
 #include <kiln/device.hpp>
+#include <kiln/stream.hpp>
 
 namespace kiln::contract {
 
@@ -18,6 +19,11 @@ class OwnObjects {
   virtual Result<std::shared_ptr<Device>> adopt(const Log& log) const = 0;
   /// Whether calls of the application's own succeed, and find what is current and bound as it left it.
   virtual bool work() const = 0;
+
+  /// A stream of the application's own for a device that was adopted. It must be destroyed before this.
+  virtual std::unique_ptr<Stream> stream(Device& device) = 0;
+  /// Starts what such a stream has not started, and waits for its end.
+  virtual void finish(Stream& stream) const = 0;
 };
 
 /// Objects of its API on the device that open_device() opened as `opened`; throws Failure where the driver refuses.

@@ -5,10 +5,47 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/loaded_image.hpp"
+#include "backend/cuda/slot.hpp"
+#include "backend/held.hpp"
 #include "base/try.hpp"
 
 namespace kiln::cuda {
 namespace {
+
+/// A place in the work of a stream. After an error of the device, all places count as passed.
+class Fence {
+ public:
+  /// Null if the driver makes no event, or if the stream is being captured: an event would be a part of the graph.
+  static std::unique_ptr<Fence> in(const Context& context, Handle stream) {
+    const Driver& driver = context.driver();
+    const Context::ScopedCurrent scope(context);
+    const RelaxedCapture relaxed(driver);
+    int is_capturing = 0;
+    if (scope.status() != status::success) return nullptr;
+    if (driver->stream_is_capturing != nullptr &&
+        (driver->stream_is_capturing(stream, &is_capturing) != status::success || is_capturing != 0))
+      return nullptr;
+    auto event = make_event(context);
+    if (!event || driver->event_record(event->get(), stream) != status::success) return nullptr;
+    return std::make_unique<Fence>(context, std::move(*event));
+  }
+  Fence(const Context& context, Event event) noexcept : context_(context), event_(std::move(event)) {}
+
+  bool passed() const {
+    const Context::ScopedCurrent scope(context_);
+    const RelaxedCapture relaxed(context_.driver());
+    return context_.driver()->event_query(event_.get()) != status::not_ready;
+  }
+  void wait() const {
+    const Context::ScopedCurrent scope(context_);
+    const RelaxedCapture relaxed(context_.driver());
+    context_.driver()->event_wait(event_.get());
+  }
+
+ private:
+  const Context& context_;
+  const Event event_;
+};
 
 class CallersStream final : public kiln::Stream {
  public:
@@ -25,12 +62,16 @@ class CallersStream final : public kiln::Stream {
     if (status == status::success) return {};
     return context_->driver().error(status, fmt::format("launching {}", prepared.name()));
   }
+  void hold(std::shared_ptr<const void> thing) override {
+    held_.add(Fence::in(*context_, stream_), std::move(thing));
+  }
 
  private:
   const Platform& platform_;
   const std::shared_ptr<const Context> context_;
   const DeviceInfo info_;
   const Handle stream_;
+  backend::Held<Fence> held_;
 };
 
 Result<CudaDevice*> device_of(const Platform& platform, Device& device) {

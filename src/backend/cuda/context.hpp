@@ -70,6 +70,25 @@ class Context {
   backend::Pool<Stream> idle_streams_;
 };
 
+/// Allows calls on this thread that may load code, or that ask for the end of work, while some stream is captured
+/// into a graph. Without it, the driver refuses them and ends the capture.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const Driver& driver) noexcept : driver_(driver) { exchange(); }
+  ~RelaxedCapture() { exchange(); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  void exchange() noexcept {
+    if (driver_->exchange_capture_mode != nullptr) driver_->exchange_capture_mode(&mode_);
+  }
+
+  const Driver& driver_;
+  /// CU_STREAM_CAPTURE_MODE_RELAXED; then the thread's own mode.
+  int mode_ = 2;
+};
+
 /// Device memory of a context.
 class CudaBuffer final : public Buffer {
  public:

@@ -80,29 +80,6 @@ Handle LoadedKernel::native() noexcept {
   }
 }
 
-namespace {
-
-/// Allows calls on this thread that may load code, while some stream is captured into a graph. Without it, the
-/// driver refuses them and ends the capture.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(const Driver& driver) noexcept : driver_(driver) { exchange(); }
-  ~RelaxedCapture() { exchange(); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  void exchange() noexcept {
-    if (driver_->exchange_capture_mode != nullptr) driver_->exchange_capture_mode(&mode_);
-  }
-
-  const Driver& driver_;
-  /// CU_STREAM_CAPTURE_MODE_RELAXED; then the thread's own mode.
-  int mode_ = 2;
-};
-
-}  // namespace
-
 Result<Handle> LoadedKernel::find_native(const Context::ScopedCurrent& scope) {
   if (Handle found = native_.load(std::memory_order_acquire)) return found;
   const Driver& driver = image_.context().driver();

@@ -50,6 +50,7 @@ namespace kiln::opencl {
   X(clEnqueueReadBuffer) \
   X(clEnqueueWriteBuffer) \
   X(clEnqueueNDRangeKernel) \
+  X(clEnqueueMarkerWithWaitList) \
   X(clEnqueueMapBuffer) \
   X(clEnqueueUnmapMemObject) \
   X(clFlush) \

@@ -54,6 +54,11 @@ class ShareGroup final : public std::enable_shared_from_this<ShareGroup>,
   EGLDisplay display() const noexcept { return display_; }
   /// The current context of this thread, of EGL or GLX as the group requires. It need not belong to the group.
   void* current() const noexcept override;
+  /// Whether a context of the group is current on this thread.
+  bool has_current() const {
+    void* const present = current();
+    return present != nullptr && is_member(present);
+  }
   /// Whether the current context is the caller's own, whose bindings Kiln must restore.
   bool in_callers_context() const noexcept;
   const Log& log() const noexcept { return log_; }

@@ -92,37 +92,7 @@ Result<Uniforms::Place> Uniforms::allocate(std::size_t bytes) {
   return place;
 }
 
-Result<std::unique_ptr<Commands>> Commands::create(std::shared_ptr<Context> context, Queue& queue) {
-  auto commands = std::make_unique<Commands>(std::move(context), queue);
-  const DeviceCalls& vk = commands->context_->vk;
-  const VkDevice device = commands->context_->device;
-  constexpr std::string_view doing = "creating a command buffer";
-  VkCommandPoolCreateInfo pool{};
-  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
-  pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
-  pool.queueFamilyIndex = queue.family;
-  KILN_TRY(check(vk->CreateCommandPool(device, &pool, nullptr, &commands->pool_), doing));
-  VkCommandBufferAllocateInfo buffer{};
-  buffer.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-  buffer.commandPool = commands->pool_;
-  buffer.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-  buffer.commandBufferCount = 1;
-  KILN_TRY(check(vk->AllocateCommandBuffers(device, &buffer, &commands->command_), doing));
-  VkFenceCreateInfo fence{};
-  fence.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
-  KILN_TRY(check(vk->CreateFence(device, &fence, nullptr, &commands->fence_), doing));
-  return commands;
-}
-
-Commands::~Commands() {
-  // If the wait failed, the device may still run the work.
-  if (busy_ && !wait("ending")) queue_.wait_idle();
-  const DeviceCalls& vk = context_->vk;
-  vk->DestroyFence(context_->device, fence_, nullptr);
-  vk->DestroyCommandPool(context_->device, pool_, nullptr);
-}
-
-void Commands::barrier(VkPipelineStageFlags after, VkAccessFlags seen) {
+void Recorder::barrier(VkPipelineStageFlags after, VkAccessFlags seen) {
   VkMemoryBarrier memory{};
   memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
   memory.srcAccessMask = VK_ACCESS_MEMORY_WRITE_BIT;
@@ -131,34 +101,19 @@ void Commands::barrier(VkPipelineStageFlags after, VkAccessFlags seen) {
                                    0, nullptr);
 }
 
-Result<VkCommandBuffer> Commands::open(std::string_view doing) {
-  if (busy_) KILN_TRY(wait(doing));
-  if (!open_) {
-    const DeviceCalls& vk = context_->vk;
-    KILN_TRY(descriptors_.reset(doing));
-    uniforms_.reset();
-    KILN_TRY(check(vk->ResetCommandPool(context_->device, pool_, 0), doing));
-    VkCommandBufferBeginInfo begin{};
-    begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-    begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-    KILN_TRY(check(vk->BeginCommandBuffer(command_, &begin), doing));
-    open_ = true;
-    // Earlier submissions of other Commands have ended, but their writes may not be visible yet.
-    barrier(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
-  }
-  return command_;
+Result<void> Recorder::reset(std::string_view doing) {
+  uniforms_.reset();
+  return descriptors_.reset(doing);
 }
 
-Result<void> Commands::copy(const DeviceBuffer& from, std::size_t from_offset, const DeviceBuffer& to,
-                            std::size_t to_offset, std::size_t bytes, std::string_view doing) {
-  KILN_TRY(open(doing));
+void Recorder::copy(const DeviceBuffer& from, std::size_t from_offset, const DeviceBuffer& to,
+                    std::size_t to_offset, std::size_t bytes) {
   const VkBufferCopy copy{from.base() + from_offset, to.base() + to_offset, bytes};
   context_->vk->CmdCopyBuffer(command_, from.handle(), to.handle(), 1, &copy);
-  barrier(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
-  return {};
+  barrier();
 }
 
-Result<std::vector<Uniforms::Place>> Commands::update_uniforms(const Fitting& fitted, std::string_view doing) {
+Result<std::vector<Uniforms::Place>> Recorder::update_uniforms(const Fitting& fitted, std::string_view doing) {
   std::vector<Uniforms::Place> places;
   for (const auto& bound : fitted.arguments.bound) {
     const auto* value = bound.argument->as<Argument::Value>();
@@ -170,12 +125,11 @@ Result<std::vector<Uniforms::Place>> Commands::update_uniforms(const Fitting& fi
     context_->vk->CmdUpdateBuffer(command_, place->buffer->handle(), place->offset, bytes.size(), bytes.data());
     places.push_back(*place);
   }
-  if (!places.empty())
-    barrier(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
+  if (!places.empty()) barrier();
   return places;
 }
 
-Result<void> Commands::bind_resources(const Fitting& fitted, std::string_view doing) {
+Result<void> Recorder::bind_resources(const Fitting& fitted, std::string_view doing) {
   const auto& all = fitted.arguments.bound;
   const VkPhysicalDeviceLimits& limits = context_->physical.properties.limits;
   const auto places = KILN_TRY(update_uniforms(fitted, doing));
@@ -226,8 +180,7 @@ Result<void> Commands::bind_resources(const Fitting& fitted, std::string_view do
   return {};
 }
 
-Result<void> Commands::launch(const Fitting& fitted, std::string_view doing) {
-  KILN_TRY(open(doing));
+Result<void> Recorder::launch(const Fitting& fitted, std::string_view doing) {
   const Module& module = fitted.program;
   const DeviceCalls& vk = context_->vk;
   vk->CmdBindPipeline(command_, VK_PIPELINE_BIND_POINT_COMPUTE, module.pipeline());
@@ -240,16 +193,76 @@ Result<void> Commands::launch(const Fitting& fitted, std::string_view doing) {
                          static_cast<std::uint32_t>(parameters.size()), parameters.data());
   }
   vk->CmdDispatch(command_, fitted.groups[0], fitted.groups[1], fitted.groups[2]);
-  barrier(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
+  barrier();
   return {};
 }
 
-Result<void> Commands::submit(std::string_view doing, VkSemaphore before, VkSemaphore after) {
+Result<std::unique_ptr<Commands>> Commands::create(std::shared_ptr<Context> context, Queue& queue) {
+  auto commands = std::make_unique<Commands>(std::move(context), queue);
+  const DeviceCalls& vk = commands->context_->vk;
+  const VkDevice device = commands->context_->device;
+  constexpr std::string_view doing = "creating a command buffer";
+  VkCommandPoolCreateInfo pool{};
+  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+  pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
+  pool.queueFamilyIndex = queue.family;
+  KILN_TRY(check(vk->CreateCommandPool(device, &pool, nullptr, &commands->pool_), doing));
+  VkCommandBufferAllocateInfo buffer{};
+  buffer.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  buffer.commandPool = commands->pool_;
+  buffer.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  buffer.commandBufferCount = 1;
+  KILN_TRY(check(vk->AllocateCommandBuffers(device, &buffer, &commands->command_), doing));
+  VkFenceCreateInfo fence{};
+  fence.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
+  KILN_TRY(check(vk->CreateFence(device, &fence, nullptr, &commands->fence_), doing));
+  return commands;
+}
+
+Commands::~Commands() {
+  // If the wait failed, the device may still run the work.
+  if (busy_ && !wait("ending")) queue_.wait_idle();
+  const DeviceCalls& vk = context_->vk;
+  vk->DestroyFence(context_->device, fence_, nullptr);
+  vk->DestroyCommandPool(context_->device, pool_, nullptr);
+}
+
+Result<VkCommandBuffer> Commands::open(std::string_view doing) {
+  if (busy_) KILN_TRY(wait(doing));
+  if (!open_) {
+    const DeviceCalls& vk = context_->vk;
+    KILN_TRY(recorder_.reset(doing));
+    KILN_TRY(check(vk->ResetCommandPool(context_->device, pool_, 0), doing));
+    VkCommandBufferBeginInfo begin{};
+    begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+    begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+    KILN_TRY(check(vk->BeginCommandBuffer(command_, &begin), doing));
+    open_ = true;
+    recorder_.record_into(command_);
+    // Earlier submissions of other Commands have ended, but their writes may not be visible yet.
+    recorder_.barrier();
+  }
+  return command_;
+}
+
+Result<void> Commands::copy(const DeviceBuffer& from, std::size_t from_offset, const DeviceBuffer& to,
+                            std::size_t to_offset, std::size_t bytes, std::string_view doing) {
+  KILN_TRY(open(doing));
+  recorder_.copy(from, from_offset, to, to_offset, bytes);
+  return {};
+}
+
+Result<void> Commands::launch(const Fitting& fitted, std::string_view doing) {
+  KILN_TRY(open(doing));
+  return recorder_.launch(fitted, doing);
+}
+
+Result<void> Commands::submit(std::string_view doing, const Semaphores& semaphores) {
   if (!open_) return {};
-  barrier(VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT);
+  recorder_.barrier(VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT);
   KILN_TRY(check(context_->vk->EndCommandBuffer(command_), doing));
   open_ = false;
-  KILN_TRY(queue_.submit(command_, before, after, fence_, doing));
+  KILN_TRY(queue_.submit(command_, semaphores, fence_, doing));
   busy_ = true;
   return {};
 }

@@ -69,6 +69,37 @@ class Uniforms {
   std::size_t used_ = 0;
 };
 
+/// Records work into a command buffer, and owns the descriptor sets and the memory that the work needs. Used by one
+/// thread at a time. `doing` names the operation in errors, as in "launching gemm".
+class Recorder {
+ public:
+  explicit Recorder(std::shared_ptr<Context> context) noexcept
+      : context_(std::move(context)), descriptors_(*context_), uniforms_(context_) {}
+
+  /// Records into this command buffer, which must be in the recording state, from now on.
+  void record_into(VkCommandBuffer commands) noexcept { command_ = commands; }
+  /// Makes all commands that are recorded later wait for all earlier ones, and see their writes.
+  void barrier(VkPipelineStageFlags after = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+               VkAccessFlags seen = VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
+  /// Each of these records work and a barrier behind it.
+  void copy(const DeviceBuffer& from, std::size_t from_offset, const DeviceBuffer& to, std::size_t to_offset,
+            std::size_t bytes);
+  Result<void> launch(const Fitting& fitted, std::string_view doing);
+  /// Frees what the recorded work needed. The device must no longer use it.
+  Result<void> reset(std::string_view doing);
+
+ private:
+  /// Records what copies the values of uniform buffers to their places, in the order of the launch's arguments.
+  Result<std::vector<Uniforms::Place>> update_uniforms(const Fitting& fitted, std::string_view doing);
+  /// Records what binds the resources of a launch.
+  Result<void> bind_resources(const Fitting& fitted, std::string_view doing);
+
+  const std::shared_ptr<Context> context_;
+  VkCommandBuffer command_ = nullptr;
+  Descriptors descriptors_;
+  Uniforms uniforms_;
+};
+
 /// A command buffer for a queue, which is recorded, submitted, and recorded again after its end. Used by one thread
 /// at a time. `doing` names the operation in errors, as in "launching gemm".
 class Commands {
@@ -76,7 +107,7 @@ class Commands {
   /// `queue` must belong to `context`.
   static Result<std::unique_ptr<Commands>> create(std::shared_ptr<Context> context, Queue& queue);
   Commands(std::shared_ptr<Context> context, Queue& queue) noexcept
-      : context_(std::move(context)), queue_(queue), descriptors_(*context_), uniforms_(context_) {}
+      : context_(std::move(context)), queue_(queue), recorder_(context_) {}
   /// Waits for submitted work.
   ~Commands();
   Commands(const Commands&) = delete;
@@ -89,28 +120,20 @@ class Commands {
                     std::size_t to_offset, std::size_t bytes, std::string_view doing);
   Result<void> launch(const Fitting& fitted, std::string_view doing);
 
-  /// Submits the recorded work, if there is any. The work waits for `before` and signals `after`, if these are not
-  /// null.
-  Result<void> submit(std::string_view doing, VkSemaphore before = nullptr, VkSemaphore after = nullptr);
+  /// Submits the recorded work, if there is any, with these semaphores.
+  Result<void> submit(std::string_view doing, const Semaphores& semaphores = {});
   /// Whether all submitted work has ended and its writes are visible to the host. Does not wait.
   Result<bool> finished(std::string_view doing);
   /// Waits until finished() would return true.
   Result<void> wait(std::string_view doing);
 
  private:
-  void barrier(VkPipelineStageFlags after, VkAccessFlags seen);
-  /// Records what copies the values of uniform buffers to their places, in the order of the launch's arguments.
-  Result<std::vector<Uniforms::Place>> update_uniforms(const Fitting& fitted, std::string_view doing);
-  /// Records what binds the resources of a launch.
-  Result<void> bind_resources(const Fitting& fitted, std::string_view doing);
-
   const std::shared_ptr<Context> context_;
   Queue& queue_;
   VkCommandPool pool_ = nullptr;
   VkCommandBuffer command_ = nullptr;
   VkFence fence_ = nullptr;
-  Descriptors descriptors_;
-  Uniforms uniforms_;
+  Recorder recorder_;
   bool open_ = false;
   bool busy_ = false;
 };

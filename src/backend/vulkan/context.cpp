@@ -11,18 +11,42 @@
 
 namespace kiln::vulkan {
 
-Result<void> Queue::submit(VkCommandBuffer commands, VkSemaphore before, VkSemaphore after, VkFence fence,
+Result<void> Queue::submit(VkCommandBuffer commands, const Semaphores& semaphores, VkFence fence,
                            std::string_view doing) {
-  constexpr VkPipelineStageFlags all = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
+  const auto handles_of = [](std::span<const Semaphore> all) {
+    std::vector<VkSemaphore> handles(all.size());
+    std::ranges::transform(all, handles.begin(), &Semaphore::handle);
+    return handles;
+  };
+  const auto values_of = [](std::span<const Semaphore> all) {
+    std::vector<std::uint64_t> values(all.size());
+    std::ranges::transform(all, values.begin(), &Semaphore::value);
+    return values;
+  };
+  const auto wait = handles_of(semaphores.wait);
+  const auto signal = handles_of(semaphores.signal);
+  const std::vector<VkPipelineStageFlags> all(wait.size(), VK_PIPELINE_STAGE_ALL_COMMANDS_BIT);
   VkSubmitInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-  info.waitSemaphoreCount = before != nullptr ? 1 : 0;
-  info.pWaitSemaphores = &before;
-  info.pWaitDstStageMask = &all;
-  info.signalSemaphoreCount = after != nullptr ? 1 : 0;
-  info.pSignalSemaphores = &after;
-  info.commandBufferCount = 1;
+  info.waitSemaphoreCount = static_cast<std::uint32_t>(wait.size());
+  info.pWaitSemaphores = wait.data();
+  info.pWaitDstStageMask = all.data();
+  info.signalSemaphoreCount = static_cast<std::uint32_t>(signal.size());
+  info.pSignalSemaphores = signal.data();
+  info.commandBufferCount = commands != nullptr ? 1 : 0;
   info.pCommandBuffers = &commands;
+  const auto has_value = [](const Semaphore& semaphore) { return semaphore.value != 0; };
+  const auto wait_values = values_of(semaphores.wait);
+  const auto signal_values = values_of(semaphores.signal);
+  VkTimelineSemaphoreSubmitInfo timeline{};
+  if (std::ranges::any_of(semaphores.wait, has_value) || std::ranges::any_of(semaphores.signal, has_value)) {
+    timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+    timeline.waitSemaphoreValueCount = info.waitSemaphoreCount;
+    timeline.pWaitSemaphoreValues = wait_values.data();
+    timeline.signalSemaphoreValueCount = info.signalSemaphoreCount;
+    timeline.pSignalSemaphoreValues = signal_values.data();
+    info.pNext = &timeline;
+  }
   const base::MutexLock lock(mutex_);
   return check(vk_->QueueSubmit(handle_, 1, &info, fence), doing);
 }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <kiln/vulkan.hpp>
 #include <spirv/unified1/spirv.hpp11>
 
 #include "backend/clock.hpp"
@@ -27,6 +28,12 @@ namespace kiln::vulkan {
 constexpr std::size_t descriptor_types = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER + 1;
 VkDescriptorType descriptor_type(backend::GlslResource::Kind kind) noexcept;
 
+/// What a submission waits for and signals.
+struct Semaphores {
+  std::span<const Semaphore> wait = {};
+  std::span<const Semaphore> signal = {};
+};
+
 /// A VkQueue, with a mutex because Vulkan allows only one thread at a time, and the clock of its timestamps.
 /// Thread-safe.
 class Queue {
@@ -35,12 +42,16 @@ class Queue {
         std::uint32_t timestamp_bits) noexcept
       : family(of_family), clock(tick, timestamp_bits), vk_(functions), handle_(handle) {}
 
-  /// Submits commands, which wait for `before`, and signal `after` and the fence at their end. Either semaphore may
-  /// be null. `doing` names the operation in errors, as in "launching gemm".
-  Result<void> submit(VkCommandBuffer commands, VkSemaphore before, VkSemaphore after, VkFence fence,
-                      std::string_view doing) KILN_EXCLUDES(mutex_);
+  /// Submits commands, or nothing if they are null. Signals the fence at their end, and at that of all earlier
+  /// submissions. `doing` names the operation in errors, as in "launching gemm".
+  Result<void> submit(VkCommandBuffer commands, const Semaphores& semaphores, VkFence fence, std::string_view doing)
+      KILN_EXCLUDES(mutex_);
   /// Waits for all submitted work.
   void wait_idle() KILN_EXCLUDES(mutex_);
+  bool is(VkQueue handle) KILN_EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    return handle_ == handle;
+  }
 
   const std::uint32_t family;
   backend::Clock clock;

@@ -130,7 +130,7 @@ Result<VulkanSlot::Part*> VulkanSlot::unused_part(Role role) {
   auto part = std::make_unique<Part>(*context_, role, queue);
   VkSemaphoreCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
-  KILN_TRY(check(context_->vk->CreateSemaphore(context_->device, &info, nullptr, &part->ended), running));
+  KILN_TRY(check(context_->vk->CreateSemaphore(context_->device, &info, nullptr, &part->ended.handle), running));
   part->commands = std::move(commands);
   parts_.push_back(std::move(part));
   return parts_.back().get();
@@ -190,11 +190,14 @@ Result<void> VulkanSlot::submit() {
   ran_.clear();
   if (order_.empty()) return {};
   submitted_ = Clock::now();
-  VkSemaphore before = nullptr;
-  for (Part* part : order_) {
-    const VkSemaphore after = part != order_.back() ? part->ended : nullptr;
-    KILN_TRY(part->commands->submit(running, before, after));
-    before = after;
+  // The parts run one after the other.
+  const Part* before = nullptr;
+  for (const Part* part : order_) {
+    Semaphores semaphores;
+    if (before != nullptr) semaphores.wait = {&before->ended, 1};
+    if (part != order_.back()) semaphores.signal = {&part->ended, 1};
+    KILN_TRY(part->commands->submit(running, semaphores));
+    before = part;
   }
   busy_ = true;
   return {};

@@ -64,7 +64,7 @@ class VulkanSlot final : public backend::SlotBase<DeviceBuffer, Context> {
   struct Part {
     Part(const Context& of_context, Role of_role, Queue& of_queue)
         : context(of_context), role(of_role), queue(of_queue), stamps(of_context) {}
-    ~Part() { context.vk->DestroySemaphore(context.device, ended, nullptr); }
+    ~Part() { context.vk->DestroySemaphore(context.device, ended.handle, nullptr); }
     Part(const Part&) = delete;
     Part& operator=(const Part&) = delete;
 
@@ -75,7 +75,7 @@ class VulkanSlot final : public backend::SlotBase<DeviceBuffer, Context> {
     Stamps stamps;
     std::vector<backend::Piece> pieces = {};
     /// Signalled when the part has ended; the next part waits for it.
-    VkSemaphore ended = nullptr;
+    Semaphore ended = {};
   };
 
   bool in_use() const noexcept override { return !order_.empty(); }

@@ -63,7 +63,8 @@ struct Type {
   std::uint64_t size = 0;
   /// Without them: drivers lay out shared memory themselves.
   std::uint64_t packed = 0;
-  /// Whether it has an array whose length is an expression that evaluate() does not know. Its sizes are too small then.
+  /// Whether it has an array whose length is an expression that evaluate() does not know. Its sizes are too small
+  /// then.
   bool has_unknown_length = false;
   /// Of vectors, or the rows of matrices.
   std::uint32_t components = 0;

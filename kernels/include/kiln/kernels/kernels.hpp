@@ -11,18 +11,24 @@
 #include <kiln/kernels/tensor.hpp>
 #include <kiln/kernels/tuner.hpp>
 #include <kiln/result.hpp>
+#include <kiln/stream_executor.hpp>
 
 namespace kiln {
 
-/// Runs the kernels of the library: on a cache's device, synchronously, or on an executor, asynchronously. A value;
-/// a Cache& or an Executor& converts to it in a call. It owns nothing: cache, executor, device and tuner must
-/// outlive all work that they run. May be used from any thread.
+/// Runs the kernels of the library: on a cache's device, synchronously, on an executor, asynchronously, or on a
+/// stream of the caller's own. A value; a Cache&, an Executor& or a StreamExecutor& converts to it in a call. It
+/// owns nothing: cache, executor, device and tuner must outlive all work that they run. May be used from any
+/// thread.
 class Runner {
  public:
   /// The cache's backend must be a Device; otherwise the kernels fail with invalid_request.
   Runner(Cache& cache);
   /// Kernels return once their job is queued.
   Runner(Executor& executor);
+  /// Kernels return once they are enqueued. Results are there in the order of the stream, and their pending() is
+  /// ready at once: wait for the stream before Tensor::read(). The cache's backend must be a Device. Used by one
+  /// thread at a time, and a Tuner must not measure (TunePolicy).
+  Runner(StreamExecutor& executor);
   /// Passes the jobs of kernels on `device` to `run`, which may add uploads and downloads, or keep them for later.
   /// The kernel returns the error of `run`; its result is ready when the Pending is.
   Runner(Device& device, std::function<Result<Pending>(Job)> run) : device_(&device), run_(std::move(run)) {}
