@@ -22,6 +22,7 @@ if torch and torch.cuda.is_available():
         # In order with PyTorch's own work on the stream: nothing here waits.
         assert saxpy(n, 2.0, x.data_ptr(), y.data_ptr(), stream.cuda_stream) == 0
         y *= 10
+    stream.synchronize()
     assert torch.equal(y.cpu(), 10 + 20 * torch.arange(n, dtype=torch.float32))
 
     # A launch in a CUDA graph.
@@ -47,6 +48,7 @@ if cupy:
         y = cupy.ones_like(x)
         assert saxpy(n, 2.0, x.data.ptr, y.data.ptr, stream.ptr) == 0
         y *= 10
+    stream.synchronize()
     assert (y.get() == 10 + 20 * cupy.arange(n, dtype=cupy.float32).get()).all()
     print(f"CuPy {cupy.__version__}: arrays and a stream")
     ran = True

@@ -79,7 +79,8 @@ Result<Current> make_current(Device& device);
 /// Launches in the context that is current on this thread: the adopted one, or one that make_current() lent. Each
 /// launch is a command of that context, followed by a barrier for everything that later commands read. See
 /// kiln::Stream. Order it against other contexts by glFenceSync() and glWaitSync(). The bindings after a launch are
-/// those that make_current() and adopt_current() describe, and earlier errors of the context are cleared.
+/// those that make_current() and adopt_current() describe, and earlier errors of the context are cleared. The first
+/// launch of a program with plain uniforms, images or textures copies the program, which waits (glFinish).
 ///
 /// Every call, and the destructor, must run on a thread on which that context is current; a launch elsewhere fails
 /// with invalid_request. Fails with invalid_request for a device of another API, and if no context of the device is

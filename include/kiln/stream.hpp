@@ -11,9 +11,9 @@ namespace kiln {
 /// The caller's own stream or queue, on which Kiln enqueues launches beside the caller's own work. Made by the
 /// function stream() of an API.
 ///
-/// Kiln enqueues and does nothing else: it does not wait, does not allocate memory of the device, and uses no other
-/// stream. Order launches against other work as the API does for that stream, with its own events and waits.
-/// Modules, buffers and other arguments must stay until the work has ended.
+/// Kiln enqueues and does nothing else: it does not wait, uses no other stream, and allocates at most small blocks
+/// for uniform values (OpenGL, Vulkan). Order launches against other work as the API does for that stream, with its
+/// own events and waits. Modules, buffers and other arguments must stay until the work has ended.
 ///
 /// StreamExecutor (stream_executor.hpp) runs jobs, and the kernels of the library, on a stream.
 ///
@@ -30,14 +30,16 @@ class Stream {
   /// itself are the API's: the caller's next wait for the stream reports them.
   virtual Result<void> launch(Module& module, const Launch& launch) = 0;
 
-  /// Shares ownership of `thing` until all work that is enqueued now has ended: until a later call of hold() sees
-  /// the end, or until the stream is destroyed, which waits for it. If the API does not tell the end of the work,
-  /// as for a command buffer or a stream that is being captured into a graph, until the stream is destroyed, which
-  /// does not wait then.
+  /// Keeps `thing` until the work that is enqueued now has ended. Kiln checks that at later calls of hold(), and
+  /// the destructor waits for it. For command buffers, and streams that are being captured into a graph, keeps it
+  /// until the destructor, which does not wait then.
   virtual void hold(std::shared_ptr<const void> thing) = 0;
 
   /// Whether work runs in the order in which it was enqueued. False for out-of-order queues of OpenCL.
   virtual bool in_order() const noexcept { return true; }
+  /// Whether the work that is enqueued now becomes part of a CUDA graph, which may run later, more than once, and
+  /// on other streams.
+  virtual bool is_captured() const { return false; }
 };
 
 }  // namespace kiln

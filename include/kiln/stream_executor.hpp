@@ -19,8 +19,9 @@ namespace kiln {
 /// A job only enqueues its steps. Memory of the job is the caller's (JobMemory::buffer), or lent by this object
 /// (JobMemory::bytes), which reuses it for later jobs. Copies from and to the host are the caller's own.
 ///
-/// On a stream that is being captured into a graph, a job must find its programs and lent memory there already: run
-/// it once before the capture. The stream keeps both until it is destroyed, so destroy the graph first.
+/// Before you capture a job into a CUDA graph, run it once, so that its programs are loaded. Memory that is lent
+/// during a capture belongs to the graph. The stream keeps it and the programs until it is destroyed, so destroy
+/// the graph first.
 ///
 /// Used by one thread at a time.
 class StreamExecutor {

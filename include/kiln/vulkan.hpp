@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -90,11 +91,11 @@ inline Argument texel_buffer(VkBufferView view) {
   return NativeObject{.kind = NativeObject::Kind::vk_texel_buffer, .handle = reinterpret_cast<std::uint64_t>(view)};
 }
 
-/// Records launches into the caller's own command buffer, which must be in the recording state, outside of a render
-/// pass, at each launch. Nothing runs before the caller submits it. Each launch begins and ends with a barrier: it
-/// sees the writes of all commands recorded before it, and commands recorded after it, and the host once the
-/// command buffer has ended, see its writes. The bound pipeline, descriptor sets and push constants are undefined
-/// after a launch.
+/// Records launches into the caller's own command buffer, of the queue family of adopt(). It must be in the
+/// recording state, outside of a render pass, at each launch. Nothing runs before the caller submits it. Each
+/// launch begins and ends with a barrier: it sees the writes of all commands recorded before it, and commands
+/// recorded after it, and the host once the command buffer has ended, see its writes. The bound pipeline,
+/// descriptor sets and push constants are undefined after a launch.
 ///
 /// See kiln::Stream. Keep the result, which owns the descriptor sets and uniform values of the launches, until the
 /// command buffer has ended for the last time or was reset. hold() holds things as long. May be called from any
@@ -104,8 +105,8 @@ Result<std::unique_ptr<Stream>> stream(Device& device, VkCommandBuffer commands)
 /// A semaphore of the caller's own. A value that owns nothing.
 struct Semaphore {
   VkSemaphore handle = nullptr;
-  /// The value to wait for or to signal, for a timeline semaphore.
-  std::uint64_t value = 0;
+  /// The value to wait for or to signal, if it is a timeline semaphore.
+  std::optional<std::uint64_t> value = {};
 };
 
 /// What a submission waits for before it begins, and signals at its end. A value that owns nothing.
@@ -120,14 +121,15 @@ struct Submission {
 class QueueStream : public Stream {
  public:
   /// Submits what was recorded since the last call, or only the semaphores and the fence if there is nothing. Does
-  /// not wait. Submissions run one after the other. Fails with device_failed and out_of_memory.
+  /// not wait. Submissions run one after the other. Fails with device_failed and out_of_memory; then call it again
+  /// with the same submission, which submits what is left. launch() fails until it has succeeded.
   virtual Result<void> submit(const Submission& submission = {}) = 0;
 };
 
 /// Launches on a queue of the caller's own device, of the queue family that adopt() was given. See kiln::Stream.
 /// Vulkan allows one thread at a time to use a queue: no other thread may use it during submit() and the
-/// destructor, which waits for the submitted work; launches that were not submitted are dropped. Kiln knows only
-/// its own locks: it may go on using the queue of adopt() for its own work, also from other threads.
+/// destructor, which waits for the submitted work; launches that were not submitted are dropped. Kiln may use the
+/// queue of adopt() from other threads at any time, under a lock that only Kiln knows.
 ///
 /// May be called from any thread. Fails with invalid_request for a device that was not adopted, for a null queue
 /// and for another family.

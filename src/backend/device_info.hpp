@@ -19,7 +19,7 @@ std::string vendor_by_name(std::string_view vendor, std::string_view product);
 
 /// As in "2c7a5a3e-0000-1111-2222-333344445555"; empty if all bytes are 0.
 std::string uuid_text(std::span<const std::uint8_t, 16> bytes);
-/// Whether a device has this UUID, or one that begins so. "GPU-" or "MIG-" before it, dashes and the case of digits
+/// Whether a device has this UUID, or a prefix of it. "GPU-" or "MIG-" before it, dashes and the case of digits
 /// do not matter. Less than 4 digits never match.
 bool is_uuid_of(const DeviceInfo& device, std::string_view uuid);
 

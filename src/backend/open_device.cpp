@@ -85,6 +85,9 @@ std::optional<std::size_t> number_of(const Api& api, std::string_view name) {
   if (name.size() <= api.name.size()) return std::nullopt;
   const std::string_view digits = name.substr(api.name.size() + 1);
   std::size_t number = 0;
+  // Longer ones are the beginning of a UUID.
+  constexpr std::size_t most_digits = 4;
+  if (digits.size() > most_digits) return std::nullopt;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   return error == std::errc() && end == digits.data() + digits.size() ? std::optional(number) : std::nullopt;
 }
@@ -106,14 +109,22 @@ Result<std::shared_ptr<Device>> open_by_uuid(const Api& api, std::string_view na
   const std::string_view uuid = name.substr(api.name.size() + 1);
   const std::vector<DeviceInfo> devices = list(api, log);
   std::vector<std::string> known;
+  std::vector<std::string> matching;
   std::vector<const DeviceInfo*> found;
   for (const DeviceInfo& device : devices) {
-    if (!device.uuid.empty()) known.push_back(fmt::format("{} ({})", device.uuid, device.name));
-    if (backend::is_uuid_of(device, uuid)) found.push_back(&device);
+    if (device.uuid.empty()) continue;
+    known.push_back(fmt::format("{} ({})", device.uuid, device.name));
+    if (!backend::is_uuid_of(device, uuid)) continue;
+    matching.push_back(known.back());
+    // A driver may list one device twice.
+    if (found.empty() || found.front()->uuid != device.uuid) found.push_back(&device);
   }
   if (found.size() > 1)
     return Error(ErrorCode::no_device, fmt::format("\"{}\" is the beginning of the UUIDs of several devices: {}",
-                                                   name, fmt::join(known, ", ")));
+                                                   name, fmt::join(matching, ", ")));
+  // There is no driver, or no device.
+  if (known.empty() && devices.size() == 1 && !devices.front().problem.empty())
+    return Error(ErrorCode::no_device, fmt::format("{}: {}", name, devices.front().problem));
   if (found.size() == 1) return open(api, *number_of(api, found.front()->name), log);
   std::string message =
       fmt::format("\"{}\" names no device: write {}, {}:0, or {}: and a UUID", name, api.name, api.name, api.name);

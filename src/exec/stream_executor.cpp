@@ -33,6 +33,8 @@ class StreamExecutor::Impl {
     Result<void> done;
     for (std::size_t i = 0; i < job.steps.size() && done; ++i)
       done = stream_.launch(needed->programs[i].module(), job.steps[i].launch.with(places));
+    // A graph may run again at any time.
+    if (stream_.is_captured()) std::erase_if(lent_, [this](const Lent& lent) { return lent.job == jobs_; });
     if (!job.steps.empty()) stream_.hold(std::move(needed));
     if (done) return done;
     return Error(done.error().code(), fmt::format("{}: {}", exec::title(job), done.error().message()));
@@ -86,7 +88,15 @@ class StreamExecutor::Impl {
       }
     auto* const device = dynamic_cast<Device*>(&cache.backend());
     if (device == nullptr) return Error(ErrorCode::invalid_request, "the backend of the cache is not a device");
-    lent_.push_back({KILN_TRY(device->allocate(bytes)), jobs_});
+    auto buffer = device->allocate(bytes);
+    if (!buffer && buffer.error().code() == ErrorCode::out_of_memory) {
+      // Frees what earlier jobs were lent and the stream is done with.
+      std::erase_if(lent_, [this](const Lent& lent) { return lent.job != jobs_; });
+      stream_.hold(nullptr);
+      buffer = device->allocate(bytes);
+    }
+    if (!buffer) return std::move(buffer).error();
+    lent_.push_back({std::move(*buffer), jobs_});
     return lent_.back().buffer;
   }
 

@@ -314,17 +314,35 @@ TEST_F(CudaOwn, AJobIsCapturedIntoAGraphAndReplayed) {
   // Programs are loaded and memory is allocated before the capture.
   executor.submit(job).value();
   EXPECT_EQ(numbers(), std::vector<float>(256, 4.0F));
+  // Freed by a later call of hold(), which the capture must survive.
+  stream->hold(std::shared_ptr<Buffer>(device_->allocate(1 << 20).value()));
+  call<int(CUstream)>("cuStreamSynchronize")(stream_);
   ASSERT_EQ(call<int(CUstream, int)>("cuStreamBeginCapture_v2")(stream_, 0), 0);
+  EXPECT_TRUE(stream->is_captured());
   const auto submitted = executor.submit(job);
   EXPECT_TRUE(submitted) << submitted.error().message();
+  stream->hold(std::make_shared<int>(1));
+  EXPECT_TRUE(device_->allocate(1 << 20)) << "freed at once, too";
   void* graph = nullptr;
   ASSERT_EQ(call<int(CUstream, void**)>("cuStreamEndCapture")(stream_, &graph), 0);
+  EXPECT_FALSE(stream->is_captured());
   cache.trim();
+  // Memory that a graph was lent is not lent again.
+  Job other = job;
+  other.memory.pop_back();
+  other.steps.pop_back();
+  other.steps[0].launch.arguments[0] = 100.0F;
   void* replay = nullptr;
   ASSERT_EQ(call<int(void**, void*, unsigned long long)>("cuGraphInstantiateWithFlags")(&replay, graph, 0), 0);
-  for (int round = 0; round < 3; ++round)
-    ASSERT_EQ(call<int(void*, CUstream)>("cuGraphLaunch")(replay, stream_), 0);
+  CUstream another = nullptr;
+  ASSERT_EQ(call<int(CUstream*, unsigned)>("cuStreamCreate")(&another, 1), 0);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_EQ(call<int(void*, CUstream)>("cuGraphLaunch")(replay, another), 0);
+    for (int i = 0; i < 20; ++i) executor.submit(other).value();
+  }
+  call<int(CUstream)>("cuStreamSynchronize")(another);
   EXPECT_EQ(numbers(), std::vector<float>(256, 13.0F));
+  call<int(CUstream)>("cuStreamDestroy_v2")(another);
   call<int(void*)>("cuGraphExecDestroy")(replay);
   call<int(void*)>("cuGraphDestroy")(graph);
 }

@@ -621,6 +621,8 @@ TEST_F(VulkanObjects, ABufferOfTheCallerIsUsedInPlace) {
   const auto odd = vulkan::wrap(*device_, callers, 1024, 2).value();
   EXPECT_TRUE(refused(*module, {.arguments = {*odd}})
                   .starts_with("part: the storage buffer A (binding 0) begins at byte 2; the device requires a "));
+  EXPECT_EQ(vulkan::wrap(*device_, callers, std::size_t{1} << 40U).error().code(), ErrorCode::invalid_request);
+  EXPECT_EQ(vulkan::wrap(*device_, callers, 4, std::size_t{1} << 40U).error().code(), ErrorCode::invalid_request);
   EXPECT_EQ(complaint(vulkan::wrap(*device_, nullptr, 4)), "a null buffer, or no bytes of one, cannot be wrapped");
   EXPECT_EQ(complaint(vulkan::wrap(*device_, callers, 0)), "a null buffer, or no bytes of one, cannot be wrapped");
 }

@@ -138,6 +138,24 @@ TEST_F(VulkanStream, AQueueRunsLaunchesWhenTheyAreSubmitted) {
   EXPECT_EQ(download<float>(*device_, *x).value(), std::vector<float>(64, 15));
 }
 
+TEST_F(VulkanStream, AQueueLetsGoOfWhatEndedSubmissionsHeld) {
+  Module& twice = compile(vulkan_scale(2));
+  const auto x = upload(*device_, std::vector<float>(64, 1)).value();
+  const auto stream = queue_stream();
+  std::array<std::weak_ptr<int>, 3> watched;
+  for (auto& each : watched) {
+    const auto thing = std::make_shared<int>(1);
+    each = thing;
+    stream->launch(twice, {.arguments = {x, 1.0F}}).value();
+    stream->hold(thing);
+    stream->submit().value();
+  }
+  stream->submit({.fence = fence_}).value();
+  wait();
+  stream->hold(nullptr);
+  for (const auto& each : watched) EXPECT_TRUE(each.expired());
+}
+
 TEST_F(VulkanStream, SubmissionsWaitForAndSignalSemaphores) {
   const auto& vk = own_.vk();
   Module& twice = compile(vulkan_scale(2));

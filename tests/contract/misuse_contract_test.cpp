@@ -96,6 +96,7 @@ TEST_P(MisuseContract, ADeviceIsOpenedByItsUuid) {
   EXPECT_EQ((*same)->info().name, device_->info().name);
   EXPECT_EQ((*same)->info().uuid, uuid);
   EXPECT_FALSE(open_device(GetParam() + ":" + uuid + "0"));
+  EXPECT_TRUE(open_device(GetParam() + ":" + uuid.substr(0, 8))) << "also if these are digits only";
 }
 
 TEST_P(MisuseContract, ACacheDestroyedWithGetsUnderWayAnswersThem) {

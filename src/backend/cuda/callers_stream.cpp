@@ -12,6 +12,13 @@
 namespace kiln::cuda {
 namespace {
 
+/// In the stream's context. True if the driver does not tell.
+bool is_captured_now(const Driver& driver, Handle stream) {
+  int is_capturing = 0;
+  return driver->stream_is_capturing != nullptr &&
+         (driver->stream_is_capturing(stream, &is_capturing) != status::success || is_capturing != 0);
+}
+
 /// A place in the work of a stream. After an error of the device, all places count as passed.
 class Fence {
  public:
@@ -20,11 +27,7 @@ class Fence {
     const Driver& driver = context.driver();
     const Context::ScopedCurrent scope(context);
     const RelaxedCapture relaxed(driver);
-    int is_capturing = 0;
-    if (scope.status() != status::success) return nullptr;
-    if (driver->stream_is_capturing != nullptr &&
-        (driver->stream_is_capturing(stream, &is_capturing) != status::success || is_capturing != 0))
-      return nullptr;
+    if (scope.status() != status::success || is_captured_now(driver, stream)) return nullptr;
     auto event = make_event(context);
     if (!event || driver->event_record(event->get(), stream) != status::success) return nullptr;
     return std::make_unique<Fence>(context, std::move(*event));
@@ -64,6 +67,10 @@ class CallersStream final : public kiln::Stream {
   }
   void hold(std::shared_ptr<const void> thing) override {
     held_.add(Fence::in(*context_, stream_), std::move(thing));
+  }
+  bool is_captured() const override {
+    const Context::ScopedCurrent scope(*context_);
+    return scope.status() == status::success && is_captured_now(context_->driver(), stream_);
   }
 
  private:

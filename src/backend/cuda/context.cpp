@@ -57,6 +57,7 @@ Result<backend::Pool<Context::Stream>::Loan> Context::borrow_stream() {
 Result<std::unique_ptr<Buffer>> CudaBuffer::allocate(std::shared_ptr<Context> context, std::size_t bytes) {
   const Driver& driver = context->driver();
   const Context::ScopedCurrent scope(*context);
+  const RelaxedCapture relaxed(driver);
   Address address = 0;
   Status status = scope.status();
   if (status == status::success) status = driver->memory_allocate(&address, backend::allocated_bytes(bytes));
@@ -77,6 +78,7 @@ Address CudaBuffer::address_of(const Buffer& buffer, const DriverNames& driver) 
 CudaBuffer::~CudaBuffer() {
   if (freed_by_ == Owner::caller) return;
   const Context::ScopedCurrent scope(*context_);
+  const RelaxedCapture relaxed(context_->driver());
   if (scope.status() == status::success) context_->driver()->memory_free(address_);
 }
 

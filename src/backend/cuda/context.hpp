@@ -70,8 +70,8 @@ class Context {
   backend::Pool<Stream> idle_streams_;
 };
 
-/// Allows calls on this thread that may load code, or that ask for the end of work, while some stream is captured
-/// into a graph. Without it, the driver refuses them and ends the capture.
+/// Allows calls on this thread that allocate or free memory, load or unload code, or query events, while some
+/// stream is captured into a graph. Without it, the driver refuses them and ends the capture.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Driver& driver) noexcept : driver_(driver) { exchange(); }

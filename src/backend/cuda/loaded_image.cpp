@@ -33,6 +33,7 @@ Result<std::unique_ptr<LoadedImage>> LoadedImage::load(std::shared_ptr<Context> 
   const Context::ScopedCurrent scope(*context);
   if (scope.status() != status::success) return driver.error(scope.status(), doing());
   auto loaded = std::make_unique<LoadedImage>(std::move(context), parts);
+  const RelaxedCapture relaxed(driver);
   const Status status = driver->module_load(&loaded->module_, parts.image.data());
   if (status == status::success) return loaded;
   // Caches remove entries that return load_failed, so return it only if the image is at fault.
@@ -57,6 +58,7 @@ LoadedKernel::LoadedKernel(const LoadedImage& image, EntryPoint entry,
 LoadedImage::~LoadedImage() {
   if (module_ == nullptr) return;
   const Context::ScopedCurrent scope(*context_);
+  const RelaxedCapture relaxed(context_->driver());
   if (scope.status() == status::success) context_->driver()->module_unload(module_);
 }
 

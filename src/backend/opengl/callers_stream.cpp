@@ -1,3 +1,4 @@
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -42,6 +43,11 @@ class ContextStream final : public Stream {
   ~ContextStream() override {
     // Every context of the group can wait for the fences. Without one, the held things leak.
     const auto current = group_->acquire();
+    if (is_current())
+      hold(std::move(copies_));
+    else
+      // The end of their work is unknown.
+      for (auto& [of, copy] : *copies_) copy.discard();
     if (!current) static_cast<void>(held_.release());
     held_.reset();
   }
@@ -59,10 +65,8 @@ class ContextStream final : public Stream {
     // OpenGL keeps deleted buffers as long as queued commands use them.
     UniformBuffers uniforms(*group_);
     if (!program.interface().sets_state()) return dispatch(*group_, fitted, program.id(), uniforms);
-    const auto copy = std::make_shared<const ProgramLoan>(KILN_TRY(program.borrow()));
-    KILN_TRY(dispatch(*group_, fitted, copy->id(), uniforms));
-    hold(copy);
-    return {};
+    const GLuint copy = KILN_TRY(copy_of(program));
+    return dispatch(*group_, fitted, copy, uniforms);
   }
 
   void hold(std::shared_ptr<const void> thing) override {
@@ -70,11 +74,31 @@ class ContextStream final : public Stream {
   }
 
  private:
+  /// A context orders changes of a program object after earlier launches of it, so one copy suffices for all
+  /// launches. It outlives the module.
+  using Copies = std::map<const ProgramCopies*, ProgramLoan>;
+  static constexpr std::size_t most_copies = 64;
+
   bool is_current() const noexcept { return group_->current() == context_; }
+
+  Result<GLuint> copy_of(const LinkedProgram& program) {
+    const auto found = copies_->find(program.copies());
+    if (found != copies_->end()) return found->second.id();
+    if (copies_->size() == most_copies) {
+      // The stream may still use them.
+      hold(std::move(copies_));
+      copies_ = std::make_shared<Copies>();
+    }
+    auto copy = KILN_TRY(program.borrow());
+    const GLuint id = copy.id();
+    copies_->emplace(program.copies(), std::move(copy));
+    return id;
+  }
 
   const std::shared_ptr<ShareGroup> group_;
   const DeviceInfo info_;
   void* const context_;
+  std::shared_ptr<Copies> copies_ = std::make_shared<Copies>();
   std::unique_ptr<backend::Held<Fence>> held_ = std::make_unique<backend::Held<Fence>>();
 };
 

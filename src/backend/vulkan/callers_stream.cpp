@@ -1,5 +1,4 @@
 #include <deque>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -54,21 +53,29 @@ class CallersQueueStream final : public QueueStream {
     const auto fitted = KILN_TRY(fit(*context_, info_, module, launch));
     if (!backend::has_work(fitted.groups)) return {};
     const auto batch = KILN_TRY(recorded());
+    if (batch->commands->has_failed())
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("{}: the last submit() failed; call it again before further launches",
+                               fitted.program.name()));
     return batch->commands->launch(fitted, launching(fitted));
   }
 
   Result<void> submit(const Submission& submission) override {
     const Semaphores semaphores{submission.wait, submission.signal};
-    const bool has_work = recorded_ != nullptr;
-    if (has_work) {
+    if (recorded_ != nullptr && recorded_->commands->has_work()) {
       KILN_TRY(recorded_->commands->submit(submitting, semaphores));
       submitted_.push_back(std::move(recorded_));
-      if (submission.fence == nullptr) return {};
+      only_fence_is_left_ = true;
     }
-    return queue_.submit(nullptr, has_work ? Semaphores{} : semaphores, submission.fence, submitting);
+    if (submission.fence != nullptr || !only_fence_is_left_)
+      KILN_TRY(
+          queue_.submit(nullptr, only_fence_is_left_ ? Semaphores{} : semaphores, submission.fence, submitting));
+    only_fence_is_left_ = false;
+    return {};
   }
 
   void hold(std::shared_ptr<const void> thing) override {
+    collect();
     Batch* last = recorded_ != nullptr ? recorded_.get() : !submitted_.empty() ? submitted_.back().get() : nullptr;
     // Without any work, there is nothing to wait for.
     if (last != nullptr) last->held.push_back(std::move(thing));
@@ -83,20 +90,29 @@ class CallersQueueStream final : public QueueStream {
     std::unique_ptr<Commands> commands = nullptr;
   };
 
+  /// Lets go of what ended submissions hold. Submissions end in order. After an error, none counts as ended.
+  void collect() {
+    while (!submitted_.empty()) {
+      const auto finished = submitted_.front()->commands->finished(submitting);
+      if (!finished || !*finished) return;
+      submitted_.front()->held.clear();
+      idle_.push_back(std::move(submitted_.front()));
+      submitted_.pop_front();
+    }
+  }
+
   /// The batch that is being recorded.
   Result<Batch*> recorded() {
     if (recorded_ != nullptr) return recorded_.get();
-    std::unique_ptr<Batch> batch;
-    // Submissions end in order, so one look at the first suffices to have one to record again.
-    if (!submitted_.empty() && KILN_TRY(submitted_.front()->commands->finished(submitting))) {
-      batch = std::move(submitted_.front());
-      submitted_.pop_front();
-      batch->held.clear();
-    } else {
-      batch = std::make_unique<Batch>();
+    collect();
+    if (idle_.empty()) {
+      auto batch = std::make_unique<Batch>();
       batch->commands = KILN_TRY(Commands::create(context_, queue_));
+      recorded_ = std::move(batch);
+    } else {
+      recorded_ = std::move(idle_.back());
+      idle_.pop_back();
     }
-    recorded_ = std::move(batch);
     return recorded_.get();
   }
 
@@ -105,6 +121,9 @@ class CallersQueueStream final : public QueueStream {
   const std::unique_ptr<Queue> own_;
   Queue& queue_;
   std::deque<std::unique_ptr<Batch>> submitted_;
+  std::vector<std::unique_ptr<Batch>> idle_;
+  /// Set while a submission is under way, and if only its fence could not be submitted.
+  bool only_fence_is_left_ = false;
   std::unique_ptr<Batch> recorded_;
 };
 

@@ -229,6 +229,7 @@ Commands::~Commands() {
 
 Result<VkCommandBuffer> Commands::open(std::string_view doing) {
   if (busy_) KILN_TRY(wait(doing));
+  ended_ = false;
   if (!open_) {
     const DeviceCalls& vk = context_->vk;
     KILN_TRY(recorder_.reset(doing));
@@ -258,11 +259,15 @@ Result<void> Commands::launch(const Fitting& fitted, std::string_view doing) {
 }
 
 Result<void> Commands::submit(std::string_view doing, const Semaphores& semaphores) {
-  if (!open_) return {};
-  recorder_.barrier(VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT);
-  KILN_TRY(check(context_->vk->EndCommandBuffer(command_), doing));
-  open_ = false;
+  if (open_) {
+    recorder_.barrier(VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT);
+    open_ = false;
+    KILN_TRY(check(context_->vk->EndCommandBuffer(command_), doing));
+    ended_ = true;
+  }
+  if (!ended_) return {};
   KILN_TRY(queue_.submit(command_, semaphores, fence_, doing));
+  ended_ = false;
   busy_ = true;
   return {};
 }

@@ -40,7 +40,7 @@ class Descriptors {
     Counts descriptors_left = {};
     std::uint32_t sets_left = 0;
   };
-  /// A pool with room for so many more sets and descriptors.
+  /// A pool with at least this many free sets and descriptors.
   Result<Pool*> with_room(std::uint32_t sets, const Counts& descriptors, std::string_view doing);
 
   const Context& context_;
@@ -120,7 +120,11 @@ class Commands {
                     std::size_t to_offset, std::size_t bytes, std::string_view doing);
   Result<void> launch(const Fitting& fitted, std::string_view doing);
 
-  /// Submits the recorded work, if there is any, with these semaphores.
+  /// Whether there is recorded work, which submit() would submit.
+  bool has_work() const noexcept { return open_ || ended_; }
+  /// Whether there is recorded work whose submission failed. Recording drops it.
+  bool has_failed() const noexcept { return ended_; }
+  /// Submits the recorded work, if there is any, with these semaphores. After a failure it can be called again.
   Result<void> submit(std::string_view doing, const Semaphores& semaphores = {});
   /// Whether all submitted work has ended and its writes are visible to the host. Does not wait.
   Result<bool> finished(std::string_view doing);
@@ -135,6 +139,8 @@ class Commands {
   VkFence fence_ = nullptr;
   Recorder recorder_;
   bool open_ = false;
+  /// Whether recording has ended, but not the submission.
+  bool ended_ = false;
   bool busy_ = false;
 };
 

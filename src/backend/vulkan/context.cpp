@@ -20,7 +20,7 @@ Result<void> Queue::submit(VkCommandBuffer commands, const Semaphores& semaphore
   };
   const auto values_of = [](std::span<const Semaphore> all) {
     std::vector<std::uint64_t> values(all.size());
-    std::ranges::transform(all, values.begin(), &Semaphore::value);
+    std::ranges::transform(all, values.begin(), [](const Semaphore& each) { return each.value.value_or(0); });
     return values;
   };
   const auto wait = handles_of(semaphores.wait);
@@ -35,7 +35,7 @@ Result<void> Queue::submit(VkCommandBuffer commands, const Semaphores& semaphore
   info.pSignalSemaphores = signal.data();
   info.commandBufferCount = commands != nullptr ? 1 : 0;
   info.pCommandBuffers = &commands;
-  const auto has_value = [](const Semaphore& semaphore) { return semaphore.value != 0; };
+  const auto has_value = [](const Semaphore& semaphore) { return semaphore.value.has_value(); };
   const auto wait_values = values_of(semaphores.wait);
   const auto signal_values = values_of(semaphores.signal);
   VkTimelineSemaphoreSubmitInfo timeline{};

@@ -86,6 +86,14 @@ Result<std::unique_ptr<Buffer>> wrap(Device& device, VkBuffer buffer, std::size_
     return Error(ErrorCode::invalid_request, fmt::format("{} is not a Vulkan device", device.info().name));
   if (buffer == nullptr || bytes == 0)
     return Error(ErrorCode::invalid_request, "a null buffer, or no bytes of one, cannot be wrapped");
+  // The driver tells the memory that a buffer needs, which may be a little more than its size.
+  const Context& context = *own->context();
+  VkMemoryRequirements needs{};
+  context.vk->GetBufferMemoryRequirements(context.device, buffer, &needs);
+  if (offset > needs.size || bytes > needs.size - offset)
+    return Error(ErrorCode::invalid_request,
+                 fmt::format("{} bytes from byte {} on exceed the buffer, which has at most {} bytes", bytes,
+                             offset, needs.size));
   return std::unique_ptr<Buffer>(std::make_unique<DeviceBuffer>(own->context(), buffer, bytes, offset));
 }
 
