@@ -54,6 +54,18 @@ struct Compiled {
   std::optional<Binary> binary = {};
 };
 
+/// How soon a program is needed. Compilations that somebody waits for come before those of Cache::preload().
+enum class Urgency { now, background };
+
+/// The right to compile one program. Released on destruction, on the thread that got it.
+class CompilePlace {
+ public:
+  CompilePlace() = default;
+  CompilePlace(const CompilePlace&) = delete;
+  CompilePlace& operator=(const CompilePlace&) = delete;
+  virtual ~CompilePlace() = default;
+};
+
 /// The interface between a cache and a GPU. Device implements it for the APIs that Kiln knows; implement it
 /// yourself for another.
 ///
@@ -83,6 +95,10 @@ class Backend {
   /// Whether a cache may call compile() and load() on its own threads. If not, it calls them only on the threads
   /// that call the cache: get_async() and preload() then work on the calling thread.
   virtual bool usable_from_any_thread() const noexcept { return true; }
+  /// Waits until this process may compile one more program. A cache calls it before it locks a program against
+  /// other processes, so that it locks no more programs than it compiles; the next compile() of the thread uses the
+  /// place. Null: any number of threads may compile at once.
+  virtual std::unique_ptr<CompilePlace> wait_for_place(Urgency /*urgency*/) { return nullptr; }
 };
 
 }  // namespace kiln

@@ -76,6 +76,8 @@ struct Progress {
   const std::string& name;
   /// The error if this program failed, else null.
   const Error* error = nullptr;
+  /// An estimate of the time until all are done; nothing if there is no basis for one yet.
+  std::optional<std::chrono::nanoseconds> remaining = {};
 };
 /// Called by one thread at a time: see Cache::preload().
 using ProgressCallback = std::function<void(const Progress&)>;
@@ -164,6 +166,11 @@ class Cache {
   /// as the bounds allow. If the backend is not usable_from_any_thread(), this thread does everything. The report
   /// has get()'s error for each program that failed. From inside the store of this cache, it has invalid_request
   /// only.
+  ///
+  /// Programs that are stored are loaded first. The others are compiled in the order of their cost, the slowest
+  /// first: by the compile times of earlier versions of the same name, else by the size of the source. Processes
+  /// that preload the same programs share the work: each compiles those that no other one is compiling, and loads
+  /// the rest when they are done. get() and get_async() come before a preload that is under way.
   ///
   /// `progress` is called after each program, by one thread at a time, not always the caller's. It may request
   /// programs from this cache and wait for them. If it throws, all requests are still tried and reported; then this

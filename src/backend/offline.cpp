@@ -5,6 +5,7 @@
 #include <kiln/cuda.hpp>
 #include <kiln/hip.hpp>
 
+#include "backend/compile_workers.hpp"
 #include "backend/cuda/cuda.hpp"
 #include "backend/cuda/image.hpp"
 #include "backend/hip/hip.hpp"
@@ -43,14 +44,17 @@ class OfflineBackend final : public Backend {
  public:
   using Compile = Result<Binary>(const Request& request, std::string_view architecture, const Log& log);
 
-  OfflineBackend(Identity identity, Compile* compiler, Log log)
-      : identity_(std::move(identity)), compiler_(compiler), log_(std::move(log)) {}
+  OfflineBackend(Identity identity, Compile* compiler, Log log, std::shared_ptr<CompilePlaces> places)
+      : identity_(std::move(identity)), compiler_(compiler), log_(std::move(log)), places_(std::move(places)) {}
 
   const Identity& identity() const noexcept override { return identity_; }
   Result<Compiled> compile(const Request& request) override {
     auto binary = KILN_TRY(compiler_(request, identity_.device, log_));
     auto module = KILN_TRY(load(binary));
     return Compiled{std::move(module), std::move(binary)};
+  }
+  std::unique_ptr<CompilePlace> wait_for_place(Urgency urgency) override {
+    return places_ != nullptr ? places_->wait(urgency) : nullptr;
   }
   Result<std::unique_ptr<Module>> load(const Binary& binary) override {
     const auto parts = KILN_TRY(cuda::parts_of(binary, static_cast<cuda::ImageKind>(identity_.formats.front())));
@@ -63,6 +67,8 @@ class OfflineBackend final : public Backend {
   const Identity identity_;
   Compile* const compiler_;
   const Log log_;
+  /// Null for hipcc, which is a process of its own.
+  const std::shared_ptr<CompilePlaces> places_;
 };
 
 }  // namespace
@@ -71,7 +77,8 @@ Result<std::shared_ptr<Backend>> open_offline(std::string_view architecture, con
   const bool is_amd = architecture.starts_with("gfx");
   auto identity = KILN_TRY(is_amd ? hip::identity_for(architecture) : cuda::identity_for(architecture));
   return std::shared_ptr<Backend>(
-      std::make_shared<OfflineBackend>(std::move(identity), is_amd ? hip::compile_for : cuda::compile_for, log));
+      std::make_shared<OfflineBackend>(std::move(identity), is_amd ? hip::compile_for : cuda::compile_for, log,
+                                       is_amd ? nullptr : CompilePlaces::of_process()));
 }
 
 }  // namespace kiln::backend

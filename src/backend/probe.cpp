@@ -1,6 +1,5 @@
 #include "backend/probe.hpp"
 
-#include <csignal>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -23,7 +22,7 @@ constexpr base::InstalledPlace helper_place = {KILN_LIBEXEC_FROM_LIB, KILN_LIBEX
 
 }  // namespace
 
-std::string_view helper_greeting() noexcept { return "kiln-helper " KILN_VERSION ", protocol 2\n"; }
+std::string_view helper_greeting() noexcept { return "kiln-helper " KILN_VERSION ", protocol 3\n"; }
 
 std::optional<std::string> find_helper() {
   if (const char* wanted = base::environment("KILN_HELPER"); wanted != nullptr && *wanted != '\0') return wanted;
@@ -36,19 +35,6 @@ std::optional<std::string> find_helper() {
 
 namespace {
 
-bool is_crash(int signal) {
-  switch (signal) {
-    case SIGSEGV:
-    case SIGBUS:
-    case SIGILL:
-    case SIGFPE:
-    case SIGABRT:
-    case SIGTRAP:
-    case SIGSYS: return true;
-    default: return false;
-  }
-}
-
 /// The problem of a driver whose helper sent no list of devices.
 std::string problem_of(const HelperAnswer& answer, std::chrono::milliseconds patience) {
   if (answer.timed_out)
@@ -57,7 +43,7 @@ std::string problem_of(const HelperAnswer& answer, std::chrono::milliseconds pat
         "remove or repair it",
         std::chrono::duration<double>(patience).count());
   if (!answer.end) return "its driver crashed or ended the process that listed its devices; remove or repair it";
-  if (is_crash(answer.end->signal))
+  if (answer.end->is_crash())
     return fmt::format("its driver crashed when it was loaded ({}); remove or repair it",
                        sigdescr_np(answer.end->signal));
   if (answer.end->signal != 0)

@@ -2,42 +2,70 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 namespace kiln::cache {
 
-PreloadReport Batch::run(std::size_t count, const Item& item, const ProgressCallback& progress, WorkerPool& workers,
-                         Threads threads) {
-  // Shared, because a worker may start after everything is done.
-  const auto batch = std::make_shared<Batch>(count, item, progress, workers);
+std::vector<std::size_t> Batch::run(const std::vector<std::size_t>& items, const Try& attempt) {
+  const auto round = std::make_shared<Round>(items, attempt);
   // The caller loads too, so it never depends on a free worker.
-  if (threads == Threads::workers)
-    for (std::size_t helpers = 1; helpers < std::min(count, workers.size()); ++helpers)
-      workers.submit([batch] { batch->load_some(); });
-  batch->load_some();
-  return batch->wait();
+  if (threads_ == Threads::workers)
+    for (std::size_t helpers = 1; helpers < std::min(items.size(), workers_.size()); ++helpers)
+      workers_.submit([this, round] { try_some(*this, *round); }, Urgency::background);
+  try_some(*this, *round);
+  const base::MutexLock lock(round->mutex);
+  while (round->tried < items.size()) round->all_tried.wait(round->mutex);
+  return std::move(round->not_done);
 }
 
-void Batch::load_some() {
-  for (std::size_t i = next_++; i < count_; i = next_++) {
-    std::optional<Error> error;
-    try {
-      error = item_.load(i);
-    } catch (const std::exception& exception) {
-      error = Error(ErrorCode::device_failed, item_.name(i) + " was not loaded: " + exception.what());
-    } catch (...) {
-      error = Error(ErrorCode::device_failed,
-                    item_.name(i) + " was not loaded: an exception of an unknown type was thrown");
-    }
-    report({i, std::move(error)});
+void Batch::try_some(Batch& batch, Round& round) {
+  for (std::size_t i = round.next++; i < round.items.size(); i = round.next++) {
+    const std::size_t item = round.items[i];
+    Tried tried = batch.try_one(round, item);
+    const bool done = tried.end != End::not_done;
+    if (done) batch.report({item, std::move(tried.error)});
+    const base::MutexLock lock(round.mutex);
+    if (!done) round.not_done.push_back(item);
+    if (++round.tried == round.items.size()) round.all_tried.notify_all();
   }
 }
 
-PreloadReport Batch::wait() {
+Batch::Tried Batch::try_one(const Round& round, std::size_t item) const {
+  const auto failed = [&](const std::string& why) {
+    return Tried{End::failed, Error(ErrorCode::device_failed, name_(item) + " was not loaded: " + why)};
+  };
+  try {
+    return round.attempt(item);
+  } catch (const std::exception& exception) {
+    return failed(exception.what());
+  } catch (...) {
+    return failed("an exception of an unknown type was thrown");
+  }
+}
+
+void Batch::expect(std::vector<double> costs) {
   const base::MutexLock lock(mutex_);
-  while (done_ < count_) all_done_.wait(mutex_);
+  costs_ = std::move(costs);
+  cost_left_ = std::accumulate(costs_.begin(), costs_.end(), 0.0);
+  cost_done_ = 0;
+  costs_since_ = std::chrono::steady_clock::now();
+}
+
+PreloadReport Batch::finish() {
+  const base::MutexLock lock(mutex_);
+  while (done_ < count_) reported_.wait(mutex_);
   if (thrown_) std::rethrow_exception(thrown_);
   return std::move(result_);
+}
+
+std::optional<std::chrono::nanoseconds> Batch::remaining(std::size_t item) {
+  if (item >= costs_.size()) return std::nullopt;
+  cost_left_ -= costs_[item];
+  cost_done_ += costs_[item];
+  if (cost_done_ <= 0) return std::nullopt;
+  const auto took = std::chrono::steady_clock::now() - costs_since_;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(took * (std::max(cost_left_, 0.0) / cost_done_));
 }
 
 void Batch::report(Finished finished) {
@@ -49,6 +77,7 @@ void Batch::report(Finished finished) {
   for (;;) {
     Finished next;
     std::size_t done = 0;
+    std::optional<std::chrono::nanoseconds> left;
     {
       const base::MutexLock lock(mutex_);
       if (finished_.empty()) {
@@ -58,8 +87,9 @@ void Batch::report(Finished finished) {
       next = std::move(finished_.front());
       finished_.pop_front();
       done = done_ + 1;
+      left = remaining(next.item);
     }
-    call({done, count_, item_.name(next.item), next.error ? &*next.error : nullptr});
+    call({done, count_, name_(next.item), next.error ? &*next.error : nullptr, left});
     const base::MutexLock lock(mutex_);
     if (next.error) {
       result_.errors.push_back(std::move(*next.error));
@@ -67,7 +97,7 @@ void Batch::report(Finished finished) {
       ++result_.ready;
     }
     done_ = done;
-    if (done_ == count_) all_done_.notify_all();
+    if (done_ == count_) reported_.notify_all();
   }
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <kiln/cache.hpp>
 
@@ -19,49 +21,71 @@ namespace kiln::cache {
 /// without holding a lock.
 class Batch {
  public:
-  struct Item {
-    std::function<const std::string&(std::size_t)> name;
-    /// Loads the program; returns an error on failure.
-    std::function<std::optional<Error>(std::size_t)> load;
-  };
-
   /// Which threads load: only the caller's, or also the workers.
   enum class Threads { this_one, workers };
-  /// Loads `count` items. Returns when all are loaded and reported. If `progress` throws, rethrows after all are
-  /// loaded.
-  static PreloadReport run(std::size_t count, const Item& item, const ProgressCallback& progress,
-                           WorkerPool& workers, Threads threads);
+  using Name = std::function<const std::string&(std::size_t)>;
 
-  /// Only for run(). The references must stay valid until wait() returns.
-  Batch(std::size_t count, const Item& item, const ProgressCallback& progress, WorkerPool& workers)
-      : count_(count), item_(item), progress_(progress), workers_(workers) {}
+  /// The references must stay valid until finish() returns.
+  Batch(std::size_t count, const Name& name, const ProgressCallback& progress, WorkerPool& workers, Threads threads)
+      : count_(count), name_(name), progress_(progress), workers_(workers), threads_(threads) {}
+
+  enum class End { done, failed, not_done };
+  struct Tried {
+    End end = End::done;
+    std::optional<Error> error = {};
+  };
+  using Try = std::function<Tried(std::size_t)>;
+  /// Tries these items, in this order, and reports those that are done or failed. Returns the others when all have
+  /// been tried and reported.
+  std::vector<std::size_t> run(const std::vector<std::size_t>& items, const Try& attempt);
+
+  /// Sets what the items to come will cost, from which the remaining time is estimated.
+  void expect(std::vector<double> costs) KILN_EXCLUDES(mutex_);
+
+  /// The report of all items. If `progress` threw, rethrows.
+  PreloadReport finish() KILN_EXCLUDES(mutex_);
 
  private:
   struct Finished {
     std::size_t item;
     std::optional<Error> error;
   };
+  /// One call of run(). Shared, because a worker may start after everything is done.
+  struct Round {
+    const std::vector<std::size_t> items;
+    const Try attempt;
+    std::atomic<std::size_t> next{0};
+    base::Mutex mutex = {};
+    base::Condition all_tried = {};
+    std::size_t tried KILN_GUARDED_BY(mutex) = 0;
+    std::vector<std::size_t> not_done KILN_GUARDED_BY(mutex) = {};
+  };
 
-  /// Loads items until none is left.
-  void load_some() KILN_EXCLUDES(mutex_);
-  PreloadReport wait() KILN_EXCLUDES(mutex_);
+  /// Tries items until none is left. `batch` is used only while an item is being tried.
+  static void try_some(Batch& batch, Round& round);
+  Tried try_one(const Round& round, std::size_t item) const;
   /// Queues the result, and reports all queued results unless another thread is reporting.
   void report(Finished finished) KILN_EXCLUDES(mutex_);
   void call(const Progress& progress) KILN_EXCLUDES(mutex_);
+  std::optional<std::chrono::nanoseconds> remaining(std::size_t item) KILN_REQUIRES(mutex_);
 
   const std::size_t count_;
-  const Item& item_;
+  const Name& name_;
   const ProgressCallback& progress_;
   WorkerPool& workers_;
-  std::atomic<std::size_t> next_{0};
+  const Threads threads_;
 
   base::Mutex mutex_;
-  base::Condition all_done_;
+  base::Condition reported_;
   std::deque<Finished> finished_ KILN_GUARDED_BY(mutex_);
   bool reporting_ KILN_GUARDED_BY(mutex_) = false;
   std::size_t done_ KILN_GUARDED_BY(mutex_) = 0;
   PreloadReport result_ KILN_GUARDED_BY(mutex_);
   std::exception_ptr thrown_ KILN_GUARDED_BY(mutex_);
+  std::vector<double> costs_ KILN_GUARDED_BY(mutex_);
+  double cost_left_ KILN_GUARDED_BY(mutex_) = 0;
+  double cost_done_ KILN_GUARDED_BY(mutex_) = 0;
+  std::chrono::steady_clock::time_point costs_since_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::cache

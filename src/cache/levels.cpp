@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
+#include <numeric>
+#include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "base/try.hpp"
-#include "cache/batch.hpp"
 #include "store/bookkeeping.hpp"
+#include "store/compile_times.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
 
@@ -90,33 +94,17 @@ void Levels::finish() {
 }
 
 // The path of a request: memory, disk, shared store, compiler.
-Result<std::optional<Program>> Levels::find_or_compile(const Request& request, IfMissing if_missing) {
+Result<std::optional<Program>> Levels::find_or_compile(const Request& request, const How& how) {
   if (request.error()) return failure(*request.error());
   const Key& key = request.key();
   if (Program program = table_.find(key.digest)) return std::optional(std::move(program));
   if (auto refusal = refusal_of_call()) return failure(std::move(*refusal));
   const UnderWay::Call call(under_way_);
-
-  const auto look_further = [&]() -> Outcome {
-    std::optional<KeyLock> lock;
-    if (if_missing == IfMissing::compile) {
-      if (auto program = load_from_disk(key, lock, Look::first)) return program;
-      // One process compiles; the others get the lock later and find its entry on disk.
-      lock = lock_key(key);
-    }
-    if (auto program = load_from_disk(key, lock, Look::last)) return program;
-    if (auto program = load_from_shared_store(key, lock)) return program;
-    if (if_missing == IfMissing::return_nothing) {
-      ++counters_.absent;
-      return std::optional<Program>{};
-    }
-    return std::optional(KILN_TRY(compile(request, std::move(lock))));
-  };
   for (;;) {
     auto [outcome, joined] = flights_.fly(
-        key.digest, [&] { return table_.find_locked(key.digest); }, look_further);
-    // A joined find() or warm() that found nothing does not answer a get().
-    if (joined && if_missing == IfMissing::compile && outcome && !*outcome) continue;
+        key.digest, [&] { return table_.find_locked(key.digest); }, [&] { return look_further(request, how); });
+    // A joined find(), warm() or preload() that found nothing does not answer a get().
+    if (joined && how.if_missing == IfMissing::compile && outcome && !*outcome) continue;
     if (joined)
       ++counters_.joined;
     else if (!outcome)
@@ -125,13 +113,52 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, I
   }
 }
 
+Levels::Outcome Levels::look_further(const Request& request, const How& how) {
+  const Key& key = request.key();
+  std::optional<KeyLock> lock;
+  std::unique_ptr<CompilePlace> place;
+  if (how.if_missing == IfMissing::compile) {
+    if (auto program = load_from_disk(key, lock, Look::first)) return program;
+    // First the place, then the lock: what is locked here, no other process compiles.
+    place = backend_->wait_for_place(how.urgency);
+    lock = lock_key(key, {});
+    if (!lock && has_locks() && how.if_locked == IfLocked::return_nothing) return std::optional<Program>{};
+    if (!lock && has_locks() && how.if_locked == IfLocked::wait) {
+      // One process compiles; the others get the lock later and find its entry on disk.
+      place.reset();
+      lock = lock_key(key, options_.lock_timeout);
+    }
+    if (!lock && has_locks())
+      options_.log.debug(fmt::format("compiling {} without the lock between processes", key.name));
+  }
+  if (auto program = load_from_disk(key, lock, Look::last)) return program;
+  if (auto program = load_from_shared_store(key, lock)) return program;
+  if (how.if_missing == IfMissing::return_nothing) {
+    ++counters_.absent;
+    return std::optional<Program>{};
+  }
+  if (place == nullptr) place = backend_->wait_for_place(how.urgency);
+  return std::optional(KILN_TRY(compile(request, std::move(lock))));
+}
+
+std::optional<Program> Levels::find_ready(const Request& request) {
+  const Key& key = request.key();
+  if (request.error() || !disk_) return std::nullopt;
+  const auto [outcome, joined] = flights_.fly(
+      key.digest, [&] { return table_.find_locked(key.digest); },
+      [&]() -> Outcome { return load_from_disk(key, std::nullopt, Look::first); });
+  if (!outcome || !*outcome) return std::nullopt;
+  if (joined) ++counters_.joined;
+  return *outcome;
+}
+
 Result<Program> Levels::get(const Request& request) {
-  auto found = KILN_TRY(find_or_compile(request, IfMissing::compile));
+  auto found = KILN_TRY(find_or_compile(request, {}));
   return std::move(*found);
 }
 
 Result<std::optional<Program>> Levels::find(const Request& request) {
-  return find_or_compile(request, IfMissing::return_nothing);
+  return find_or_compile(request, {.if_missing = IfMissing::return_nothing});
 }
 
 Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> lock) {
@@ -277,11 +304,8 @@ Result<Program> Levels::add(const Request& request, Compiled compiled, std::chro
   }
 }
 
-std::optional<Levels::KeyLock> Levels::lock_key(const Key& key) {
-  if (!disk_ || !options_.save) return std::nullopt;
-  auto lock = disk_->lock(key, options_.lock_timeout);
-  if (!lock) options_.log.debug(fmt::format("compiling {} without the lock between processes", key.name));
-  return lock;
+std::optional<Levels::KeyLock> Levels::lock_key(const Key& key, std::chrono::milliseconds timeout) {
+  return has_locks() ? disk_->lock(key, timeout) : std::nullopt;
 }
 
 std::optional<Error> Levels::refusal_of_call() const {
@@ -343,14 +367,64 @@ void Levels::call(const Callback& done, Result<Program> program) {
 PreloadReport Levels::preload(std::span<const Request> requests, const ProgressCallback& progress) {
   if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
   const UnderWay::Call call(under_way_);
-  return load_all(
-      requests.size(), [&](std::size_t i) -> const std::string& { return requests[i].name(); },
-      [&](std::size_t i) -> std::optional<Error> {
-        if (table_.find(requests[i].key().digest)) return std::nullopt;
-        auto found = get(requests[i]);
-        return found ? std::nullopt : std::optional(std::move(found).error());
-      },
-      progress);
+  const Batch::Name name = [&](std::size_t i) -> const std::string& { return requests[i].name(); };
+  Batch batch(requests.size(), name, progress, workers_, batch_threads());
+  std::vector<std::size_t> places(requests.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+
+  using Tried = Batch::Tried;
+  using End = Batch::End;
+  places = batch.run(places, [&](std::size_t i) {
+    if (table_.find(requests[i].key().digest) || find_ready(requests[i])) return Tried{End::done};
+    return Tried{End::not_done};
+  });
+  if (places.empty()) return batch.finish();
+  batch.expect(sort_by_cost(requests, places));
+  const auto get_if = [&](IfLocked if_locked) {
+    return [&, if_locked](std::size_t i) {
+      auto found = find_or_compile(requests[i], {.if_locked = if_locked, .urgency = Urgency::background});
+      if (!found) return Tried{End::failed, std::move(found).error()};
+      return Tried{*found ? End::done : End::not_done};
+    };
+  };
+  places = batch.run(places, get_if(IfLocked::return_nothing));
+  // Other processes compile the rest.
+  const auto since = std::chrono::steady_clock::now();
+  while (!places.empty()) {
+    const bool waits = std::chrono::steady_clock::now() - since < options_.lock_timeout;
+    const std::size_t before = places.size();
+    places = batch.run(places, get_if(waits ? IfLocked::return_nothing : IfLocked::compile));
+    constexpr auto pause = std::chrono::milliseconds(3);
+    if (places.size() == before) std::this_thread::sleep_for(pause);
+  }
+  return batch.finish();
+}
+
+std::vector<double> Levels::sort_by_cost(std::span<const Request> requests,
+                                         std::vector<std::size_t>& places) const {
+  std::map<std::string, std::chrono::nanoseconds> times;
+  if (disk_ && places.size() > 1) {
+    std::set<std::string> names;
+    for (const std::size_t i : places) names.insert(requests[i].name());
+    times = store::compile_times(disk_->path().parent_path(), backend_->identity(), names, system_);
+  }
+  // An unknown program takes as long for each byte of its source as the known ones.
+  double known_time = 0;
+  double known_bytes = 0;
+  for (const std::size_t i : places)
+    if (const auto known = times.find(requests[i].name()); known != times.end()) {
+      known_time += static_cast<double>(known->second.count());
+      known_bytes += static_cast<double>(requests[i].source().size());
+    }
+  const double time_per_byte = known_bytes > 0 ? known_time / known_bytes : 1;
+  std::vector<double> costs(requests.size());
+  for (const std::size_t i : places) {
+    const auto known = times.find(requests[i].name());
+    costs[i] = known != times.end() ? static_cast<double>(known->second.count())
+                                    : time_per_byte * static_cast<double>(requests[i].source().size());
+  }
+  std::ranges::stable_sort(places, [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
+  return costs;
 }
 
 PreloadReport Levels::warm(const ProgressCallback& progress) {
@@ -368,33 +442,39 @@ PreloadReport Levels::warm(const ProgressCallback& progress) {
     bytes += (*items)[room++].stored_bytes;
   items->resize(room);
   std::reverse(items->begin(), items->end());
-  return load_all(
-      items->size(), [&](std::size_t i) -> const std::string& { return (*items)[i].key.name; },
-      [&](std::size_t i) -> std::optional<Error> {
-        const Key& key = (*items)[i].key;
-        for (;;) {
-          // The error goes only to this caller: a get() that joins must continue to the compiler.
-          std::optional<Error> problem;
-          auto [outcome, joined] = flights_.fly(
-              key.digest, [&] { return table_.find_uncounted(key.digest); },
-              [&]() -> Outcome {
-                auto program = warm_one(key);
-                if (program) return std::optional(std::move(*program));
-                problem = std::move(program).error();
-                return std::optional<Program>{};
-              });
-          if (outcome && *outcome) return std::nullopt;
-          if (!joined) return outcome ? std::move(problem) : std::optional(std::move(outcome).error());
-        }
-      },
-      progress);
+  const Batch::Name name = [&](std::size_t i) -> const std::string& { return (*items)[i].key.name; };
+  Batch batch(items->size(), name, progress, workers_, batch_threads());
+  std::vector<double> costs;
+  for (const store::StoredItem& item : *items) costs.push_back(static_cast<double>(item.stored_bytes));
+  batch.expect(std::move(costs));
+  std::vector<std::size_t> places(items->size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  batch.run(places, [&](std::size_t i) -> Batch::Tried {
+    const Key& key = (*items)[i].key;
+    for (;;) {
+      // The error goes only to this caller: a get() that joins must continue to the compiler.
+      std::optional<Error> problem;
+      auto [outcome, joined] = flights_.fly(
+          key.digest, [&] { return table_.find_uncounted(key.digest); },
+          [&]() -> Outcome {
+            auto program = warm_one(key);
+            if (program) return std::optional(std::move(*program));
+            problem = std::move(program).error();
+            return std::optional<Program>{};
+          });
+      if (outcome && *outcome) return {Batch::End::done};
+      if (!joined)
+        return {Batch::End::failed, outcome ? std::move(problem) : std::optional(std::move(outcome).error())};
+    }
+  });
+  return batch.finish();
 }
 
 Result<Program> Levels::warm_one(const Key& key) {
   auto loaded = load(*guarded_disk_, key);
   if (!loaded) {
     // Retry under the lock: another process may be replacing the entry.
-    const auto lock = lock_key(key);
+    const auto lock = lock_key(key, options_.lock_timeout);
     loaded = load(*guarded_disk_, key);
     if (!loaded) {
       reject(key, loaded.error());
@@ -409,13 +489,6 @@ Result<Program> Levels::warm_one(const Key& key) {
   const bool named = facts && facts->contains("name") && (*facts)["name"].is_string();
   return admit({key.digest, named ? (*facts)["name"].get<std::string>() : key.name}, std::move((*loaded)->module),
                Origin::disk, entry.compile_time);
-}
-
-PreloadReport Levels::load_all(std::size_t count, const std::function<const std::string&(std::size_t)>& name,
-                               const std::function<std::optional<Error>(std::size_t)>& load,
-                               const ProgressCallback& progress) {
-  return Batch::run(count, {name, load}, progress, workers_,
-                    backend_->usable_from_any_thread() ? Batch::Threads::workers : Batch::Threads::this_one);
 }
 
 }  // namespace kiln::cache

@@ -11,6 +11,7 @@
 #include "base/file_system.hpp"
 #include "base/mutex.hpp"
 #include "base/process.hpp"
+#include "cache/batch.hpp"
 #include "cache/flights.hpp"
 #include "cache/guarded_store.hpp"
 #include "cache/saver.hpp"
@@ -109,7 +110,19 @@ class Levels {
 
   /// What to do if no level has the program.
   enum class IfMissing { compile, return_nothing };
-  Result<std::optional<Program>> find_or_compile(const Request& request, IfMissing if_missing);
+  /// What to do if another process, or another cache of this one, is compiling the program: wait for it, return
+  /// nothing, or compile it too.
+  enum class IfLocked { wait, return_nothing, compile };
+  struct How {
+    IfMissing if_missing = IfMissing::compile;
+    IfLocked if_locked = IfLocked::wait;
+    Urgency urgency = Urgency::now;
+  };
+  Result<std::optional<Program>> find_or_compile(const Request& request, const How& how);
+  /// The last part of it: what only one thread of one process does for a key.
+  Outcome look_further(const Request& request, const How& how);
+  /// The program if it is in memory or on disk. Counts only what it finds.
+  std::optional<Program> find_ready(const Request& request);
   /// How to treat an unusable entry on disk. First: ignored here; rechecked under the key's lock. Last: counted and
   /// logged, and removed if this thread holds the lock.
   enum class Look { first, last };
@@ -117,7 +130,8 @@ class Levels {
   std::optional<Program> load_from_shared_store(const Key& key, std::optional<KeyLock>& lock);
   Result<Program> compile(const Request& request, std::optional<KeyLock> lock);
   /// Nothing if the lock is not free by the timeout, or if locks are not available.
-  std::optional<KeyLock> lock_key(const Key& key);
+  std::optional<KeyLock> lock_key(const Key& key, std::chrono::milliseconds timeout);
+  bool has_locks() const noexcept { return disk_ && options_.save; }
   /// Reads, checks and loads an entry. Nothing if the store has none; an error if the entry is unusable.
   Result<std::optional<Loaded>> load(const GuardedStore& store, const Key& key);
   /// Counts and logs an unusable entry.
@@ -136,9 +150,11 @@ class Levels {
   void answer(const Asked& asked, Result<Program> program);
   /// Logs exceptions from the callback.
   void call(const Callback& done, Result<Program> program);
-  PreloadReport load_all(std::size_t count, const std::function<const std::string&(std::size_t)>& name,
-                         const std::function<std::optional<Error>(std::size_t)>& load,
-                         const ProgressCallback& progress);
+  Batch::Threads batch_threads() const {
+    return backend_->usable_from_any_thread() ? Batch::Threads::workers : Batch::Threads::this_one;
+  }
+  /// Sorts the places of requests by the expected time to compile them, the longest first. Returns these times.
+  std::vector<double> sort_by_cost(std::span<const Request> requests, std::vector<std::size_t>& places) const;
 
   /// The counters, without the disk usage.
   Stats counted();

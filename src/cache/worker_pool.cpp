@@ -12,7 +12,8 @@ namespace {
 /// The pool that this thread belongs to.
 struct Membership {
   const WorkerPool* pool = nullptr;
-  bool counts = false;
+  /// The work that it counts for; nothing while it does not count.
+  std::optional<Urgency> counts = {};
   /// The number of nested do_waiting_work_here() calls.
   int depth = 0;
 };
@@ -43,24 +44,34 @@ void WorkerPool::finish() {
   for (std::thread& thread : ended) thread.join();
 }
 
-void WorkerPool::submit(std::function<void()> work) {
+void WorkerPool::submit(std::function<void()> work, Urgency urgency) {
   {
     const base::MutexLock lock(mutex_);
     // After finish() no thread can be started.
     if (!stopping_ || !threads_.empty()) {
-      waiting_.push_back(std::move(work));
+      auto& waiting = work_of(urgency).waiting;
+      waiting.push_back(std::move(work));
       if (find_taker()) return;
-      work = std::move(waiting_.back());
-      waiting_.pop_back();
+      work = std::move(waiting.back());
+      waiting.pop_back();
     }
   }
   do_work(std::move(work));
 }
 
+std::size_t WorkerPool::room_for(Urgency urgency) {
+  const std::size_t urgent = work_of(Urgency::now).active;
+  const std::size_t used = urgency == Urgency::now ? urgent : urgent + work_of(Urgency::background).active;
+  return used < size_ ? size_ - used : 0;
+}
+
 bool WorkerPool::find_taker() {
-  if (active_ >= size_) return true;
-  const std::size_t wanted = std::min(waiting_.size(), size_ - active_);
-  if (idle_ < wanted && !start() && idle_ == 0) return active_ > 0;
+  const std::size_t urgent = std::min(work_of(Urgency::now).waiting.size(), room_for(Urgency::now));
+  const std::size_t room = room_for(Urgency::background);
+  const std::size_t wanted =
+      urgent + std::min(work_of(Urgency::background).waiting.size(), room > urgent ? room - urgent : 0);
+  if (wanted == 0) return true;
+  if (idle_ < wanted && !start() && idle_ == 0) return works_[0].active + works_[1].active > 0;
   changed_.notify_one();
   return true;
 }
@@ -79,25 +90,25 @@ bool WorkerPool::start() {
   return true;
 }
 
-bool WorkerPool::leave() {
-  if (membership.pool != this) return false;
-  const bool counted = std::exchange(membership.counts, false);
+std::optional<Urgency> WorkerPool::leave() {
+  if (membership.pool != this) return std::nullopt;
+  const auto counted = std::exchange(membership.counts, std::nullopt);
   bool taken = true;
   {
     const base::MutexLock lock(mutex_);
-    if (counted) --active_;
-    if (!waiting_.empty()) taken = find_taker();
+    if (counted) --work_of(*counted).active;
+    if (has_waiting()) taken = find_taker();
   }
   // No thread available: run the work that this thread may wait for first.
   if (!taken) do_waiting_work_here();
   return counted;
 }
 
-void WorkerPool::come_back() {
-  membership.counts = true;
+void WorkerPool::come_back(Urgency urgency) {
+  membership.counts = urgency;
   const base::MutexLock lock(mutex_);
   // May exceed size_ until the current work ends.
-  ++active_;
+  ++work_of(urgency).active;
 }
 
 void WorkerPool::do_waiting_work_here() {
@@ -107,9 +118,10 @@ void WorkerPool::do_waiting_work_here() {
     std::function<void()> work;
     {
       const base::MutexLock lock(mutex_);
-      if (waiting_.empty()) break;
-      work = std::move(waiting_.front());
-      waiting_.pop_front();
+      if (!has_waiting()) break;
+      auto& waiting = works_[works_[0].waiting.empty() ? 1 : 0].waiting;
+      work = std::move(waiting.front());
+      waiting.pop_front();
     }
     do_work(std::move(work));
   }
@@ -118,12 +130,11 @@ void WorkerPool::do_waiting_work_here() {
 
 void WorkerPool::run(std::list<std::thread>::iterator self) {
   pthread_setname_np(pthread_self(), "kiln-worker");
-  membership = {this, false, 0};
+  membership = {this, std::nullopt, 0};
   while (auto work = take_next()) {
-    membership.counts = true;
     do_work(std::move(work));
     const base::MutexLock lock(mutex_);
-    if (membership.counts) --active_;
+    if (membership.counts) --work_of(*membership.counts).active;
     ++idle_;
   }
   std::list<std::thread> ended;
@@ -142,15 +153,18 @@ void WorkerPool::run(std::list<std::thread>::iterator self) {
 std::function<void()> WorkerPool::take_next() {
   const base::MutexLock lock(mutex_);
   for (;;) {
-    if (!waiting_.empty() && active_ < size_) {
+    for (const Urgency urgency : {Urgency::now, Urgency::background}) {
+      Work& works = work_of(urgency);
+      if (works.waiting.empty() || room_for(urgency) == 0) continue;
       --idle_;
-      ++active_;
-      auto work = std::move(waiting_.front());
-      waiting_.pop_front();
+      ++works.active;
+      membership.counts = urgency;
+      auto work = std::move(works.waiting.front());
+      works.waiting.pop_front();
       return work;
     }
     // End if the pool stops, or if enough other threads are idle.
-    if ((waiting_.empty() && stopping_) || idle_ > size_) {
+    if ((!has_waiting() && stopping_) || idle_ > size_) {
       --idle_;
       return nullptr;
     }

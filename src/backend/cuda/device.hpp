@@ -68,6 +68,9 @@ class CudaDevice final : public Device {
   const std::shared_ptr<Context>& context() const noexcept { return context_; }
 
   Result<Compiled> compile(const Request& request) override;
+  std::unique_ptr<CompilePlace> wait_for_place(Urgency urgency) override {
+    return rtc_->places() != nullptr ? rtc_->places()->wait(urgency) : nullptr;
+  }
   Result<std::unique_ptr<kiln::Module>> load(const Binary& binary) override;
   Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) override;
   Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) override;

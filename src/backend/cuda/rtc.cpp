@@ -1,6 +1,7 @@
 #include "backend/cuda/rtc.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 
@@ -17,6 +18,9 @@ namespace {
 /// NVRTC searches the folder of the program's name, by default the working folder, for "quoted" files. There can be
 /// no file below this one.
 constexpr std::string_view nowhere = "/dev/null/";
+
+/// RtcReply::result of a worker that finds another compiler than the one asked for.
+constexpr int wrong_compiler = -1;
 
 /// The first line of the log that reports an error, and all after it. Lines of the source that the log quotes are
 /// indented.
@@ -128,6 +132,8 @@ Rtc::Rtc(const RtcNames& names, base::DynamicLibrary library, RtcFunctions funct
   version_ = fmt::format("{} {}.{}", names.title, major_version_, minor);
   has_cache_ = names.symbols == SymbolSet::cuda && backend::quirks::NvrtcCache::affects(major_version_, minor);
   if (names.symbols == SymbolSet::cuda) file_prefix_ = nowhere;
+  // Measured: NVRTC compiles little faster with several threads than with one. hipRTC was never measured.
+  if (names.symbols == SymbolSet::cuda) places_ = backend::CompilePlaces::of_process();
   int count = 0;
   if (functions_.architectures == nullptr || functions_.architecture_count(&count) != 0 || count <= 0) return;
   architectures_.resize(static_cast<std::size_t>(count));
@@ -151,51 +157,97 @@ Result<Image> Rtc::compile(const Request& request, const std::vector<std::string
   }
 }
 
+RtcReply Rtc::run(const RtcCall& call) const {
+  const Compilation compilation(functions_, call.source, call.name);
+  std::vector<const char*> words;
+  for (const std::string& option : call.options) words.push_back(option.c_str());
+  RtcReply reply{.result = compilation.result()};
+  for (const std::string& entry : call.entries)
+    if (reply.result == 0) reply.result = functions_.add_name(compilation.native(), entry.c_str());
+  if (reply.result == 0)
+    reply.result = functions_.compile(compilation.native(), static_cast<int>(words.size()), words.data());
+  if (compilation.native() != nullptr) reply.log = compilation.log();
+  if (reply.result != 0) return reply;
+  reply.image = compilation.take(call.text ? Output::text : Output::code);
+  for (const std::string& entry : call.entries) {
+    const char* symbol = nullptr;
+    const bool found =
+        functions_.lowered_name(compilation.native(), entry.c_str(), &symbol) == 0 && symbol != nullptr;
+    reply.symbols.push_back(found ? std::optional<std::string>(symbol) : std::nullopt);
+  }
+  return reply;
+}
+
+Result<RtcReply> Rtc::run_in_place(const Request& request, const RtcCall& call) const {
+  if (places_ == nullptr) return run(call);
+  std::optional<RtcReply> reply;
+  const auto answer = KILN_TRY(places_->run({.compiler = "nvrtc",
+                                             .title = version_,
+                                             .library = library_.path().string(),
+                                             .program = request.name(),
+                                             .call = [&call] { return call.to_bytes(); },
+                                             .here = [&] { reply = run(call); }}));
+  if (answer) reply = RtcReply::from_bytes(*answer);
+  if (reply && reply->result != wrong_compiler) return std::move(*reply);
+  // The library on disk was replaced after it was loaded here.
+  return run(call);
+}
+
 Rtc::Outcome Rtc::compile_once(const Request& request, const std::vector<std::string>& options, Output output,
                                const std::vector<std::string>& unnamed) const {
   const auto made = backend::HeaderFolders::create(request);
   if (!made) return {made.error()};
   const backend::HeaderFolders& folders = *made;
-  const auto is_named = [&unnamed](const std::string& entry) {
-    return std::ranges::find(unnamed, entry) == unnamed.end();
-  };
-  const Compilation compilation(functions_, backend::with_defines(request), file_prefix_ + request.name());
-  std::vector<std::string> searched;
-  for (const std::string& folder : folders.paths()) searched.push_back("-I" + folder);
-  std::vector<const char*> words;
-  for (const std::string& option : searched) words.push_back(option.c_str());
-  if (has_cache_) words.push_back(backend::quirks::NvrtcCache::option_off);
-  for (const std::string& option : options) words.push_back(option.c_str());
-  for (const std::string& option : request.options()) words.push_back(option.c_str());
-  int result = compilation.result();
+  RtcCall call{.compiler = version_,
+               .name = file_prefix_ + request.name(),
+               .source = backend::with_defines(request),
+               .text = output == Output::text};
+  for (const std::string& folder : folders.paths()) call.options.push_back("-I" + folder);
+  if (has_cache_) call.options.emplace_back(backend::quirks::NvrtcCache::option_off);
+  call.options.insert(call.options.end(), options.begin(), options.end());
+  call.options.insert(call.options.end(), request.options().begin(), request.options().end());
   for (const std::string& entry : request.entries())
-    if (result == 0 && is_named(entry)) result = functions_.add_name(compilation.native(), entry.c_str());
-  if (result == 0) result = functions_.compile(compilation.native(), static_cast<int>(words.size()), words.data());
-  if (result != 0) {
-    std::string log = compilation.native() != nullptr ? folders.with_names(compilation.log()) : "";
+    if (std::ranges::find(unnamed, entry) == unnamed.end()) call.entries.push_back(entry);
+  auto ran = run_in_place(request, call);
+  if (!ran) return {std::move(ran).error()};
+  RtcReply& reply = *ran;
+  if (reply.result != 0) {
+    std::string log = folders.with_names(std::move(reply.log));
     for (std::size_t at = log.find(nowhere); at != std::string::npos; at = log.find(nowhere))
       log.erase(at, nowhere.size());
     // There is no log for a refused option.
-    if (log.empty()) log = fmt::format("error: {}", functions_.error(result));
+    if (log.empty()) log = fmt::format("error: {}", functions_.error(reply.result));
     const auto unclear = unclear_entry(log);
     if (!unclear) return {backend::refusal(request, std::move(log))};
     if (!unclear->is_ambiguous) return {backend::missing_kernel(request, unclear->name, std::move(log))};
     return {backend::ambiguous_kernel(request, unclear->name, std::move(log)), unclear->name};
   }
-  Image image{compilation.take(output), {}};
+  Image image{std::move(reply.image), {}};
   if (image.bytes.empty())
     return {Error(ErrorCode::compile_failed,
                   fmt::format("{} produced no output for {}; remove options that select another kind of output",
                               version_, request.name()),
-                  compilation.log())};
+                  std::move(reply.log))};
+  auto symbol = reply.symbols.begin();
   for (const std::string& entry : request.entries()) {
-    const char* symbol = "";
-    if (is_named(entry) &&
-        (functions_.lowered_name(compilation.native(), entry.c_str(), &symbol) != 0 || symbol == nullptr))
-      return {backend::missing_kernel(request, entry, compilation.log())};
-    image.entries.push_back({entry, symbol});
+    const bool is_named = std::ranges::find(unnamed, entry) == unnamed.end();
+    if (is_named && (symbol == reply.symbols.end() || !*symbol))
+      return {backend::missing_kernel(request, entry, std::move(reply.log))};
+    image.entries.push_back({entry, is_named ? *std::move(*symbol++) : std::string()});
   }
   return {std::move(image)};
+}
+
+RtcReply Rtc::reply_to(const std::string& library, const RtcCall& call) {
+  static constexpr std::array<const char*, 0> none = {};
+  const RtcNames names{.title = "NVRTC", .libraries = none, .provider = "", .symbols = SymbolSet::cuda};
+  static const auto rtc = [&]() -> std::shared_ptr<const Rtc> {
+    auto opened = base::DynamicLibrary::open_for_good(library);
+    auto within = opened ? Rtc::within(names, std::move(*opened)) : Result<std::shared_ptr<const Rtc>>(nullptr);
+    return within ? std::move(*within) : nullptr;
+  }();
+  if (rtc == nullptr || rtc->version() != call.compiler) return {.result = wrong_compiler};
+  return rtc->run(call);
 }
 
 }  // namespace kiln::cuda

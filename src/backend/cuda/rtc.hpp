@@ -11,8 +11,10 @@
 #include <kiln/request.hpp>
 #include <kiln/result.hpp>
 
+#include "backend/compile_workers.hpp"
 #include "backend/cuda/driver.hpp"
 #include "backend/cuda/image.hpp"
+#include "backend/cuda/rtc_call.hpp"
 #include "base/dynamic_library.hpp"
 
 namespace kiln::cuda {
@@ -65,7 +67,7 @@ struct RtcNames {
   SymbolSet symbols;
 };
 
-/// A run-time compiler. Thread-safe.
+/// A run-time compiler. Thread-safe. NVRTC runs in compile workers if several threads compile at once.
 class Rtc {
  public:
   /// code: machine code for one architecture. text: PTX, which the driver compiles.
@@ -92,6 +94,11 @@ class Rtc {
   /// none if the request names none. If a kernel shares its name with other functions, the compiler cannot tell its
   /// symbol, which is empty then.
   Result<Image> compile(const Request& request, const std::vector<std::string>& options, Output output) const;
+  /// Null if the compiler does not run in workers.
+  const std::shared_ptr<backend::CompilePlaces>& places() const noexcept { return places_; }
+
+  /// In a worker: compiles with the NVRTC in a file, always the same one.
+  static RtcReply reply_to(const std::string& library, const RtcCall& call);
 
  private:
   struct Outcome;
@@ -99,6 +106,10 @@ class Rtc {
   Outcome compile_once(const Request& request, const std::vector<std::string>& options, Output output,
                        const std::vector<std::string>& unnamed) const;
   class Compilation;
+  /// Compiles in this process.
+  RtcReply run(const RtcCall& call) const;
+  /// Compiles in this process or in a worker.
+  Result<RtcReply> run_in_place(const Request& request, const RtcCall& call) const;
 
   base::DynamicLibrary library_;
   RtcFunctions functions_;
@@ -109,6 +120,7 @@ class Rtc {
   /// Whether NVRTC's cache must be turned off.
   bool has_cache_ = false;
   std::vector<int> architectures_;
+  std::shared_ptr<backend::CompilePlaces> places_;
 };
 
 }  // namespace kiln::cuda
