@@ -1,8 +1,5 @@
 #include <algorithm>
-#include <atomic>
-#include <future>
 #include <limits>
-#include <mutex>
 #include <set>
 #include <thread>
 
@@ -45,25 +42,6 @@ struct CompiledFile {
   }
 };
 
-CompiledFile compile(Cache& cache, const SourceOptions& options, const std::string& file, const Target& target) {
-  CompiledFile result{.file = file};
-  try {
-    const Request request = request_for(options, file, target);
-    result.name = request.name();
-    result.key = request.key().digest;
-    auto program = cache.get(request);
-    if (!program) {
-      result.error = std::move(program).error();
-      return result;
-    }
-    result.entries = program->module().entries();
-    result.program = *std::move(program);
-  } catch (const Failure& failure) {
-    result.error = failure.error();
-  }
-  return result;
-}
-
 /// Why a cache did not store a program that compiles.
 Error why_not_stored(const Cache& cache, const std::filesystem::path& directory, const Identity& identity) {
   if (cache.stats().save_failures > 0)
@@ -85,27 +63,39 @@ void check_stored(std::vector<CompiledFile>& results, Reason reason) {
   }
 }
 
-/// Compiles the files on all processors. Results are in the order of the files.
+/// Results are in the order of the files.
 std::vector<CompiledFile> compile_all(Cache& cache, const CompileOptions& options, const Target& target,
                                       ProgressBar& bar) {
-  std::vector<CompiledFile> results(options.files.size());
-  std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
-  std::size_t done = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < results.size(); i = next++) {
-      results[i] = compile(cache, options.source, options.files[i], target);
-      const std::lock_guard lock(mutex);
-      bar.update(++done, results.size(), options.files[i]);
+  std::vector<CompiledFile> results;
+  std::vector<Request> requests;
+  // The place of each request's file.
+  std::vector<std::size_t> places;
+  for (const std::string& file : options.files) {
+    CompiledFile& result = results.emplace_back(CompiledFile{.file = file});
+    try {
+      requests.push_back(request_for(options.source, file, target));
+      places.push_back(results.size() - 1);
+      result.name = requests.back().name();
+      result.key = requests.back().key().digest;
+    } catch (const Failure& failure) {
+      result.error = failure.error();
     }
-  };
-  const bool any_thread = target.backend->usable_from_any_thread();
-  const std::size_t processors = std::max(1U, std::thread::hardware_concurrency());
-  std::vector<std::future<void>> others;
-  for (std::size_t i = 1; any_thread && i < std::min(processors, results.size()); ++i)
-    others.push_back(std::async(std::launch::async, work));
-  work();
-  for (auto& other : others) other.get();
+  }
+  cache.preload(requests, [&](const Progress& progress) {
+    if (progress.error != nullptr) results[places[progress.index]].error = *progress.error;
+    bar.update(progress.done, progress.total, progress.name, progress.remaining);
+  });
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    CompiledFile& result = results[places[i]];
+    if (result.error) continue;
+    auto program = cache.get(requests[i]);
+    if (!program) {
+      result.error = std::move(program).error();
+      continue;
+    }
+    result.entries = program->module().entries();
+    result.program = *std::move(program);
+  }
   return results;
 }
 
@@ -164,6 +154,7 @@ void run(Context& context, const CompileOptions& options) {
     cache_options.directory = context.directory();
     cache_options.max_programs = std::max(cache_options.max_programs, options.files.size());
     cache_options.max_disk_bytes = std::numeric_limits<std::uint64_t>::max();
+    cache_options.threads = std::max(1U, std::thread::hardware_concurrency());
     cache_options.log = context.log();
     Cache cache(target.backend, std::move(cache_options));
     results = compile_all(cache, options, target, bar);

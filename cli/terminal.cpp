@@ -12,6 +12,8 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
+#include "quantity.hpp"
+
 namespace kiln::cli {
 namespace {
 
@@ -271,14 +273,18 @@ ProgressBar::~ProgressBar() {
   if (shown_) std::fputs("\r\x1b[K", stderr);
 }
 
-void ProgressBar::update(std::size_t done, std::size_t total, std::string_view what) {
+void ProgressBar::update(std::size_t done, std::size_t total, std::string_view what,
+                         std::optional<std::chrono::nanoseconds> remaining) {
   if (!shown_ || total == 0) return;
-  constexpr std::size_t width = 30;
+  constexpr std::size_t width = 20;
   const std::size_t full = std::min(done, total) * width / total;
   std::string bar;
   for (std::size_t i = 0; i < width; ++i) bar += i < full ? "█" : "░";
   // Shorter than 80 columns: a line that wraps cannot be erased.
-  fmt::print(stderr, "\r\x1b[K{} {} {}/{} {}", label_, bar, done, total, fit(printable(what), 24));
+  const std::string left = remaining && *remaining >= std::chrono::seconds(1)
+                               ? fmt::format(" {} left,", human_duration(*remaining))
+                               : std::string();
+  fmt::print(stderr, "\r\x1b[K{} {} {}/{}{} {}", label_, bar, done, total, left, fit(printable(what), 24));
   std::fflush(stderr);
 }
 

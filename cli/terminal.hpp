@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -99,7 +101,8 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   bool shown() const noexcept { return shown_; }
-  void update(std::size_t done, std::size_t total, std::string_view what);
+  void update(std::size_t done, std::size_t total, std::string_view what,
+              std::optional<std::chrono::nanoseconds> remaining = {});
 
  private:
   bool shown_;

@@ -58,7 +58,7 @@ void run(Context& context) {
     Cache cache(device, std::move(options));
     const auto report = cache.warm([&](const Progress& progress) {
       if (progress.error != nullptr) failed.push_back({progress.name, progress.error->message()});
-      bar.update(progress.done, progress.total, progress.name);
+      bar.update(progress.done, progress.total, progress.name, progress.remaining);
     });
     ready = report.ready;
   }

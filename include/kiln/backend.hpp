@@ -95,6 +95,9 @@ class Backend {
   /// Whether a cache may call compile() and load() on its own threads. If not, it calls them only on the threads
   /// that call the cache: get_async() and preload() then work on the calling thread.
   virtual bool usable_from_any_thread() const noexcept { return true; }
+  /// How many threads can compile or load programs faster than fewer threads can; 0: as many as there are
+  /// processors. Does not change while the backend lives.
+  virtual unsigned useful_threads() const noexcept { return 0; }
   /// Waits until this process may compile one more program. A cache calls it before it locks a program against
   /// other processes, so that it locks no more programs than it compiles; the next compile() of the thread uses the
   /// place. Null: any number of threads may compile at once.

@@ -42,13 +42,14 @@ struct CacheOptions {
   std::uint64_t max_disk_bytes = std::uint64_t{4} << 30;
   /// What a power failure may do to saved programs.
   Durability durability = Durability::none;
-  /// How long to wait for another process, or another cache of this one, that is compiling the same program before
-  /// compiling it too.
+  /// How long to wait for another process, or another cache of this one, that is compiling the same program. After
+  /// that, one of those that wait compiles it too, and the others wait for that one, for as long again.
   std::chrono::milliseconds lock_timeout = std::chrono::seconds(30);
   /// How many programs may wait to be saved. If that many wait, the thread that compiled the next one saves it.
   std::size_t write_queue = 64;
-  /// Threads for get_async(), preload() and warm(). 0: one for each processor, at most 8. The caller of preload()
-  /// or warm() counts as one, threads in a callback do not. Started when first needed.
+  /// Threads for get_async(), preload() and warm(). 0: one for each processor, at most 16, and no more than
+  /// Backend::useful_threads(). The caller of preload() or warm() counts as one, threads in a callback do not.
+  /// Started when first needed.
   unsigned threads = 0;
   /// The level between the disk and the compiler, shared between machines: see Store. Null: none. The cache shares
   /// ownership of it.
@@ -72,6 +73,8 @@ struct Progress {
   /// How many programs have been tried so far, this one included, and how many there are.
   std::size_t done = 0;
   std::size_t total = 0;
+  /// The place of this program in the list given to preload(); for warm(), which has no list, any number.
+  std::size_t index = 0;
   /// The name of this program.
   const std::string& name;
   /// The error if this program failed, else null.

@@ -7,24 +7,40 @@
 
 namespace kiln::cache {
 
-std::vector<std::size_t> Batch::run(const std::vector<std::size_t>& items, const Try& attempt) {
-  const auto round = std::make_shared<Round>(items, attempt);
+std::vector<std::size_t> Batch::run(const std::vector<std::size_t>& items, Start start, const Try& attempt) {
   // The caller loads too, so it never depends on a free worker.
-  if (threads_ == Threads::workers)
-    for (std::size_t helpers = 1; helpers < std::min(items.size(), workers_.size()); ++helpers)
-      workers_.submit([this, round] { try_some(*this, *round); }, Urgency::background);
-  try_some(*this, *round);
+  const std::size_t threads = threads_ == Threads::workers ? std::min(items.size(), workers_.size()) : 1;
+  const std::size_t helpers = threads > 1 ? threads - 1 : 0;
+  const auto round = std::make_shared<Round>(items, attempt, start == Start::gradually ? helpers : 0);
+  if (start == Start::all_at_once)
+    for (std::size_t i = 0; i < helpers; ++i) add_helper(round);
+  try_some(*this, round);
   const base::MutexLock lock(round->mutex);
   while (round->tried < items.size()) round->all_tried.wait(round->mutex);
   return std::move(round->not_done);
 }
 
-void Batch::try_some(Batch& batch, Round& round) {
+void Batch::add_helper(const std::shared_ptr<Round>& round) {
+  workers_.submit([this, round] { try_some(*this, round); }, Urgency::background);
+}
+
+void Batch::add_helper_gradually(const std::shared_ptr<Round>& of) {
+  Round& round = *of;
+  std::size_t helpers = round.helpers;
+  const auto due = round.start + (helpers + 1) * std::chrono::milliseconds(1);
+  if (helpers >= round.most_helpers || round.next >= round.items.size()) return;
+  if (std::chrono::steady_clock::now() < due) return;
+  if (round.helpers.compare_exchange_strong(helpers, helpers + 1)) add_helper(of);
+}
+
+void Batch::try_some(Batch& batch, const std::shared_ptr<Round>& of) {
+  Round& round = *of;
   for (std::size_t i = round.next++; i < round.items.size(); i = round.next++) {
     const std::size_t item = round.items[i];
     Tried tried = batch.try_one(round, item);
     const bool done = tried.end != End::not_done;
     if (done) batch.report({item, std::move(tried.error)});
+    batch.add_helper_gradually(of);
     const base::MutexLock lock(round.mutex);
     if (!done) round.not_done.push_back(item);
     if (++round.tried == round.items.size()) round.all_tried.notify_all();
@@ -89,7 +105,7 @@ void Batch::report(Finished finished) {
       done = done_ + 1;
       left = remaining(next.item);
     }
-    call({done, count_, name_(next.item), next.error ? &*next.error : nullptr, left});
+    call({done, count_, next.item, name_(next.item), next.error ? &*next.error : nullptr, left});
     const base::MutexLock lock(mutex_);
     if (next.error) {
       result_.errors.push_back(std::move(*next.error));

@@ -35,9 +35,12 @@ class Batch {
     std::optional<Error> error = {};
   };
   using Try = std::function<Tried(std::size_t)>;
+  /// How workers begin. Gradually: one more for each millisecond of work, because many programs load in less time
+  /// than it takes to wake the threads, and drivers let several threads wait for each other.
+  enum class Start { all_at_once, gradually };
   /// Tries these items, in this order, and reports those that are done or failed. Returns the others when all have
   /// been tried and reported.
-  std::vector<std::size_t> run(const std::vector<std::size_t>& items, const Try& attempt);
+  std::vector<std::size_t> run(const std::vector<std::size_t>& items, Start start, const Try& attempt);
 
   /// Sets what the items to come will cost, from which the remaining time is estimated.
   void expect(std::vector<double> costs) KILN_EXCLUDES(mutex_);
@@ -54,6 +57,10 @@ class Batch {
   struct Round {
     const std::vector<std::size_t> items;
     const Try attempt;
+    /// Helpers are added gradually, up to this number.
+    const std::size_t most_helpers;
+    const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+    std::atomic<std::size_t> helpers{0};
     std::atomic<std::size_t> next{0};
     base::Mutex mutex = {};
     base::Condition all_tried = {};
@@ -62,7 +69,10 @@ class Batch {
   };
 
   /// Tries items until none is left. `batch` is used only while an item is being tried.
-  static void try_some(Batch& batch, Round& round);
+  static void try_some(Batch& batch, const std::shared_ptr<Round>& round);
+  void add_helper(const std::shared_ptr<Round>& round);
+  /// Adds a helper if it is time for one.
+  void add_helper_gradually(const std::shared_ptr<Round>& round);
   Tried try_one(const Round& round, std::size_t item) const;
   /// Queues the result, and reports all queued results unless another thread is reporting.
   void report(Finished finished) KILN_EXCLUDES(mutex_);

@@ -20,8 +20,10 @@
 namespace kiln::cache {
 namespace {
 
-unsigned worker_count(unsigned wanted) {
-  return wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency(), 1U, 8U);
+unsigned worker_count(unsigned wanted, const Backend& backend) {
+  if (wanted != 0) return wanted;
+  const unsigned useful = backend.useful_threads();
+  return std::clamp(std::thread::hardware_concurrency(), 1U, useful != 0 ? std::min(useful, 16U) : 16U);
 }
 
 /// Resolves the directory once, so that later changes of the environment or the working directory have no effect.
@@ -78,7 +80,7 @@ Levels::Levels(std::shared_ptr<Backend> backend, CacheOptions options, memory::P
       table_(table),
       saver_(backend_->identity(), identity_digest_, disk_, shared_, table_,
              {.save = options_.save, .queue = options_.write_queue, .log = options_.log}),
-      workers_(worker_count(options_.threads)) {}
+      workers_(worker_count(options_.threads, *backend_)) {}
 
 Levels::Levels(const Levels& parents)
     : Levels(parents.backend_, parents.options_, parents.table_, parents.system_) {}
@@ -121,15 +123,12 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
     if (auto program = load_from_disk(key, lock, Look::first)) return program;
     // First the place, then the lock: what is locked here, no other process compiles.
     place = backend_->wait_for_place(how.urgency);
-    lock = lock_key(key, {});
-    if (!lock && has_locks() && how.if_locked == IfLocked::return_nothing) return std::optional<Program>{};
-    if (!lock && has_locks() && how.if_locked == IfLocked::wait) {
-      // One process compiles; the others get the lock later and find its entry on disk.
-      place.reset();
-      lock = lock_key(key, options_.lock_timeout);
-    }
-    if (!lock && has_locks())
+    lock = lock_key(key, how.if_locked, place);
+    if (!lock && uses_locks()) {
+      const bool leaves_it = how.if_locked == IfLocked::return_nothing || how.if_locked == IfLocked::take_over;
+      if (leaves_it && disk_->has_locks()) return std::optional<Program>{};
       options_.log.debug(fmt::format("compiling {} without the lock between processes", key.name));
+    }
   }
   if (auto program = load_from_disk(key, lock, Look::last)) return program;
   if (auto program = load_from_shared_store(key, lock)) return program;
@@ -304,8 +303,20 @@ Result<Program> Levels::add(const Request& request, Compiled compiled, std::chro
   }
 }
 
-std::optional<Levels::KeyLock> Levels::lock_key(const Key& key, std::chrono::milliseconds timeout) {
-  return has_locks() ? disk_->lock(key, timeout) : std::nullopt;
+std::optional<Levels::KeyLock> Levels::lock_key(const Key& key, IfLocked if_locked,
+                                                std::unique_ptr<CompilePlace>& place) {
+  if (!uses_locks()) return std::nullopt;
+  auto lock = disk_->lock(key, {});
+  if (!lock && if_locked == IfLocked::wait) {
+    // One process compiles; the others get the lock later and find its entry on disk.
+    place.reset();
+    lock = disk_->lock(key, options_.lock_timeout);
+  }
+  using enum store::DiskStore::Turn;
+  if (!lock && if_locked != IfLocked::return_nothing)
+    lock = disk_->lock(key, if_locked == IfLocked::wait ? options_.lock_timeout : std::chrono::milliseconds(0),
+                       second);
+  return lock;
 }
 
 std::optional<Error> Levels::refusal_of_call() const {
@@ -333,8 +344,8 @@ Future<Program> Levels::get_async(Request request) {
   return promise.future();
 }
 
-void Levels::answer_later(const std::shared_ptr<const Asked>& asked) {
-  workers_.submit([this, asked] {
+void Levels::answer_later(const std::shared_ptr<const Asked>& asked, Try which) {
+  workers_.submit([this, asked, which] {
     // A worker must not block on another thread's flight, because that flight may need a worker.
     const auto then = [this, asked](const Outcome& outcome) {
       // A find() or warm() that found nothing does not answer a get().
@@ -344,7 +355,11 @@ void Levels::answer_later(const std::shared_ptr<const Asked>& asked) {
         answer(*asked, outcome ? Result<Program>(**outcome) : Result<Program>(outcome.error()));
       });
     };
-    if (!flights_.when_landed(asked->request.key().digest, then)) answer(*asked, get(asked->request));
+    if (flights_.when_landed(asked->request.key().digest, then)) return;
+    if (which == Try::last || !workers_.has_waiting_work()) return answer(*asked, get(asked->request));
+    auto found = find_or_compile(asked->request, {.if_locked = IfLocked::return_nothing});
+    if (found && !*found) return answer_later(asked, Try::last);
+    answer(*asked, found ? Result<Program>(std::move(**found)) : std::move(found).error());
   });
 }
 
@@ -374,7 +389,7 @@ PreloadReport Levels::preload(std::span<const Request> requests, const ProgressC
 
   using Tried = Batch::Tried;
   using End = Batch::End;
-  places = batch.run(places, [&](std::size_t i) {
+  places = batch.run(places, Batch::Start::gradually, [&](std::size_t i) {
     if (table_.find(requests[i].key().digest) || find_ready(requests[i])) return Tried{End::done};
     return Tried{End::not_done};
   });
@@ -387,15 +402,22 @@ PreloadReport Levels::preload(std::span<const Request> requests, const ProgressC
       return Tried{*found ? End::done : End::not_done};
     };
   };
-  places = batch.run(places, get_if(IfLocked::return_nothing));
+  places = batch.run(places, Batch::Start::all_at_once, get_if(IfLocked::return_nothing));
   // Other processes compile the rest.
   const auto since = std::chrono::steady_clock::now();
-  while (!places.empty()) {
-    const bool waits = std::chrono::steady_clock::now() - since < options_.lock_timeout;
+  constexpr auto shortest_pause = std::chrono::milliseconds(1);
+  constexpr auto longest_pause = std::chrono::milliseconds(10);
+  for (auto pause = shortest_pause; !places.empty(); pause = std::min(pause * 2, longest_pause)) {
+    const auto waited = std::chrono::steady_clock::now() - since;
+    const auto if_locked = waited < options_.lock_timeout       ? IfLocked::return_nothing
+                           : waited / 2 < options_.lock_timeout ? IfLocked::take_over
+                                                                : IfLocked::compile;
     const std::size_t before = places.size();
-    places = batch.run(places, get_if(waits ? IfLocked::return_nothing : IfLocked::compile));
-    constexpr auto pause = std::chrono::milliseconds(3);
-    if (places.size() == before) std::this_thread::sleep_for(pause);
+    places = batch.run(places, Batch::Start::all_at_once, get_if(if_locked));
+    if (places.size() < before)
+      pause = shortest_pause;
+    else
+      std::this_thread::sleep_for(pause);
   }
   return batch.finish();
 }
@@ -449,7 +471,7 @@ PreloadReport Levels::warm(const ProgressCallback& progress) {
   batch.expect(std::move(costs));
   std::vector<std::size_t> places(items->size());
   std::iota(places.begin(), places.end(), std::size_t{0});
-  batch.run(places, [&](std::size_t i) -> Batch::Tried {
+  batch.run(places, Batch::Start::gradually, [&](std::size_t i) -> Batch::Tried {
     const Key& key = (*items)[i].key;
     for (;;) {
       // The error goes only to this caller: a get() that joins must continue to the compiler.
@@ -474,7 +496,7 @@ Result<Program> Levels::warm_one(const Key& key) {
   auto loaded = load(*guarded_disk_, key);
   if (!loaded) {
     // Retry under the lock: another process may be replacing the entry.
-    const auto lock = lock_key(key, options_.lock_timeout);
+    const auto lock = uses_locks() ? disk_->lock(key, options_.lock_timeout) : std::nullopt;
     loaded = load(*guarded_disk_, key);
     if (!loaded) {
       reject(key, loaded.error());

@@ -111,8 +111,8 @@ class Levels {
   /// What to do if no level has the program.
   enum class IfMissing { compile, return_nothing };
   /// What to do if another process, or another cache of this one, is compiling the program: wait for it, return
-  /// nothing, or compile it too.
-  enum class IfLocked { wait, return_nothing, compile };
+  /// nothing, compile it unless a third one already does so in its place, or compile it in any case.
+  enum class IfLocked { wait, return_nothing, take_over, compile };
   struct How {
     IfMissing if_missing = IfMissing::compile;
     IfLocked if_locked = IfLocked::wait;
@@ -129,9 +129,9 @@ class Levels {
   std::optional<Program> load_from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look);
   std::optional<Program> load_from_shared_store(const Key& key, std::optional<KeyLock>& lock);
   Result<Program> compile(const Request& request, std::optional<KeyLock> lock);
-  /// Nothing if the lock is not free by the timeout, or if locks are not available.
-  std::optional<KeyLock> lock_key(const Key& key, std::chrono::milliseconds timeout);
-  bool has_locks() const noexcept { return disk_ && options_.save; }
+  /// The lock between processes, if it can be had as `if_locked` says.
+  std::optional<KeyLock> lock_key(const Key& key, IfLocked if_locked, std::unique_ptr<CompilePlace>& place);
+  bool uses_locks() const noexcept { return disk_ && options_.save; }
   /// Reads, checks and loads an entry. Nothing if the store has none; an error if the entry is unusable.
   Result<std::optional<Loaded>> load(const GuardedStore& store, const Key& key);
   /// Counts and logs an unusable entry.
@@ -146,7 +146,10 @@ class Levels {
   std::optional<Error> refusal_of_call() const;
   Error failure(Error error);
 
-  void answer_later(const std::shared_ptr<const Asked>& asked);
+  /// Answers on a worker. A program that another process is compiling is tried once more, behind everything else
+  /// that waits for a worker.
+  enum class Try { first, last };
+  void answer_later(const std::shared_ptr<const Asked>& asked, Try which = Try::first);
   void answer(const Asked& asked, Result<Program> program);
   /// Logs exceptions from the callback.
   void call(const Callback& done, Result<Program> program);

@@ -29,6 +29,7 @@ std::int64_t now_seconds() { return std::chrono::system_clock::to_time_t(std::ch
 
 struct DiskStore::Opened {
   base::Folder folder;
+  /// Not open if locks are not available.
   base::FileHandle lock_file;
 };
 
@@ -75,7 +76,8 @@ Result<std::shared_ptr<const DiskStore::Opened>> DiskStore::reopen(bool create) 
   const bool is_new = create && !folder.status(manifest_name);
   base::FileHandle lock_file;
   // Without a lock file, processes may compile the same program twice; nothing else breaks.
-  if (auto opened = folder.open_lock_file(lock_name)) lock_file = std::move(*opened);
+  if (auto opened = folder.open_lock_file(lock_name); opened && base::FileLock::is_held(*opened, 0))
+    lock_file = std::move(*opened);
   if (durability_ == Durability::fsync) folder.sync_name();
   if (is_new)
     if (auto written = store::write_manifest(folder, identity_); !written) log_.debug(written.error().message());
@@ -180,10 +182,16 @@ Result<std::vector<StoredItem>> DiskStore::list() {
   return items;
 }
 
-std::optional<DiskStore::KeyLock> DiskStore::lock(const Key& key, std::chrono::milliseconds timeout) {
+bool DiskStore::has_locks() {
+  const auto opened = opened_or_made();
+  return opened && (*opened)->lock_file;
+}
+
+std::optional<DiskStore::KeyLock> DiskStore::lock(const Key& key, std::chrono::milliseconds timeout, Turn turn) {
   auto opened = opened_or_made();
   if (!opened || !(*opened)->lock_file) return std::nullopt;
-  auto lock = base::FileLock::acquire((*opened)->lock_file, key.digest.word(0), timeout);
+  const std::uint64_t byte = key.digest.word(turn == Turn::first ? 0 : 1);
+  auto lock = base::FileLock::acquire((*opened)->lock_file, byte, timeout);
   if (!lock) return std::nullopt;
   return KeyLock(*this, key, std::move(*opened), std::move(*lock));
 }

@@ -60,8 +60,14 @@ class DiskStore final : public Store {
 
   /// A lock between processes: its holder compiles `key`, and may remove its entry if that is damaged or refused by
   /// the driver. Nothing if the lock is not free by the timeout, or if locks are not available.
+  ///
+  /// A holder of the first lock may be stopped, or take very long. The second lock is for one of those who do not
+  /// wait for it any longer, so that not all of them compile the key.
   class KeyLock;
-  std::optional<KeyLock> lock(const Key& key, std::chrono::milliseconds timeout);
+  enum class Turn { first, second };
+  std::optional<KeyLock> lock(const Key& key, std::chrono::milliseconds timeout, Turn turn = Turn::first);
+  /// Whether locks are available: not in a folder that this process may not write to, or on some file systems.
+  bool has_locks();
 
   /// The number and size of the folder's programs. Lists the folder only if it has no usage.json.
   Usage usage();

@@ -142,6 +142,12 @@ Result<std::shared_ptr<Device>> GlDevice::open(std::shared_ptr<ShareGroup> group
                                                             read_memory(), read_largest_buffer()));
 }
 
+unsigned GlDevice::useful_threads() const noexcept {
+  // Measured with driver 580 on an H200: each thread needs a context, which takes some 30 ms to create, and the
+  // compiler is no faster with several.
+  return info_.identity.vendor == "NVIDIA" ? 1 : 0;
+}
+
 Result<Compiled> GlDevice::compile(const Request& request) {
   auto current = KILN_TRY(begin(*group_));
   return compile_program(group_, info_.limits, spirv_validator_, request);

@@ -30,6 +30,7 @@ class GlDevice final : public Device {
   const Identity& identity() const noexcept override { return info_.identity; }
   const DeviceInfo& info() const noexcept override { return info_; }
   bool usable_from_any_thread() const noexcept override { return group_->pooled(); }
+  unsigned useful_threads() const noexcept override;
 
   Result<Compiled> compile(const Request& request) override;
   Result<std::unique_ptr<kiln::Module>> load(const Binary& binary) override;
