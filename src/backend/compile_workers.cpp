@@ -80,6 +80,8 @@ struct CompilePlaces::Slot {
 };
 
 struct CompilePlaces::State {
+  explicit State(const Machine& machine) : processors(machine) {}
+
   base::Condition changed;
   Processors processors;
   std::list<std::unique_ptr<Slot>> slots;
@@ -138,17 +140,18 @@ std::shared_ptr<CompilePlaces> CompilePlaces::of_process() {
   return places;
 }
 
-CompilePlaces::CompilePlaces()
-    : mutex_(base::ForkMutex::Order::inner,
+CompilePlaces::CompilePlaces(Machine machine)
+    : machine_(std::move(machine)),
+      mutex_(base::ForkMutex::Order::inner,
              [this] {
                // The old state has conditions, threads and processes of the parent.
                State& parents = *state_.release();
                parents.processors.leave_to_parent();
                for (const auto& slot : parents.slots)
                  if (slot->worker != nullptr) slot->worker->leave_to_parent();
-               state_ = std::make_unique<State>();
+               state_ = std::make_unique<State>(machine_);
              }),
-      state_(std::make_unique<State>()) {}
+      state_(std::make_unique<State>(machine_)) {}
 
 CompilePlaces::~CompilePlaces() {
   std::thread keeper;

@@ -39,7 +39,7 @@ class CompilePlaces : public std::enable_shared_from_this<CompilePlaces> {
   /// The object of this process, which its users own together. The last one ends the workers.
   static std::shared_ptr<CompilePlaces> of_process();
 
-  CompilePlaces();
+  explicit CompilePlaces(Machine machine = {});
   ~CompilePlaces();
   CompilePlaces(const CompilePlaces&) = delete;
   CompilePlaces& operator=(const CompilePlaces&) = delete;
@@ -74,6 +74,7 @@ class CompilePlaces : public std::enable_shared_from_this<CompilePlaces> {
   /// Compiles in the worker of a slot. Nothing if it cannot be started.
   std::optional<Result<std::string>> run_in(Slot& slot, const Compilation& compilation) KILN_EXCLUDES(mutex_);
 
+  const Machine machine_;
   mutable base::ForkMutex mutex_;
   /// Replaced in a forked child, which leaves the parent's as it is.
   std::unique_ptr<State> state_ KILN_GUARDED_BY(mutex_);

@@ -1,10 +1,7 @@
 #include "backend/processors.hpp"
 
 #include <algorithm>
-#include <array>
 #include <memory>
-#include <string>
-#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -21,11 +18,9 @@ constexpr unsigned max_processes = 256;
 /// Processes take the lowest free byte, so that many free bytes in a row are followed by free ones.
 constexpr unsigned free_in_a_row = 16;
 
-constexpr std::array shared_folders = {"/dev/shm", "/tmp"};
-
 /// A file of this user in a folder that everybody may write to; empty if it cannot be had, or if it may be another
 /// user's.
-base::FileHandle open_in(const char* folder) {
+base::FileHandle open_in(const std::string& folder) {
   const std::string path = fmt::format("{}/kiln-compiling-{}", folder, ::geteuid());
   base::FileHandle file(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   struct stat found {};
@@ -38,12 +33,10 @@ base::FileHandle open_in(const char* folder) {
 
 }  // namespace
 
-Processors::Processors() : count_(std::max(std::thread::hardware_concurrency(), 1U)) {}
-
 const base::FileHandle& Processors::file() {
   if (looked_for_file_) return file_;
   looked_for_file_ = true;
-  for (const char* folder : shared_folders) {
+  for (const std::string& folder : machine_.folders) {
     file_ = open_in(folder);
     // A file system without locks is as good as none.
     if (file_ && base::FileLock::is_held(file_, 0)) return file_;
@@ -52,7 +45,7 @@ const base::FileHandle& Processors::file() {
 }
 
 unsigned Processors::share() const {
-  if (!file_) return count_;
+  if (!file_) return count();
   unsigned others = 0;
   unsigned free = 0;
   for (unsigned i = 0; i < max_processes && free < free_in_a_row; ++i) {
@@ -61,7 +54,7 @@ unsigned Processors::share() const {
     others += held ? 1 : 0;
     free = held ? 0 : free + 1;
   }
-  return std::max(count_ / (others + 1), 1U);
+  return std::max(count() / (others + 1), 1U);
 }
 
 void Processors::set_compiling(bool compiling) {
@@ -75,7 +68,7 @@ void Processors::set_compiling(bool compiling) {
 }
 
 std::unique_ptr<Processors::Token> Processors::take_token() {
-  for (unsigned i = 0; i < count_; ++i) {
+  for (unsigned i = 0; i < count(); ++i) {
     if (taken_.contains(i)) continue;
     std::optional<base::FileLock> lock;
     if (file()) {

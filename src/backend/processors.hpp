@@ -1,23 +1,34 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/file.hpp"
 
 namespace kiln::backend {
+
+/// The processors that are divided, and where. Tests set their own.
+struct Machine {
+  unsigned processors = std::max(std::thread::hardware_concurrency(), 1U);
+  /// Folders that everybody may write to, the first choice first.
+  std::vector<std::string> folders = {"/dev/shm", "/tmp"};
+};
 
 /// Divides the processors between all processes of this user that compile. Each process that compiles, and each
 /// compile worker, holds a lock on a byte of a file in /dev/shm or /tmp, which the kernel releases when the process
 /// ends. Without such a file, each process counts only for itself. Not thread-safe.
 class Processors {
  public:
-  Processors();
+  explicit Processors(Machine machine) : machine_(std::move(machine)) {}
 
   /// How many processors this process may run on.
-  unsigned count() const noexcept { return count_; }
+  unsigned count() const noexcept { return machine_.processors; }
   /// How many of them this process should use while it compiles: its share, at least 1.
   unsigned share() const;
 
@@ -49,7 +60,7 @@ class Processors {
   /// Opened when it is first needed; empty if there is none.
   const base::FileHandle& file();
 
-  const unsigned count_;
+  const Machine machine_;
   bool looked_for_file_ = false;
   base::FileHandle file_;
   std::optional<base::FileLock> compiling_;

@@ -19,8 +19,9 @@ namespace {
 /// no file below this one.
 constexpr std::string_view nowhere = "/dev/null/";
 
-/// RtcReply::result of a worker that finds another compiler than the one asked for.
-constexpr int wrong_compiler = -1;
+/// RtcReply::result of a worker that finds another compiler than the one asked for, or that cannot go to the
+/// application's working folder.
+constexpr int not_the_same = -1;
 
 /// The first line of the log that reports an error, and all after it. Lines of the source that the log quotes are
 /// indented.
@@ -188,8 +189,8 @@ Result<RtcReply> Rtc::run_in_place(const Request& request, const RtcCall& call) 
                                              .call = [&call] { return call.to_bytes(); },
                                              .here = [&] { reply = run(call); }}));
   if (answer) reply = RtcReply::from_bytes(*answer);
-  if (reply && reply->result != wrong_compiler) return std::move(*reply);
-  // The library on disk was replaced after it was loaded here.
+  if (reply && reply->result != not_the_same) return std::move(*reply);
+  // For example, the library on disk was replaced after it was loaded here.
   return run(call);
 }
 
@@ -198,7 +199,9 @@ Rtc::Outcome Rtc::compile_once(const Request& request, const std::vector<std::st
   const auto made = backend::HeaderFolders::create(request);
   if (!made) return {made.error()};
   const backend::HeaderFolders& folders = *made;
+  std::error_code error;
   RtcCall call{.compiler = version_,
+               .folder = std::filesystem::current_path(error).string(),
                .name = file_prefix_ + request.name(),
                .source = backend::with_defines(request),
                .text = output == Output::text};
@@ -246,7 +249,9 @@ RtcReply Rtc::reply_to(const std::string& library, const RtcCall& call) {
     auto within = opened ? Rtc::within(names, std::move(*opened)) : Result<std::shared_ptr<const Rtc>>(nullptr);
     return within ? std::move(*within) : nullptr;
   }();
-  if (rtc == nullptr || rtc->version() != call.compiler) return {.result = wrong_compiler};
+  std::error_code error;
+  if (rtc != nullptr) std::filesystem::current_path(call.folder, error);
+  if (rtc == nullptr || error || rtc->version() != call.compiler) return {.result = not_the_same};
   return rtc->run(call);
 }
 

@@ -88,6 +88,7 @@ class Reader {
 std::string RtcCall::to_bytes() const {
   Writer writer;
   writer.add(compiler);
+  writer.add(folder);
   writer.add(name);
   writer.add(source);
   writer.add(options);
@@ -100,6 +101,7 @@ std::optional<RtcCall> RtcCall::from_bytes(const std::string& bytes) {
   Reader reader(bytes);
   RtcCall call;
   call.compiler = reader.text();
+  call.folder = reader.text();
   call.name = reader.text();
   call.source = reader.text();
   call.options = reader.texts();

@@ -12,6 +12,8 @@ namespace kiln::cuda {
 struct RtcCall {
   /// The compiler that is expected, as in "NVRTC 13.0".
   std::string compiler = {};
+  /// The working folder of the application, which options may refer to.
+  std::string folder = {};
   std::string name = {};
   std::string source = {};
   std::vector<std::string> options = {};
