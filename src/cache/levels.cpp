@@ -319,6 +319,11 @@ std::optional<Levels::KeyLock> Levels::lock_key(const Key& key, IfLocked if_lock
   return lock;
 }
 
+Levels::IfLocked Levels::if_locked_after(std::chrono::steady_clock::duration waited) const {
+  if (waited < options_.lock_timeout) return IfLocked::return_nothing;
+  return waited / 2 < options_.lock_timeout ? IfLocked::take_over : IfLocked::compile;
+}
+
 std::optional<Error> Levels::refusal_of_call() const {
   if (!GuardedStore::is_called_by(this)) return std::nullopt;
   return Error(ErrorCode::invalid_request, "a store must not request programs from the cache that it belongs to");
@@ -335,7 +340,7 @@ void Levels::get_async(Request request, Callback done) {
   if (!backend_->usable_from_any_thread()) return call(done, get(request));
   // The caller may be a worker inside a backend, and may wait for the result.
   workers_.let_caller_wait();
-  answer_later(std::make_shared<const Asked>(Asked{std::move(request), std::move(done)}));
+  answer_later(std::make_shared<Asked>(Asked{std::move(request), std::move(done)}));
 }
 
 Future<Program> Levels::get_async(Request request) {
@@ -344,8 +349,8 @@ Future<Program> Levels::get_async(Request request) {
   return promise.future();
 }
 
-void Levels::answer_later(const std::shared_ptr<const Asked>& asked, Try which) {
-  workers_.submit([this, asked, which] {
+void Levels::answer_later(const std::shared_ptr<Asked>& asked) {
+  workers_.submit([this, asked] {
     // A worker must not block on another thread's flight, because that flight may need a worker.
     const auto then = [this, asked](const Outcome& outcome) {
       // A find() or warm() that found nothing does not answer a get().
@@ -356,14 +361,46 @@ void Levels::answer_later(const std::shared_ptr<const Asked>& asked, Try which) 
       });
     };
     if (flights_.when_landed(asked->request.key().digest, then)) return;
-    if (which == Try::last || !workers_.has_waiting_work()) return answer(*asked, get(asked->request));
-    auto found = find_or_compile(asked->request, {.if_locked = IfLocked::return_nothing});
-    if (found && !*found) return answer_later(asked, Try::last);
+    const auto waited = asked->postponed ? std::chrono::steady_clock::now() - *asked->postponed
+                                         : std::chrono::steady_clock::duration(0);
+    auto found = find_or_compile(asked->request, {.if_locked = if_locked_after(waited)});
+    if (found && !*found) return postpone(asked);
     answer(*asked, found ? Result<Program>(std::move(**found)) : std::move(found).error());
   });
 }
 
+void Levels::postpone(const std::shared_ptr<Asked>& asked) {
+  {
+    const base::MutexLock lock(postponed_mutex_);
+    postponed_.push_back(asked);
+    if (asked->postponed) return;
+    asked->postponed = std::chrono::steady_clock::now();
+    // Then a worker retries them already.
+    if (++postponed_left_ > 1) return;
+  }
+  workers_.submit([this] { retry_postponed(); });
+}
+
+void Levels::retry_postponed() {
+  const WorkerPool::Uncounted waiting(workers_);
+  for (;;) {
+    constexpr auto pause = std::chrono::milliseconds(3);
+    std::this_thread::sleep_for(pause);
+    std::vector<std::shared_ptr<Asked>> again;
+    {
+      const base::MutexLock lock(postponed_mutex_);
+      if (postponed_left_ == 0) return;
+      again.swap(postponed_);
+    }
+    for (const auto& asked : again) answer_later(asked);
+  }
+}
+
 void Levels::answer(const Asked& asked, Result<Program> program) {
+  if (asked.postponed) {
+    const base::MutexLock lock(postponed_mutex_);
+    --postponed_left_;
+  }
   // The callback may wait for other programs of this cache.
   const WorkerPool::Uncounted waiting(workers_);
   call(asked.done, std::move(program));
@@ -408,10 +445,7 @@ PreloadReport Levels::preload(std::span<const Request> requests, const ProgressC
   constexpr auto shortest_pause = std::chrono::milliseconds(1);
   constexpr auto longest_pause = std::chrono::milliseconds(10);
   for (auto pause = shortest_pause; !places.empty(); pause = std::min(pause * 2, longest_pause)) {
-    const auto waited = std::chrono::steady_clock::now() - since;
-    const auto if_locked = waited < options_.lock_timeout       ? IfLocked::return_nothing
-                           : waited / 2 < options_.lock_timeout ? IfLocked::take_over
-                                                                : IfLocked::compile;
+    const auto if_locked = if_locked_after(std::chrono::steady_clock::now() - since);
     const std::size_t before = places.size();
     places = batch.run(places, Batch::Start::all_at_once, get_if(if_locked));
     if (places.size() < before)

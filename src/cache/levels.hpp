@@ -106,6 +106,8 @@ class Levels {
   struct Asked {
     Request request;
     Callback done;
+    /// Since when it is postponed.
+    std::optional<std::chrono::steady_clock::time_point> postponed = {};
   };
 
   /// What to do if no level has the program.
@@ -113,6 +115,8 @@ class Levels {
   /// What to do if another process, or another cache of this one, is compiling the program: wait for it, return
   /// nothing, compile it unless a third one already does so in its place, or compile it in any case.
   enum class IfLocked { wait, return_nothing, take_over, compile };
+  /// For callers that come back for a locked program: what to do after they have waited for so long.
+  IfLocked if_locked_after(std::chrono::steady_clock::duration waited) const;
   struct How {
     IfMissing if_missing = IfMissing::compile;
     IfLocked if_locked = IfLocked::wait;
@@ -146,11 +150,13 @@ class Levels {
   std::optional<Error> refusal_of_call() const;
   Error failure(Error error);
 
-  /// Answers on a worker. A program that another process is compiling is tried once more, behind everything else
-  /// that waits for a worker.
-  enum class Try { first, last };
-  void answer_later(const std::shared_ptr<const Asked>& asked, Try which = Try::first);
+  // A request belongs to one work item or flight at a time.
+  void answer_later(const std::shared_ptr<Asked>& asked);
   void answer(const Asked& asked, Result<Program> program);
+  /// Tries it again soon, because another process is compiling it. Workers do what others do not meanwhile.
+  void postpone(const std::shared_ptr<Asked>& asked) KILN_EXCLUDES(postponed_mutex_);
+  /// Runs on a worker until no request is postponed.
+  void retry_postponed() KILN_EXCLUDES(postponed_mutex_);
   /// Logs exceptions from the callback.
   void call(const Callback& done, Result<Program> program);
   Batch::Threads batch_threads() const {
@@ -191,6 +197,11 @@ class Levels {
   base::Mutex flush_mutex_;
   Stats merged_ KILN_GUARDED_BY(flush_mutex_);
   bool session_counted_ KILN_GUARDED_BY(flush_mutex_) = false;
+
+  base::Mutex postponed_mutex_;
+  std::vector<std::shared_ptr<Asked>> postponed_ KILN_GUARDED_BY(postponed_mutex_);
+  // Requests that were postponed and have not been answered.
+  std::size_t postponed_left_ KILN_GUARDED_BY(postponed_mutex_) = 0;
 
   // finish() waits for these calls.
   UnderWay under_way_;

@@ -30,11 +30,6 @@ class WorkerPool {
   /// The maximum number of concurrent work items of each urgency, not including uncounted ones.
   std::size_t size() const noexcept { return size_; }
 
-  bool has_waiting_work() KILN_EXCLUDES(mutex_) {
-    const base::MutexLock lock(mutex_);
-    return has_waiting();
-  }
-
   /// Runs all submitted work, then ends the threads. Later work runs on the submitting thread.
   void finish() KILN_EXCLUDES(mutex_);
   /// Drops exceptions from the work. If no thread can be started, runs the work on the calling thread.
