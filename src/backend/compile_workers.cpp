@@ -31,7 +31,7 @@ std::optional<unsigned> number_in(const char* variable) {
 
 /// What is set for this process, and the places that its devices share.
 struct OfProcess {
-  base::ForkMutex mutex{base::ForkMutex::Order::outer};
+  base::ForkMutex mutex{base::ForkMutex::Order::inner};
   CompileWorkers options KILN_GUARDED_BY(mutex) = default_compile_workers();
   std::weak_ptr<backend::CompilePlaces> places KILN_GUARDED_BY(mutex);
 
@@ -142,7 +142,7 @@ std::shared_ptr<CompilePlaces> CompilePlaces::of_process() {
 
 CompilePlaces::CompilePlaces(Machine machine)
     : machine_(std::move(machine)),
-      mutex_(base::ForkMutex::Order::inner,
+      mutex_(base::ForkMutex::Order::outer,
              [this] {
                // The old state has conditions, threads and processes of the parent.
                State& parents = *state_.release();

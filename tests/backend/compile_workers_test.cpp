@@ -31,6 +31,7 @@
 #include "fakes/cache_fixture.hpp"
 #include "fakes/child.hpp"
 #include "fakes/files.hpp"
+#include "fakes/mounted_disk.hpp"
 #include "fakes/temporary_folder.hpp"
 
 namespace kiln {
@@ -403,9 +404,10 @@ TEST_F(CompileWorkersTest, AUserWithoutANameAHomeOrAFolderToWriteToGetsWorkers) 
   const std::string result = fakes::in_child([&]() -> std::string {
     if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
       return "skipped: no name space";
-    for (const char* folder : {"/dev/shm", "/tmp"})
-      if (mount("tmpfs", folder, "tmpfs", MS_RDONLY, "mode=0755") != 0) return "skipped: no mount";
-    if (mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) != 0) return "skipped: no mount";
+    const fakes::ReadOnlyMount memory("/dev/shm");
+    const fakes::ReadOnlyMount temporary("/tmp");
+    const fakes::ReadOnlyMount root("/");
+    if (!memory.mounted() || !temporary.mounted() || !root.mounted()) return "skipped: no mount";
     for (const char* variable : {"HOME", "XDG_CACHE_HOME", "KILN_CACHE_DIR", "TMPDIR"}) unsetenv(variable);
     if (setgroups(0, nullptr) != 0 || setgid(54321) != 0 || setuid(54321) != 0) return "skipped: no other user";
     places_ =
