@@ -48,6 +48,7 @@ class TemporaryFolder {
 
 struct Options {
   unsigned runs = 3;
+  bool preloads = false;
   std::optional<int> child = {};
 };
 
@@ -56,7 +57,7 @@ std::chrono::nanoseconds duration(double ms) {
 }
 
 /// Runs the processes one after the other.
-Runs run_processes(const Context& context, unsigned warm_runs) {
+Runs run_processes(const Context& context, unsigned warm_runs, bool preloads) {
   const Interruption interruption;
   const TemporaryFolder scratch;
   const fs::path directory =
@@ -83,6 +84,7 @@ Runs run_processes(const Context& context, unsigned warm_runs) {
                                            {"TMPDIR", driver_cache.path().string()}}};
     if (!context.device.empty()) options.arguments.push_back("--device=" + context.device);
     if (context.verbose) options.arguments.push_back("--verbose");
+    if (preloads) options.arguments.push_back("--preload");
 
     runs.processes.emplace_back();
     run_process(options, interruption, [&](const ProcessReport& report) {
@@ -124,6 +126,7 @@ Json json_of(const Runs& runs) {
           {"ratio", rounded(cold.get_ms() / runs.warm_get_ms())},
           {"saved_ms", rounded(runs.warm().back().saved_ms)},
           {"runs", runs.warm().size()},
+          {"preloaded", cold.preloads},
           {"driver", cold.driver},
           {"binaries", cold.binaries},
           {"checked", cold.names.size() - failed},
@@ -178,7 +181,7 @@ bool complain_of(const Runs& runs) {
 }
 
 void run(Context& context, const Options& options) {
-  const Runs runs = run_processes(context, options.runs);
+  const Runs runs = run_processes(context, options.runs, options.preloads);
   if (context.json)
     print_json(json_of(runs));
   else
@@ -204,22 +207,25 @@ void add_demo(CLI::App& app, Context& context) {
   command->add_option("--runs", options->runs, "Number of processes that run with a warm cache, 1 to 100 [3]")
       ->check(CLI::Range(1, 100).description(""))
       ->type_name("N");
+  command->add_flag("--preload", options->preloads, "Get all programs at once, on all processors");
   // For the processes that the demo starts: the descriptor that they report to.
   command->add_option("--child", options->child)->group("");
   command->footer(
       "A first process starts with an empty cache (cold) and compiles all programs. The next processes (warm)\n"
       "load them from disk. Each process runs every program and compares its result with a result of the CPU.\n"
       "The cache is temporary unless --dir names a directory.\n\n"
+      "Without --preload, a process gets one program after the other, and their times are added.\n\n"
       "Exits with 1 if a result is wrong, or if a warm process compiles a program.\n\n"
       "Examples:\n"
       "  kiln demo\n"
       "  kiln demo --device opencl\n"
+      "  kiln demo --preload\n"
       "  kiln demo --dir ./demo_cache && kiln ls --dir ./demo_cache\n"
       "  kiln demo --json --runs 5");
   command->callback([&context, options] {
     try {
       if (options->child)
-        context.status = run_child(context, *options->child);
+        context.status = run_child(context, *options->child, options->preloads);
       else
         run(context, *options);
     } catch (const Interrupted& interrupted) {

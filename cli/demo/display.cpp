@@ -56,11 +56,12 @@ Table::Cell check_cell(const Runs& runs, std::size_t program) {
 
 Table table_of(const Runs& runs) {
   using enum Table::Align;
+  const char* const time = runs.cold().preloads ? "READY AFTER" : "TIME";
   Table table({{"PROGRAM", left, Table::Overflow::cut},
                {"COLD"},
-               {"TIME", right},
+               {time, right},
                {"WARM"},
-               {"TIME", right},
+               {time, right},
                {"FASTER", right},
                {"CHECK"}});
   const ProcessReport& cold = runs.cold();

@@ -51,6 +51,6 @@ ProcessReport run_process(const ProcessOptions& options, const Interruption& int
 
 /// The work of a started process: gets every program from a cache in the directory of `context`, runs it, checks
 /// its result, and writes the messages of report.hpp to `descriptor`. Returns the exit status.
-int run_child(const Context& context, int descriptor);
+int run_child(const Context& context, int descriptor, bool preloads);
 
 }  // namespace kiln::cli::demo

@@ -16,7 +16,7 @@ struct ProgramReport {
   std::string name = {};
   /// As in to_string(Origin); empty if the get failed.
   std::string origin = {};
-  /// The time of Cache::get.
+  /// The time of Cache::get; after Cache::preload, the time from its begin until the program was ready.
   double get_ms = 0;
   /// Whether the program has run and its result was compared.
   bool checked = false;
@@ -30,6 +30,8 @@ struct ProcessReport {
   std::string driver = {};
   /// Whether the driver returns program binaries, so that Kiln can store them.
   bool binaries = false;
+  /// Whether the process preloads the programs.
+  bool preloads = false;
   /// The names of all programs.
   std::vector<std::string> names = {};
   /// The programs that the process has got, in the order of `names`.
@@ -40,6 +42,7 @@ struct ProcessReport {
   std::vector<std::string> warnings = {};
   bool finished = false;
 
+  /// The time until all programs were ready.
   double get_ms() const;
   /// The number of programs that have run.
   std::size_t checked() const;
