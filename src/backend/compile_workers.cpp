@@ -68,9 +68,10 @@ constexpr auto pause_after_failure = std::chrono::seconds(30);
 
 }  // namespace
 
-/// A worker, or the right to start one.
+/// A worker, or the right to start one. While it is busy, only the thread that has the place changes it.
 struct CompilePlaces::Slot {
   std::unique_ptr<Processors::Token> token;
+  /// Changed under the mutex, because a forked child looks at it.
   std::unique_ptr<CompileWorker> worker = {};
   /// What the worker was started with.
   std::string compiler = {};
@@ -250,6 +251,12 @@ void CompilePlaces::stop(std::unique_ptr<Slot> slot) {
   state_->changed.notify_all();
 }
 
+void CompilePlaces::replace(Slot& slot, std::unique_ptr<CompileWorker> worker) {
+  // The old one is destroyed, and its process stopped, without the lock.
+  const base::MutexLock lock(mutex_);
+  slot.worker.swap(worker);
+}
+
 void CompilePlaces::keep(Slot& slot) {
   State& state = *state_;
   slot.is_busy = false;
@@ -313,7 +320,7 @@ Result<std::optional<std::string>> CompilePlaces::run(const Compilation& compila
 
 std::optional<Result<std::string>> CompilePlaces::run_in(Slot& slot, const Compilation& compilation) {
   const auto no_worker = [&] {
-    slot.worker.reset();
+    replace(slot, nullptr);
     const base::MutexLock lock(mutex_);
     state_->no_worker_before = Steady::now() + pause_after_failure;
     return std::nullopt;
@@ -321,7 +328,7 @@ std::optional<Result<std::string>> CompilePlaces::run_in(Slot& slot, const Compi
   const std::string call = compilation.call();
   if (call.size() > max_message) return std::nullopt;
   for (bool is_second = false;; is_second = true) {
-    if (slot.compiler != compilation.compiler || slot.library != compilation.library) slot.worker.reset();
+    if (slot.compiler != compilation.compiler || slot.library != compilation.library) replace(slot, nullptr);
     if (slot.worker == nullptr) {
       std::string helper;
       {
@@ -330,7 +337,7 @@ std::optional<Result<std::string>> CompilePlaces::run_in(Slot& slot, const Compi
       }
       auto started = CompileWorker::start(helper, compilation.compiler, compilation.library);
       if (!started) return no_worker();
-      slot.worker = std::move(*started);
+      replace(slot, std::move(*started));
       slot.compiler = compilation.compiler;
       slot.library = compilation.library;
     }
@@ -339,7 +346,7 @@ std::optional<Result<std::string>> CompilePlaces::run_in(Slot& slot, const Compi
         call, limit.count() > 0 ? CompileWorker::Deadline(Steady::now() + limit) : CompileWorker::Deadline());
     if (auto* text = std::get_if<std::string>(&answer)) return std::move(*text);
     auto& failed = std::get<CompileWorker::Failed>(answer);
-    slot.worker.reset();
+    replace(slot, nullptr);
     if (failed.is_foreign) return no_worker();
     if (failed.timed_out)
       return Error(

@@ -64,6 +64,7 @@ class CompilePlaces : public std::enable_shared_from_this<CompilePlaces> {
   void release(Place& place) KILN_EXCLUDES(mutex_);
   /// Ends the process of a slot and gives back its token.
   void stop(std::unique_ptr<Slot> slot) KILN_EXCLUDES(mutex_);
+  void replace(Slot& slot, std::unique_ptr<CompileWorker> worker) KILN_EXCLUDES(mutex_);
   /// Keeps the slot's worker for the next compilation.
   void keep(Slot& slot) KILN_REQUIRES(mutex_);
   /// Stops idle workers until there are none.
