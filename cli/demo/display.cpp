@@ -115,7 +115,12 @@ void Display::begin(const Runs& runs) {
               Ink::heading, terminal_.colors));
   print(
       "\nA first process starts with an empty cache and compiles the programs. The next\n"
-      "processes load them from disk. Each result is compared with a result of the CPU.\n\n");
+      "processes load them from disk. Each result is compared with a result of the CPU.\n");
+  if (runs.cold().preloads)
+    print(
+        "A process requests all programs at once. The time of a program is the time from\n"
+        "this request until the program was ready.\n");
+  print("\n");
 }
 
 void Display::update(const Runs& runs) {

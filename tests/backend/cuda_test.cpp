@@ -8,10 +8,13 @@
 
 #include <elf.h>
 
+#include "backend/compile_workers.hpp"
 #include "backend/cuda/cuda.hpp"
 #include "backend/cuda_samples.hpp"
 #include "backend/sections.hpp"
 #include "contract/kernels.hpp"
+#include "fakes/files.hpp"
+#include "fakes/temporary_folder.hpp"
 
 namespace kiln {
 namespace {
@@ -244,6 +247,35 @@ TEST_F(Nvrtc, CompilesOnFourThreadsAtOnce) {
   for (std::thread& thread : threads) thread.join();
   for (std::size_t t = 0; t < images.size(); ++t)
     EXPECT_EQ(images[t], compile(cuda_scale(static_cast<int>(t) + 2)).value()) << t;
+}
+
+TEST_F(Nvrtc, AWorkerGivesTheSameImageAndTheSameErrors) {
+  ASSERT_NE(rtc_->places(), nullptr);
+  fakes::TemporaryFolder folder;
+  fakes::write_file(folder.path() / "three.h", "#define THREE 3\n");
+  const Request scale(
+      {.name = "scale",
+       .source = "#include \"three.h\"\ntemplate <class T> __global__ void scale(T* x) { *x *= THREE; }",
+       .entries = {"scale<float>", "scale<double>"},
+       .language = Language::cuda,
+       .include_folders = {folder.path()}});
+  const Request wrong(
+      {.name = "wrong", .source = "__global__ void f() { int x = y; }", .language = Language::cuda});
+  const auto here = compile_image(scale).value();
+  const auto error_here = compile_image(wrong).error();
+
+  // While this place in the process is taken, others are in workers.
+  const auto taken = rtc_->places()->wait(Urgency::background);
+  const auto place = rtc_->places()->wait(Urgency::background);
+  ASSERT_EQ(rtc_->places()->workers(), 0U);
+  const auto there = compile_image(scale).value();
+  EXPECT_EQ(rtc_->places()->workers(), 1U) << "compiled in this process";
+  EXPECT_EQ(there.bytes, here.bytes);
+  ASSERT_EQ(there.entries.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(there.entries[i].symbol, here.entries[i].symbol);
+  const auto error_there = compile_image(wrong).error();
+  EXPECT_EQ(error_there.message(), error_here.message());
+  EXPECT_EQ(error_there.log(), error_here.log());
 }
 
 TEST_F(Nvrtc, NoTruncatedImageIsTakenForAWholeOne) {

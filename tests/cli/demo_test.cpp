@@ -97,6 +97,22 @@ TEST_F(Demo, CompilesEveryProgramOnceAndThenFindsItOnDisk) {
   EXPECT_TRUE(std::filesystem::is_empty(temporary()));
 }
 
+TEST_F(Demo, PreloadsItsProgramsIfAsked) {
+  const Outcome outcome = kiln_.run({"demo", "--preload", "--json", "--runs", "1"}, environment());
+  ASSERT_EQ(outcome.status, 0) << outcome.error;
+  const auto report = outcome.json();
+  const auto programs = report.at("programs").get<std::size_t>();
+  EXPECT_EQ(report.at("preloaded"), true);
+  EXPECT_EQ(report.at("cold").at("compiles"), programs);
+  EXPECT_EQ(report.at("warm").at("compiles"), 0);
+  EXPECT_EQ(report.at("checked"), programs);
+  EXPECT_EQ(report.at("failed"), 0);
+
+  const Outcome table = kiln_.run_on_terminal({"demo", "--preload", "--runs", "1"}, "", environment(), 80);
+  EXPECT_EQ(table.status, 0) << table.error;
+  EXPECT_NE(table.out.find("READY AFTER"), std::string::npos) << table.out;
+}
+
 TEST_F(Demo, DrawsATableOnATerminalAndKeepsADirectoryThatWasNamed) {
   const auto directory = home_.path() / "kept";
   const Outcome outcome =

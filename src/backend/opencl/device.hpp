@@ -22,6 +22,9 @@ class ClDevice final : public Device {
 
   const std::shared_ptr<const Context>& context() const noexcept { return context_; }
 
+  // Measured with PoCL 3.1, and with NVIDIA's driver 580 on an H200: 48 programs are compiled and loaded hardly
+  // faster by several threads.
+  unsigned useful_threads() const noexcept override { return 1; }
   Result<Compiled> compile(const Request& request) override { return BuiltProgram::compile(context_, request); }
   Result<std::unique_ptr<kiln::Module>> load(const Binary& binary) override {
     return BuiltProgram::load(context_, binary);
