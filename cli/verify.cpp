@@ -149,7 +149,8 @@ class Verifier {
       const bool left = folder.is_abandoned(name);
       const auto problem = left ? fmt::format("left by a process that was killed {} ago", human_age(changed, now))
                                 : std::string("a process is writing this temporary file");
-      found({Finding::Kind::leftover, prefix + name, problem, repair_ && left && done(folder.remove(name))});
+      found({Finding::Kind::leftover, prefix + name, problem,
+             repair_ && left && done(folder.remove_abandoned(name))});
     }
   }
 

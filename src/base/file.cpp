@@ -37,16 +37,9 @@ bool write_all(const FileHandle& file, std::span<const std::byte> bytes) {
 class TemporaryFile {
  public:
   TemporaryFile(int folder, const FileSystem& system) : folder_(folder), system_(system) {
-    // Random, because processes in different containers can share a folder and have equal pids.
-    std::uint64_t random[2] = {};
-    static_cast<void>(!getrandom(random, sizeof random, 0));
-    name_ = fmt::format("{}{:016x}{:016x}", temporary_prefix, random[0], random[1]);
-    handle_ = FileHandle(
-        system_.open(folder_, name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600), system_);
-    made_ = static_cast<bool>(handle_);
-    // The lock shows is_abandoned() that the writer is alive. If the file system has no locks, is_abandoned() uses
-    // the file's age.
-    if (made_) lock_ = FileLock::acquire(handle_, 0, {});
+    // A cleanup may remove a file before it is locked; then another one is made.
+    constexpr int most_tries = 100;
+    for (int tries = 0; tries < most_tries && !make(); ++tries) continue;
   }
   ~TemporaryFile() {
     if (made_ && !renamed_) system_.unlink(folder_, name_.c_str());
@@ -57,8 +50,9 @@ class TemporaryFile {
   bool write(std::span<const std::byte> bytes) { return made_ && write_all(handle_, bytes); }
 
   bool sync() { return system_.sync(handle_.get()) == 0; }
+  /// The lock is kept until destruction, so that no cleanup removes the file before it is renamed.
   bool close() {
-    lock_.reset();
+    if (!lock_handle_) lock_.reset();
     return handle_.close();
   }
 
@@ -68,10 +62,32 @@ class TemporaryFile {
   }
 
  private:
+  /// False if a cleanup removed the file, or is about to.
+  bool make() {
+    lock_.reset();
+    // Random, because processes in different containers can share a folder and have equal pids.
+    std::uint64_t random[2] = {};
+    static_cast<void>(!getrandom(random, sizeof random, 0));
+    name_ = fmt::format("{}{:016x}{:016x}", temporary_prefix, random[0], random[1]);
+    handle_ = FileHandle(
+        system_.open(folder_, name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600), system_);
+    made_ = static_cast<bool>(handle_);
+    if (!made_) return true;
+    // The lock shows cleanups that the writer is alive. If the file system has no locks, they use the file's age. A
+    // second descriptor of the file keeps the lock after close().
+    lock_handle_ = FileHandle(::fcntl(handle_.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1), system_);
+    const FileHandle& locked = lock_handle_ ? lock_handle_ : handle_;
+    lock_ = FileLock::acquire(locked, 0, {});
+    if (!lock_) return FileLock::is_held(locked, 0) != true;
+    struct stat status {};
+    return system_.status(locked.get(), &status) != 0 || status.st_nlink > 0;
+  }
+
   int folder_;
   const FileSystem& system_;
   std::string name_;
   FileHandle handle_;
+  FileHandle lock_handle_;
   std::optional<FileLock> lock_;
   bool made_ = false;
   bool renamed_ = false;
@@ -194,15 +210,10 @@ Result<std::optional<FileContents>> Folder::read(const std::string& name, std::u
 
 Result<void> Folder::replace(const std::string& name, std::span<const std::byte> bytes,
                              Durability durability) const {
-  constexpr int most_tries = 4;
-  for (int tries = 1;; ++tries) {
-    TemporaryFile file(descriptor(), system());
-    if (!file.write(bytes) || (durability != Durability::none && !file.sync()) || !file.close())
-      return system_error("write", path_ / name);
-    if (file.rename_to(name)) break;
-    // A concurrent cleanup may remove the file before the lock is taken or after it is released; write it again.
-    if (errno != ENOENT || tries == most_tries) return system_error("write", path_ / name);
-  }
+  TemporaryFile file(descriptor(), system());
+  if (!file.write(bytes) || (durability != Durability::none && !file.sync()) || !file.close() ||
+      !file.rename_to(name))
+    return system_error("write", path_ / name);
   // Some file systems reject fsync of a folder with EINVAL.
   if (durability == Durability::fsync && system().sync(descriptor()) != 0 && errno != EINVAL)
     return system_error("sync", path_);
@@ -249,15 +260,35 @@ void Folder::sync_name() const {
   }
 }
 
+namespace {
+
+constexpr int locking_flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+
+/// For file systems without locks.
+bool is_old(const std::optional<struct stat>& status) {
+  constexpr std::int64_t an_hour = 3600;
+  return status && std::time(nullptr) - status->st_mtime > an_hour;
+}
+
+}  // namespace
+
 bool Folder::is_abandoned(const std::string& name) const {
-  const FileHandle file(
-      system().open(descriptor(), name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0),
-      system());
+  const FileHandle file(system().open(descriptor(), name.c_str(), locking_flags, 0), system());
   if (file)
     if (const auto held = FileLock::is_held(file, 0)) return !*held;
-  const auto found = status(name);
-  constexpr std::int64_t an_hour = 3600;
-  return found && std::time(nullptr) - found->st_mtime > an_hour;
+  return is_old(status(name));
+}
+
+Result<bool> Folder::remove_abandoned(const std::string& name) const {
+  const FileHandle file(system().open(descriptor(), name.c_str(), locking_flags, 0), system());
+  std::optional<FileLock> lock;
+  if (file) {
+    lock = FileLock::acquire(file, 0, {});
+    if (!lock && FileLock::is_held(file, 0) == true) return false;
+  }
+  // With the lock, the writer is dead, or has not locked the file yet; it then sees that the file is removed.
+  if (!lock && !is_old(status(name))) return false;
+  return remove(name);
 }
 
 bool Folder::is_temporary(const std::string& name) {

@@ -120,6 +120,8 @@ class Folder {
   /// Whether the writer of a temporary file is gone: a writer holds a lock on the file until it is complete. If the
   /// file system has no locks, whether the file has not changed for an hour.
   bool is_abandoned(const std::string& name) const;
+  /// Removes a temporary file if its writer is gone; returns whether it removed it.
+  Result<bool> remove_abandoned(const std::string& name) const;
 
  private:
   Folder(std::filesystem::path path, std::filesystem::path made_in, FileHandle handle)

@@ -109,7 +109,8 @@ void prune(const base::Folder& folder) {
   }
   std::ranges::sort(by_age);
   by_age.resize(by_age.size() - std::min(by_age.size(), 3 * max_records_on_disk / 4));
-  for (const auto& [age, name] : by_age) static_cast<void>(folder.remove(name));
+  for (const auto& [age, name] : by_age)
+    static_cast<void>(base::Folder::is_temporary(name) ? folder.remove_abandoned(name) : folder.remove(name));
 }
 
 }  // namespace

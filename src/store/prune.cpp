@@ -43,10 +43,11 @@ std::size_t remove_leftovers(const base::Folder& folder, bool dry_run) {
   auto names = folder.names();
   if (!names) return 0;
   for (const std::string& name : *names) {
-    const bool left_over =
-        base::Folder::is_temporary(name) ? folder.is_abandoned(name) : is_old_orphan(folder, name);
-    if (!left_over) continue;
-    const auto gone = dry_run ? Result<bool>(true) : folder.remove(name);
+    Result<bool> gone = false;
+    if (base::Folder::is_temporary(name))
+      gone = dry_run ? folder.is_abandoned(name) : folder.remove_abandoned(name);
+    else if (is_old_orphan(folder, name))
+      gone = dry_run ? Result<bool>(true) : folder.remove(name);
     if (gone && *gone) ++removed;
   }
   return removed;

@@ -307,7 +307,8 @@ TEST_F(Prune, IsSafeWhileStoresAreAtWork) {
     threads.emplace_back([store] {
       for (int i = 0; i < 100; ++i) {
         const Key key = sample_key(fakes::numbered("p", i % 7));
-        EXPECT_TRUE(store->put(key, sample_entry(key.name)));
+        const auto put = store->put(key, sample_entry(key.name));
+        EXPECT_TRUE(put) << put.error().message();
         const std::string found = answer(*store, key);
         EXPECT_TRUE(found == key.name || found == "nothing") << found;
       }
