@@ -25,7 +25,7 @@ struct CompileWorkers {
 
 /// The defaults, with what the environment replaces.
 CompileWorkers default_compile_workers();
-/// Sets what holds for this process from now on. May be called from any thread.
+/// Replaces the settings of this process for all later compilations. May be called from any thread.
 void set_compile_workers(const CompileWorkers& workers);
 
 }  // namespace kiln

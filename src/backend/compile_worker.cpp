@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,8 @@ namespace kiln::backend {
 namespace {
 
 constexpr std::size_t max_output = 16'384;
+/// How long a helper may take to greet.
+constexpr auto greeting_limit = std::chrono::seconds(5);
 
 /// The milliseconds for poll(): -1 without a deadline.
 int milliseconds_to(CompileWorker::Deadline deadline) {
@@ -59,16 +62,20 @@ std::variant<std::string, CompileWorker::Failed> CompileWorker::compile(const st
   sending += call;
   std::size_t sent = 0;
   std::string received;
+  const auto greeting_deadline = std::chrono::steady_clock::now() + greeting_limit;
   for (;;) {
+    const Deadline until =
+        !greeted_ ? Deadline(std::min(greeting_deadline, deadline.value_or(greeting_deadline))) : deadline;
     // Poll the process too: a child that another thread has forked may keep the other end of the socket open.
     std::array<pollfd, 2> waiting = {
         {{socket_.get(), static_cast<short>(POLLIN | (sent < sending.size() ? POLLOUT : 0)), 0},
          {process_.handle(), POLLIN, 0}}};
-    const int ready = poll(waiting.data(), waiting.size(), milliseconds_to(deadline));
+    const int ready = poll(waiting.data(), waiting.size(), milliseconds_to(until));
     if (ready < 0 && errno == EINTR) continue;
     if (ready < 0) return fail({});
     if (ready == 0) {
-      if (deadline && std::chrono::steady_clock::now() >= *deadline) return fail({.timed_out = true});
+      if (until && std::chrono::steady_clock::now() >= *until)
+        return fail({.timed_out = greeted_, .is_foreign = !greeted_});
       continue;
     }
     if ((waiting[0].revents & POLLOUT) != 0) {
@@ -100,10 +107,15 @@ std::variant<std::string, CompileWorker::Failed> CompileWorker::compile(const st
     MessageSize expected = 0;
     if (greeted_ && received.size() >= sizeof expected) {
       std::memcpy(&expected, received.data(), sizeof expected);
-      if (expected > max_message) return fail({.is_foreign = true});
+      if (expected > max_message || received.size() - sizeof expected > expected) return fail({.is_foreign = true});
       if (received.size() == sizeof expected + expected) return received.substr(sizeof expected);
     }
-    if (ended) return fail({.is_foreign = !greeted_});
+    if (ended) {
+      Failed failed = fail({});
+      // A helper that was killed before its greeting may be a good one.
+      failed.is_foreign = !greeted_ && !(failed.end && failed.end->signal == SIGKILL);
+      return failed;
+    }
   }
 }
 

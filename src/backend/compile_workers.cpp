@@ -65,11 +65,20 @@ namespace {
 
 /// How long no worker is started after one could not be.
 constexpr auto pause_after_failure = std::chrono::seconds(30);
+/// After this time without a token, processes that have more than their share are stopped or do not compile: this
+/// one starts its share of workers without tokens.
+constexpr auto patience_for_tokens = std::chrono::seconds(1);
+
+/// Bounded, so that sums with the current time cannot overflow.
+std::chrono::milliseconds bounded(std::chrono::milliseconds limit) {
+  return std::min<std::chrono::milliseconds>(limit, std::chrono::hours(24 * 365));
+}
 
 }  // namespace
 
 /// A worker, or the right to start one. While it is busy, only the thread that has the place changes it.
 struct CompilePlaces::Slot {
+  /// Null for a worker without one: see is_without_tokens().
   std::unique_ptr<Processors::Token> token;
   /// Changed under the mutex, because a forked child looks at it.
   std::unique_ptr<CompileWorker> worker = {};
@@ -92,6 +101,8 @@ struct CompilePlaces::State {
   bool looked_for_helper = false;
   std::string helper;
   Steady::time_point no_worker_before = {};
+  /// Since when there has been no token for a worker that this process may have.
+  std::optional<Steady::time_point> no_token_since = {};
   std::thread keeper;
   bool keeper_runs = false;
   bool ends = false;
@@ -120,6 +131,8 @@ class CompilePlaces::Place final : public CompilePlace {
 
   const Kind kind;
   const Urgency urgency;
+  /// A child that is forked meanwhile has places of its own.
+  const std::uint64_t process = base::fork_generation();
   /// Null unless it is a worker's.
   Slot* const slot;
 
@@ -173,10 +186,16 @@ CompilePlaces::~CompilePlaces() {
 
 std::unique_ptr<CompilePlace> CompilePlaces::wait(Urgency urgency) {
   const base::MutexLock lock(mutex_);
-  ++state_->places;
   state_->processors.set_compiling(true);
+  bool waited = false;
   for (;;) {
-    if (auto place = take(urgency)) return place;
+    if (auto place = take(urgency)) {
+      ++state_->places;
+      // Others may wait because this one came first.
+      if (waited && urgency == Urgency::now) state_->changed.notify_all();
+      return place;
+    }
+    waited = true;
     const std::size_t urgent = urgency == Urgency::now ? 1 : 0;
     state_->urgent_waiting += urgent;
     state_->changed.wait(mutex_);
@@ -189,22 +208,36 @@ std::unique_ptr<CompilePlaces::Place> CompilePlaces::take(Urgency urgency) {
   const auto make = [&](Place::Kind kind, Slot* slot) {
     return std::make_unique<Place>(shared_from_this(), kind, urgency, slot);
   };
-  if (urgency == Urgency::background && state.urgent_waiting > 0) return nullptr;
   if (bool& is_here = state.is_here[static_cast<int>(urgency)]; !is_here) {
+    auto place = make(Place::Kind::here, nullptr);
     is_here = true;
-    return make(Place::Kind::here, nullptr);
+    return place;
   }
   if (!may_have_workers()) return make(Place::Kind::here_beside_others, nullptr);
+  if (urgency == Urgency::background && state.urgent_waiting > 0) return nullptr;
   for (const auto& slot : state.slots)
     if (!slot->is_busy) {
+      auto place = make(Place::Kind::worker, slot.get());
       slot->is_busy = true;
-      return make(Place::Kind::worker, slot.get());
+      return place;
     }
-  if (state.slots.size() + 1 >= allowed()) return nullptr;
-  auto token = state.processors.take_token();
-  if (token == nullptr) return nullptr;
-  state.slots.push_back(std::make_unique<Slot>(Slot{std::move(token)}));
-  return make(Place::Kind::worker, state.slots.back().get());
+  if (state.slots.size() + 1 < allowed()) {
+    auto token = state.processors.take_token();
+    if (token != nullptr) state.no_token_since.reset();
+    if (token != nullptr || is_without_tokens()) {
+      state.slots.push_back(std::make_unique<Slot>(Slot{std::move(token)}));
+      return make(Place::Kind::worker, state.slots.back().get());
+    }
+  }
+  // If this process may have no worker at all, urgent requests do not wait for the one that compiles here.
+  if (urgency == Urgency::now && state.slots.empty()) return make(Place::Kind::here_beside_others, nullptr);
+  return nullptr;
+}
+
+bool CompilePlaces::is_without_tokens() {
+  auto& since = state_->no_token_since;
+  if (!since) since = Steady::now();
+  return Steady::now() - *since > patience_for_tokens;
 }
 
 bool CompilePlaces::may_have_workers() {
@@ -226,6 +259,7 @@ void CompilePlaces::release(Place& place) {
   {
     const base::MutexLock lock(mutex_);
     State& state = *state_;
+    if (place.process != base::fork_generation()) return;
     --state.places;
     if (place.kind == Place::Kind::here) state.is_here[static_cast<int>(place.urgency)] = false;
     if (place.slot != nullptr) {
@@ -267,7 +301,7 @@ void CompilePlaces::keep(Slot& slot) {
   try {
     state.keeper = std::thread([this] { stop_idle(); });
     state.keeper_runs = true;
-  } catch (const std::system_error&) {
+  } catch (...) {
     // Without the thread, the worker ends with this object.
   }
 }
@@ -280,7 +314,7 @@ void CompilePlaces::stop_idle() {
       const base::MutexLock lock(mutex_);
       State& state = *state_;
       while (!state.ends && !state.slots.empty() && old == nullptr) {
-        const auto limit = options().idle_limit;
+        const auto limit = bounded(options().idle_limit);
         auto next = Steady::time_point::max();
         for (auto slot = state.slots.begin(); slot != state.slots.end(); ++slot) {
           if ((*slot)->is_busy) continue;
@@ -341,12 +375,21 @@ std::optional<Result<std::string>> CompilePlaces::run_in(Slot& slot, const Compi
       slot.compiler = compilation.compiler;
       slot.library = compilation.library;
     }
-    const auto limit = options().time_limit;
+    const auto limit = bounded(options().time_limit);
+    // Without an answer, the worker may be in the middle of one: it is not used again.
+    struct Drop {
+      CompilePlaces& places;
+      Slot& slot;
+      bool is_due = true;
+      ~Drop() {
+        if (is_due) places.replace(slot, nullptr);
+      }
+    } drop{*this, slot};
     auto answer = slot.worker->compile(
         call, limit.count() > 0 ? CompileWorker::Deadline(Steady::now() + limit) : CompileWorker::Deadline());
+    drop.is_due = !std::holds_alternative<std::string>(answer);
     if (auto* text = std::get_if<std::string>(&answer)) return std::move(*text);
     auto& failed = std::get<CompileWorker::Failed>(answer);
-    replace(slot, nullptr);
     if (failed.is_foreign) return no_worker();
     if (failed.timed_out)
       return Error(

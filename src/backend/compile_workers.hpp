@@ -70,6 +70,8 @@ class CompilePlaces : public std::enable_shared_from_this<CompilePlaces> {
   /// Stops idle workers until there are none.
   void stop_idle() KILN_EXCLUDES(mutex_);
   bool may_have_workers() KILN_REQUIRES(mutex_);
+  /// Whether there has been no token for so long that workers are started without one.
+  bool is_without_tokens() KILN_REQUIRES(mutex_);
   /// How many compilations may run at once.
   std::size_t allowed() const KILN_REQUIRES(mutex_);
   /// Compiles in the worker of a slot. Nothing if it cannot be started.
@@ -77,7 +79,7 @@ class CompilePlaces : public std::enable_shared_from_this<CompilePlaces> {
 
   const Machine machine_;
   mutable base::ForkMutex mutex_;
-  /// Replaced in a forked child, which leaves the parent's as it is.
+  /// A forked child replaces it, and does not destroy the parent's.
   std::unique_ptr<State> state_ KILN_GUARDED_BY(mutex_);
 };
 

@@ -130,11 +130,13 @@ void be_first_out_of_memory() {
 int compile_calls(const std::string& library) {
   const pid_t parent = getppid();
   const int socket = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  if (socket < 0 || !write_all(socket, helper_greeting())) return failed;
+  if (socket < 0) return failed;
+  // Before the greeting: a helper that ends without one is not used.
+  std::thread(end_with_parent, socket, parent).detach();
+  if (!write_all(socket, helper_greeting())) return failed;
   // Compilers must not read from it.
   if (const int nothing = open("/dev/null", O_RDONLY); nothing >= 0) dup2(nothing, STDIN_FILENO);
   be_first_out_of_memory();
-  std::thread(end_with_parent, socket, parent).detach();
   while (const auto message = read_message(socket)) {
     const auto call = cuda::RtcCall::from_bytes(*message);
     if (!call || !write_message(socket, cuda::Rtc::reply_to(library, *call).to_bytes())) return failed;

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,7 +25,8 @@ base::FileHandle open_in(const std::string& folder) {
   const std::string path = fmt::format("{}/kiln-compiling-{}", folder, ::geteuid());
   base::FileHandle file(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   struct stat found {};
-  if (!file || ::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode) || found.st_uid != ::geteuid())
+  if (!file || ::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode) || found.st_uid != ::geteuid() ||
+      found.st_nlink != 1)
     return {};
   // Not the number of a standard stream, which the application may have closed.
   if (file.get() <= STDERR_FILENO) return base::FileHandle(::fcntl(file.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
@@ -32,6 +34,12 @@ base::FileHandle open_in(const std::string& folder) {
 }
 
 }  // namespace
+
+unsigned usable_processors() {
+  cpu_set_t usable;
+  if (::sched_getaffinity(0, sizeof usable, &usable) == 0) return std::max(CPU_COUNT(&usable), 1);
+  return std::max(std::thread::hardware_concurrency(), 1U);
+}
 
 const base::FileHandle& Processors::file() {
   if (looked_for_file_) return file_;

@@ -13,9 +13,12 @@
 
 namespace kiln::backend {
 
+/// How many processors this process may run on, by its affinity; at least 1.
+unsigned usable_processors();
+
 /// The processors that are divided, and where. Tests set their own.
 struct Machine {
-  unsigned processors = std::max(std::thread::hardware_concurrency(), 1U);
+  unsigned processors = usable_processors();
   /// Folders that everybody may write to, the first choice first.
   std::vector<std::string> folders = {"/dev/shm", "/tmp"};
 };

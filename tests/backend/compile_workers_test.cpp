@@ -370,6 +370,54 @@ TEST_F(CompileWorkersTest, WithoutAHelperEverythingIsCompiledHere) {
   unsetenv("KILN_HELPER");
 }
 
+TEST_F(CompileWorkersTest, AHelperThatSaysNothingIsNotUsed) {
+  const auto helper = folder_.path() / "helper";
+  fakes::write_file(helper, "#!/bin/sh\nexec sleep 600\n");
+  std::filesystem::permissions(helper, std::filesystem::perms::owner_all);
+  setenv("KILN_HELPER", helper.c_str(), 1);
+  EXPECT_EQ(compile_in_worker("").value(), "here");
+  EXPECT_TRUE(children_of(getpid()).empty());
+  unsetenv("KILN_HELPER");
+}
+
+TEST_F(CompileWorkersTest, AHelperThatEndsBeforeItGreetsIsNotUsed) {
+  setenv("KILN_HELPER", "/bin/false", 1);
+  EXPECT_EQ(compile_in_worker("").value(), "here");
+  EXPECT_EQ(compile_in_worker("").value(), "here") << "none is started for a while";
+  unsetenv("KILN_HELPER");
+}
+
+TEST_F(CompileWorkersTest, ShareOfOneProcessorLetsUrgentCompilationsRunBesideEachOther) {
+  const backend::Machine machine{.processors = 2, .folders = machine_.folders};
+  backend::Processors other(machine);
+  other.set_compiling(true);
+  auto places = std::make_shared<CompilePlaces>(machine);
+  const auto first = places->wait(Urgency::now);
+  const auto second = places->wait(Urgency::now);
+  EXPECT_EQ(places->workers(), 0U);
+}
+
+TEST_F(CompileWorkersTest, AProcessGetsItsShareThoughAnotherOneKeepsAllTokens) {
+  backend::Processors other(machine_);
+  other.set_compiling(true);
+  std::vector<std::unique_ptr<backend::Processors::Token>> tokens;
+  while (auto token = other.take_token()) tokens.push_back(std::move(token));
+  ASSERT_EQ(tokens.size(), machine_.processors);
+  // Its share is two: one here, and one in a worker.
+  const auto here = places_->wait(Urgency::background);
+  std::atomic<bool> has_worker = false;
+  std::thread waiting([&] {
+    EXPECT_NE(places_->wait(Urgency::background), nullptr);
+    has_worker = true;
+  });
+  // Places are looked for whenever one is given back.
+  EXPECT_TRUE(happens([&] {
+    static_cast<void>(places_->wait(Urgency::now));
+    return has_worker.load();
+  }));
+  waiting.join();
+}
+
 TEST_F(CompileWorkersTest, WhereNoProcessCanBeStartedEverythingIsCompiledHere) {
   EXPECT_EQ(fakes::in_ordinary_child(folder_.path(),
                                      [&] {
