@@ -154,7 +154,6 @@ void run(Context& context, const CompileOptions& options) {
     cache_options.directory = context.directory();
     cache_options.max_programs = std::max(cache_options.max_programs, options.files.size());
     cache_options.max_disk_bytes = std::numeric_limits<std::uint64_t>::max();
-    cache_options.threads = std::max(1U, std::thread::hardware_concurrency());
     cache_options.log = context.log();
     Cache cache(target.backend, std::move(cache_options));
     results = compile_all(cache, options, target, bar);

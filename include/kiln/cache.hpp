@@ -47,9 +47,9 @@ struct CacheOptions {
   std::chrono::milliseconds lock_timeout = std::chrono::seconds(30);
   /// How many programs may wait to be saved. If that many wait, the thread that compiled the next one saves it.
   std::size_t write_queue = 64;
-  /// Threads for get_async(), preload() and warm(). 0: one for each processor, at most 16, and no more than
-  /// Backend::useful_threads(). The caller of preload() or warm() counts as one, threads in a callback do not.
-  /// Started when first needed.
+  /// Threads for get_async(), preload() and warm(). 0: one for each processor, at most 16; preload() and warm()
+  /// then use no more than Backend::useful_threads(). The caller of preload() or warm() counts as one, threads in a
+  /// callback do not. Started when first needed.
   unsigned threads = 0;
   /// The level between the disk and the compiler, shared between machines: see Store. Null: none. The cache shares
   /// ownership of it.

@@ -7,13 +7,15 @@
 
 namespace kiln::cache {
 
-std::vector<std::size_t> Batch::run(const std::vector<std::size_t>& items, Start start, const Try& attempt) {
+std::vector<std::size_t> Batch::run(const std::vector<std::size_t>& items, Start start, const Try& attempt,
+                                    const Prepare& prepare) {
   // The caller loads too, so it never depends on a free worker.
-  const std::size_t threads = threads_ == Threads::workers ? std::min(items.size(), workers_.size()) : 1;
+  const std::size_t threads = std::min({items.size(), workers_.size(), threads_});
   const std::size_t helpers = threads > 1 ? threads - 1 : 0;
-  const auto round = std::make_shared<Round>(items, attempt, start == Start::gradually ? helpers : 0);
-  if (start == Start::all_at_once)
-    for (std::size_t i = 0; i < helpers; ++i) add_helper(round);
+  const std::size_t at_once = start == Start::gradually ? std::min<std::size_t>(helpers, 1) : helpers;
+  const auto round = std::make_shared<Round>(items, attempt, prepare, helpers);
+  round->helpers = at_once;
+  for (std::size_t i = 0; i < at_once; ++i) add_helper(round);
   try_some(*this, round);
   const base::MutexLock lock(round->mutex);
   while (round->tried < items.size()) round->all_tried.wait(round->mutex);
@@ -35,9 +37,14 @@ void Batch::add_helper_gradually(const std::shared_ptr<Round>& of) {
 
 void Batch::try_some(Batch& batch, const std::shared_ptr<Round>& of) {
   Round& round = *of;
-  for (std::size_t i = round.next++; i < round.items.size(); i = round.next++) {
+  for (;;) {
+    if (round.next >= round.items.size()) return;
+    // The items are taken in their order by the threads that can begin.
+    std::unique_ptr<CompilePlace> place = round.prepare ? round.prepare() : nullptr;
+    const std::size_t i = round.next++;
+    if (i >= round.items.size()) return;
     const std::size_t item = round.items[i];
-    Tried tried = batch.try_one(round, item);
+    Tried tried = batch.try_one(round, item, std::move(place));
     const bool done = tried.end != End::not_done;
     if (done) batch.report({item, std::move(tried.error)});
     batch.add_helper_gradually(of);
@@ -47,12 +54,12 @@ void Batch::try_some(Batch& batch, const std::shared_ptr<Round>& of) {
   }
 }
 
-Batch::Tried Batch::try_one(const Round& round, std::size_t item) const {
+Batch::Tried Batch::try_one(const Round& round, std::size_t item, std::unique_ptr<CompilePlace> place) const {
   const auto failed = [&](const std::string& why) {
     return Tried{End::failed, Error(ErrorCode::device_failed, name_(item) + " was not loaded: " + why)};
   };
   try {
-    return round.attempt(item);
+    return round.attempt(item, std::move(place));
   } catch (const std::exception& exception) {
     return failed(exception.what());
   } catch (...) {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,12 +22,11 @@ namespace kiln::cache {
 /// without holding a lock.
 class Batch {
  public:
-  /// Which threads load: only the caller's, or also the workers.
-  enum class Threads { this_one, workers };
   using Name = std::function<const std::string&(std::size_t)>;
 
-  /// The references must stay valid until finish() returns.
-  Batch(std::size_t count, const Name& name, const ProgressCallback& progress, WorkerPool& workers, Threads threads)
+  /// Uses at most `threads` threads, the caller's included. The references must stay valid until finish() returns.
+  Batch(std::size_t count, const Name& name, const ProgressCallback& progress, WorkerPool& workers,
+        std::size_t threads)
       : count_(count), name_(name), progress_(progress), workers_(workers), threads_(threads) {}
 
   enum class End { done, failed, not_done };
@@ -34,13 +34,17 @@ class Batch {
     End end = End::done;
     std::optional<Error> error = {};
   };
-  using Try = std::function<Tried(std::size_t)>;
-  /// How workers begin. Gradually: one more for each millisecond of work, because many programs load in less time
-  /// than it takes to wake the threads, and drivers let several threads wait for each other.
+  /// The second argument is what `prepare` returned.
+  using Try = std::function<Tried(std::size_t, std::unique_ptr<CompilePlace>)>;
+  /// Called by each thread before it takes the next item. It may wait.
+  using Prepare = std::function<std::unique_ptr<CompilePlace>()>;
+  /// How workers begin. Gradually: one at once, and one more for each millisecond of work, because many programs
+  /// load in less time than it takes to wake the threads, and drivers let several threads wait for each other.
   enum class Start { all_at_once, gradually };
   /// Tries these items, in this order, and reports those that are done or failed. Returns the others when all have
   /// been tried and reported.
-  std::vector<std::size_t> run(const std::vector<std::size_t>& items, Start start, const Try& attempt);
+  std::vector<std::size_t> run(const std::vector<std::size_t>& items, Start start, const Try& attempt,
+                               const Prepare& prepare = {});
 
   /// Sets what the items to come will cost, from which the remaining time is estimated.
   void expect(std::vector<double> costs) KILN_EXCLUDES(mutex_);
@@ -57,6 +61,7 @@ class Batch {
   struct Round {
     const std::vector<std::size_t> items;
     const Try attempt;
+    const Prepare prepare;
     /// Helpers are added gradually, up to this number.
     const std::size_t most_helpers;
     const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
@@ -73,7 +78,7 @@ class Batch {
   void add_helper(const std::shared_ptr<Round>& round);
   /// Adds a helper if it is time for one.
   void add_helper_gradually(const std::shared_ptr<Round>& round);
-  Tried try_one(const Round& round, std::size_t item) const;
+  Tried try_one(const Round& round, std::size_t item, std::unique_ptr<CompilePlace> place) const;
   /// Queues the result, and reports all queued results unless another thread is reporting.
   void report(Finished finished) KILN_EXCLUDES(mutex_);
   void call(const Progress& progress) KILN_EXCLUDES(mutex_);
@@ -83,7 +88,7 @@ class Batch {
   const Name& name_;
   const ProgressCallback& progress_;
   WorkerPool& workers_;
-  const Threads threads_;
+  const std::size_t threads_;
 
   base::Mutex mutex_;
   base::Condition reported_;

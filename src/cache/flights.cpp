@@ -54,4 +54,9 @@ bool Flights::when_landed(const Digest& key, Continuation then) {
   return true;
 }
 
+bool Flights::is_in_flight(const Digest& key) {
+  const base::MutexLock lock(mutex_);
+  return in_flight_.contains(key);
+}
+
 }  // namespace kiln::cache

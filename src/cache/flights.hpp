@@ -61,6 +61,8 @@ class Flights {
   /// Registers `then`, which the thread that flies this key calls with the outcome. Returns false, and does not
   /// register `then`, if no thread flies this key or if it is the calling thread.
   bool when_landed(const Digest& key, Continuation then);
+  /// Whether a thread flies this key now.
+  bool is_in_flight(const Digest& key);
 
  private:
   struct Flight {

@@ -20,10 +20,8 @@
 namespace kiln::cache {
 namespace {
 
-unsigned worker_count(unsigned wanted, const Backend& backend) {
-  if (wanted != 0) return wanted;
-  const unsigned useful = backend.useful_threads();
-  return std::clamp(std::thread::hardware_concurrency(), 1U, useful != 0 ? std::min(useful, 16U) : 16U);
+unsigned worker_count(unsigned wanted) {
+  return wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency(), 1U, 16U);
 }
 
 /// Resolves the directory once, so that later changes of the environment or the working directory have no effect.
@@ -80,7 +78,7 @@ Levels::Levels(std::shared_ptr<Backend> backend, CacheOptions options, memory::P
       table_(table),
       saver_(backend_->identity(), identity_digest_, disk_, shared_, table_,
              {.save = options_.save, .queue = options_.write_queue, .log = options_.log}),
-      workers_(worker_count(options_.threads, *backend_)) {}
+      workers_(worker_count(options_.threads)) {}
 
 Levels::Levels(const Levels& parents)
     : Levels(parents.backend_, parents.options_, parents.table_, parents.system_) {}
@@ -102,11 +100,12 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, c
   if (Program program = table_.find(key.digest)) return std::optional(std::move(program));
   if (auto refusal = refusal_of_call()) return failure(std::move(*refusal));
   const UnderWay::Call call(under_way_);
-  for (;;) {
+  for (bool is_first = true;; is_first = false) {
     auto [outcome, joined] = flights_.fly(
         key.digest, [&] { return table_.find_locked(key.digest); }, [&] { return look_further(request, how); });
-    // A joined find(), warm() or preload() that found nothing does not answer a get().
-    if (joined && how.if_missing == IfMissing::compile && outcome && !*outcome) continue;
+    // A joined find(), warm() or preload() that found nothing does not answer a get(). A joined preload() does not
+    // answer a find() either: it looks on disk only.
+    if (joined && outcome && !*outcome && (how.if_missing == IfMissing::compile || is_first)) continue;
     if (joined)
       ++counters_.joined;
     else if (!outcome)
@@ -121,8 +120,11 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
   std::unique_ptr<CompilePlace> place;
   if (how.if_missing == IfMissing::compile) {
     if (auto program = load_from_disk(key, lock, Look::first)) return program;
+    // A caller that comes back for it needs no place to find that the key is still locked.
+    if (how.if_locked == IfLocked::return_nothing && uses_locks() && disk_->is_locked(key))
+      return std::optional<Program>{};
     // First the place, then the lock: what is locked here, no other process compiles.
-    place = backend_->wait_for_place(how.urgency);
+    place = how.place != nullptr && *how.place ? std::move(*how.place) : backend_->wait_for_place(how.urgency);
     lock = lock_key(key, how.if_locked, place);
     if (!lock && uses_locks()) {
       const bool leaves_it = how.if_locked == IfLocked::return_nothing || how.if_locked == IfLocked::take_over;
@@ -142,7 +144,8 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
 
 std::optional<Program> Levels::find_ready(const Request& request) {
   const Key& key = request.key();
-  if (request.error() || !disk_) return std::nullopt;
+  // The thread that provides the program may take long.
+  if (request.error() || !disk_ || flights_.is_in_flight(key.digest)) return std::nullopt;
   const auto [outcome, joined] = flights_.fly(
       key.digest, [&] { return table_.find_locked(key.digest); },
       [&]() -> Outcome { return load_from_disk(key, std::nullopt, Look::first); });
@@ -416,6 +419,12 @@ void Levels::call(const Callback& done, Result<Program> program) {
   }
 }
 
+std::size_t Levels::batch_threads() const {
+  if (!backend_->usable_from_any_thread()) return 1;
+  const unsigned useful = options_.threads == 0 ? backend_->useful_threads() : 0;
+  return useful != 0 ? std::min<std::size_t>(useful, workers_.size()) : workers_.size();
+}
+
 PreloadReport Levels::preload(std::span<const Request> requests, const ProgressCallback& progress) {
   if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
   const UnderWay::Call call(under_way_);
@@ -426,20 +435,23 @@ PreloadReport Levels::preload(std::span<const Request> requests, const ProgressC
 
   using Tried = Batch::Tried;
   using End = Batch::End;
-  places = batch.run(places, Batch::Start::gradually, [&](std::size_t i) {
+  places = batch.run(places, Batch::Start::gradually, [&](std::size_t i, auto) {
     if (table_.find(requests[i].key().digest) || find_ready(requests[i])) return Tried{End::done};
     return Tried{End::not_done};
   });
   if (places.empty()) return batch.finish();
   batch.expect(sort_by_cost(requests, places));
   const auto get_if = [&](IfLocked if_locked) {
-    return [&, if_locked](std::size_t i) {
-      auto found = find_or_compile(requests[i], {.if_locked = if_locked, .urgency = Urgency::background});
+    return [&, if_locked](std::size_t i, std::unique_ptr<CompilePlace> place) {
+      auto found =
+          find_or_compile(requests[i], {.if_locked = if_locked, .urgency = Urgency::background, .place = &place});
       if (!found) return Tried{End::failed, std::move(found).error()};
       return Tried{*found ? End::done : End::not_done};
     };
   };
-  places = batch.run(places, Batch::Start::all_at_once, get_if(IfLocked::return_nothing));
+  // A request for a program that another thread has begun joins it, so none begins before it has a place.
+  places = batch.run(places, Batch::Start::all_at_once, get_if(IfLocked::return_nothing),
+                     [&] { return backend_->wait_for_place(Urgency::background); });
   // Other processes compile the rest.
   const auto since = std::chrono::steady_clock::now();
   constexpr auto shortest_pause = std::chrono::milliseconds(1);
@@ -505,7 +517,7 @@ PreloadReport Levels::warm(const ProgressCallback& progress) {
   batch.expect(std::move(costs));
   std::vector<std::size_t> places(items->size());
   std::iota(places.begin(), places.end(), std::size_t{0});
-  batch.run(places, Batch::Start::gradually, [&](std::size_t i) -> Batch::Tried {
+  batch.run(places, Batch::Start::gradually, [&](std::size_t i, auto) -> Batch::Tried {
     const Key& key = (*items)[i].key;
     for (;;) {
       // The error goes only to this caller: a get() that joins must continue to the compiler.

@@ -121,6 +121,8 @@ class Levels {
     IfMissing if_missing = IfMissing::compile;
     IfLocked if_locked = IfLocked::wait;
     Urgency urgency = Urgency::now;
+    /// A place to compile that the caller has already; it is moved from.
+    std::unique_ptr<CompilePlace>* place = nullptr;
   };
   Result<std::optional<Program>> find_or_compile(const Request& request, const How& how);
   /// The last part of it: what only one thread of one process does for a key.
@@ -159,9 +161,8 @@ class Levels {
   void retry_postponed() KILN_EXCLUDES(postponed_mutex_);
   /// Logs exceptions from the callback.
   void call(const Callback& done, Result<Program> program);
-  Batch::Threads batch_threads() const {
-    return backend_->usable_from_any_thread() ? Batch::Threads::workers : Batch::Threads::this_one;
-  }
+  /// How many threads a batch uses.
+  std::size_t batch_threads() const;
   /// Sorts the places of requests by the expected time to compile them, the longest first. Returns these times.
   std::vector<double> sort_by_cost(std::span<const Request> requests, std::vector<std::size_t>& places) const;
 

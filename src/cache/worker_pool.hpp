@@ -69,7 +69,7 @@ class WorkerPool {
   bool has_waiting() const KILN_REQUIRES(mutex_) {
     return !works_[0].waiting.empty() || !works_[1].waiting.empty();
   }
-  /// How many threads work of an urgency may have. Work in the background counts against all threads.
+  /// How many threads work of an urgency may have. Background work gets only the threads that urgent work leaves.
   std::size_t room_for(Urgency urgency) KILN_REQUIRES(mutex_);
   /// Wakes or starts a thread for waiting work. False if no thread will ever run it.
   bool find_taker() KILN_REQUIRES(mutex_);

@@ -10,6 +10,12 @@
 #include "store/json_file.hpp"
 
 namespace kiln::store {
+namespace {
+
+/// Bounds the time for directories with very many entries; the least recently used ones are left out.
+constexpr std::size_t max_files = 20'000;
+
+}  // namespace
 
 std::map<std::string, std::chrono::nanoseconds> compile_times(const std::filesystem::path& root,
                                                               const Identity& identity,
@@ -28,11 +34,15 @@ std::map<std::string, std::chrono::nanoseconds> compile_times(const std::filesys
   // This identity's folder first.
   std::ranges::stable_partition(
       *folders, [own = identity.folder()](const DeviceFolder& folder) { return folder.path.filename() == own; });
+  std::size_t left = max_files;
   for (const DeviceFolder& each : *folders) {
+    if (times.size() == names.size() || left == 0) break;
     const auto folder = base::Folder::open(each.path, false, system);
     auto files = folder ? stored_files(*folder) : Result<std::vector<StoredFile>>(folder.error());
     if (!files) continue;
     std::ranges::sort(*files, std::greater(), &StoredFile::last_use);
+    if (files->size() > left) files->erase(files->begin() + static_cast<std::ptrdiff_t>(left), files->end());
+    left -= files->size();
     for (const StoredFile& file : *files) {
       const auto [begin, end] = by_part.equal_range(file.key.name);
       if (std::all_of(begin, end, [&](const auto& part) { return times.contains(part.second); })) continue;

@@ -187,6 +187,12 @@ bool DiskStore::has_locks() {
   return opened && (*opened)->lock_file;
 }
 
+bool DiskStore::is_locked(const Key& key) {
+  const auto opened = this->opened();
+  return opened != nullptr && opened->lock_file &&
+         base::FileLock::is_held(opened->lock_file, key.digest.word(0)).value_or(false);
+}
+
 std::optional<DiskStore::KeyLock> DiskStore::lock(const Key& key, std::chrono::milliseconds timeout, Turn turn) {
   auto opened = opened_or_made();
   if (!opened || !(*opened)->lock_file) return std::nullopt;

@@ -66,6 +66,8 @@ class DiskStore final : public Store {
   class KeyLock;
   enum class Turn { first, second };
   std::optional<KeyLock> lock(const Key& key, std::chrono::milliseconds timeout, Turn turn = Turn::first);
+  /// Whether somebody has the first lock of this key.
+  bool is_locked(const Key& key);
   /// Whether locks are available: not in a folder that this process may not write to, or on some file systems.
   bool has_locks();
 

@@ -65,6 +65,113 @@ TEST_F(Division, APreloadCompilesWhatNobodyElseDoesAndComesBackForTheRest) {
   fakes::expect_counts_add_up(second.stats());
 }
 
+/// Has one place for background work, and any number for urgent requests.
+class BackendWithPlaces final : public Backend {
+ public:
+  explicit BackendWithPlaces(std::shared_ptr<FakeBackend> fake) : fake_(std::move(fake)) {}
+  const Identity& identity() const noexcept override { return fake_->identity(); }
+  Result<Compiled> compile(const Request& request) override { return fake_->compile(request); }
+  Result<std::unique_ptr<Module>> load(const Binary& binary) override { return fake_->load(binary); }
+  unsigned useful_threads() const noexcept override { return useful; }
+  std::unique_ptr<CompilePlace> wait_for_place(Urgency urgency) override {
+    if (urgency == Urgency::now) return nullptr;
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !taken_; });
+    --waiting_;
+    taken_ = true;
+    return std::make_unique<Place>(*this);
+  }
+  void wait_until_so_many_wait(int count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return waiting_ == count; });
+  }
+  unsigned useful = 0;
+
+ private:
+  struct Place final : CompilePlace {
+    explicit Place(BackendWithPlaces& of) : of_(of) {}
+    ~Place() override {
+      const std::lock_guard lock(of_.mutex_);
+      of_.taken_ = false;
+      of_.changed_.notify_all();
+    }
+    BackendWithPlaces& of_;
+  };
+
+  const std::shared_ptr<FakeBackend> fake_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int waiting_ = 0;
+  bool taken_ = false;
+};
+
+TEST_F(Division, AnUrgentRequestForAProgramOfAPreloadDoesNotWaitForThePreload) {
+  std::promise<void> busy;
+  std::promise<void> go_on;
+  std::string first;
+  backend_->on_compile = [&](const Request& request) {
+    if (!first.empty()) return;
+    first = request.name();
+    busy.set_value();
+    go_on.get_future().wait();
+  };
+  const auto backend = std::make_shared<BackendWithPlaces>(backend_);
+  CacheOptions options = this->options();
+  options.threads = 4;
+  Cache cache(backend, options);
+  const auto wanted = requests(4);
+  std::thread preload([&] { EXPECT_EQ(cache.preload(wanted).ready, 4U); });
+  busy.get_future().wait();
+  backend->wait_until_so_many_wait(3);
+  for (const Request& request : wanted) {
+    if (request.name() == first) continue;
+    EXPECT_EQ(cache.get(request).value().origin(), Origin::compiled);
+  }
+  go_on.set_value();
+  preload.join();
+  EXPECT_EQ(backend_->compiles, 4);
+}
+
+TEST_F(Division, AStoredProgramDoesNotWaitForTheOneThreadThatCompilesWellOnADriver) {
+  { static_cast<void>(Cache(backend_, options()).get(request(1)).value()); }
+  std::promise<void> busy;
+  std::promise<void> go_on;
+  backend_->on_compile = [&](const Request&) {
+    busy.set_value();
+    go_on.get_future().wait();
+  };
+  const auto backend = std::make_shared<BackendWithPlaces>(backend_);
+  backend->useful = 1;
+  Cache cache(backend, options());
+  auto compiled = cache.get_async(request(0));
+  busy.get_future().wait();
+  if (std::thread::hardware_concurrency() > 1) {
+    EXPECT_EQ(cache.get_async(request(1)).get().value().origin(), Origin::disk);
+  }
+  go_on.set_value();
+  EXPECT_TRUE(compiled.get());
+}
+
+TEST_F(Division, APreloadLoadsOtherProgramsWhileAnotherThreadCompilesItsFirst) {
+  for (int i = 1; i < 4; ++i) static_cast<void>(Cache(backend_, options()).get(request(i)).value());
+  std::promise<void> busy;
+  std::promise<void> go_on;
+  backend_->on_compile = [&](const Request&) {
+    busy.set_value();
+    go_on.get_future().wait();
+  };
+  Cache cache(backend_, one_thread());
+  std::thread compiling([&] { EXPECT_TRUE(cache.get(request(0))); });
+  busy.get_future().wait();
+  const auto report = cache.preload(requests(4), [&](const Progress& progress) {
+    if (progress.done == 3) go_on.set_value();
+  });
+  EXPECT_EQ(report.ready, 4U);
+  compiling.join();
+}
+
 TEST_F(Division, AsynchronousGetsCompileWhatNobodyElseDoesAndComeBackForTheRest) {
   std::promise<void> busy;
   std::promise<void> go_on;
@@ -113,6 +220,30 @@ TEST_F(Division, OneOfThoseWhoWaitTakesOverFromAProcessThatStopped) {
   EXPECT_EQ(other_->compiles, 1);
   go_on.set_value();
   EXPECT_TRUE(program.get());
+}
+
+TEST_F(Division, AStoppedProcessKeepsItsProgramFromOthersForTheTimeoutOnly) {
+  fakes::Child stopped([&](const fakes::Child::Report& report) {
+    backend_->on_compile = [&](const Request&) {
+      report("compiling");
+      std::this_thread::sleep_for(milliseconds(100));
+    };
+    Cache cache(backend_, one_thread());
+    const auto program = cache.get(request(0));
+    report(program ? std::string(to_string(program->origin())) : program.error().message());
+  });
+  ASSERT_EQ(stopped.report(), "compiling");
+  stopped.send(SIGSTOP);
+  CacheOptions options = one_thread();
+  options.lock_timeout = milliseconds(200);
+  {
+    Cache cache(other_, options);
+    EXPECT_EQ(cache.preload(requests(4)).ready, 4U);
+  }
+  EXPECT_EQ(other_->compiles, 4);
+  stopped.send(SIGCONT);
+  EXPECT_EQ(stopped.report(), "compiled");
+  EXPECT_EQ(stopped.wait(), 0);
 }
 
 TEST_F(Division, AFolderWithoutLocksDelaysNoPreload) {

@@ -73,6 +73,8 @@ class Child {
     wait();
   }
 
+  void send(int signal) const { ::kill(process_, signal); }
+
   /// Waits for the child's end; returns its exit status, or 128 plus the signal.
   int wait() {
     if (process_ > 0) {
