@@ -3,7 +3,7 @@
 //
 // `nvrtc/N`: N processes of one thread each, without Kiln, each of which compiles its share and nothing else.
 // `kiln/N`: Cache::preload() in N processes with one directory.
-// `kiln/1/16`: the same in one process, with 16 threads.
+// `kiln/threads`: the same in one process, with a thread for each processor.
 // `staggered`: the processes begin 100 ms after each other. `unequal`: they have different lists. `slow`: one
 // kernel takes some 20 times as long as the others. `stopped`: one process is stopped (SIGSTOP) while it compiles;
 // the time is that of the others. `cupy`, `triton`: kernels of those packages in as many processes, where python3
