@@ -68,6 +68,9 @@ constexpr auto pause_after_failure = std::chrono::seconds(30);
 /// After this time without a token, processes that have more than their share are stopped or do not compile: this
 /// one starts its share of workers without tokens.
 constexpr auto patience_for_tokens = std::chrono::seconds(1);
+/// How often a process that waits for a place looks whether other processes have ended compiling. Nothing notifies
+/// it of that.
+constexpr auto next_look_at_others = std::chrono::milliseconds(50);
 
 /// Bounded, so that sums with the current time cannot overflow.
 std::chrono::milliseconds bounded(std::chrono::milliseconds limit) {
@@ -98,6 +101,8 @@ struct CompilePlaces::State {
   bool is_here[2] = {false, false};
   std::size_t places = 0;
   std::size_t urgent_waiting = 0;
+  /// One of the waiting threads looks at other processes; the others wait for it.
+  bool is_looking_at_others = false;
   bool looked_for_helper = false;
   std::string helper;
   Steady::time_point no_worker_before = {};
@@ -191,14 +196,19 @@ std::unique_ptr<CompilePlace> CompilePlaces::wait(Urgency urgency) {
   for (;;) {
     if (auto place = take(urgency)) {
       ++state_->places;
-      // Others may wait because this one came first.
-      if (waited && urgency == Urgency::now) state_->changed.notify_all();
+      // Others may wait because this one came first, or because it looked at other processes.
+      if (waited) state_->changed.notify_all();
       return place;
     }
     waited = true;
     const std::size_t urgent = urgency == Urgency::now ? 1 : 0;
     state_->urgent_waiting += urgent;
-    state_->changed.wait(mutex_);
+    if (std::exchange(state_->is_looking_at_others, true)) {
+      state_->changed.wait(mutex_);
+    } else {
+      state_->changed.wait_until(mutex_, Steady::now() + next_look_at_others);
+      state_->is_looking_at_others = false;
+    }
     state_->urgent_waiting -= urgent;
   }
 }

@@ -194,6 +194,22 @@ TEST_F(CompileWorkersTest, ThatManyAndNoMoreAreStartedAsAreSet) {
   EXPECT_TRUE(one_more.get());
 }
 
+TEST_F(CompileWorkersTest, AWaitingThreadNoticesThatAnotherProcessHasEndedCompiling) {
+  const backend::Machine machine{.processors = 2, .folders = machine_.folders};
+  backend::Processors other(machine);
+  other.set_compiling(true);
+  auto places = std::make_shared<CompilePlaces>(machine);
+  // The share of this process is one processor.
+  const auto here = places->wait(Urgency::background);
+  std::vector<std::future<bool>> waiting;
+  for (int i = 0; i < 2; ++i)
+    waiting.push_back(
+        std::async(std::launch::async, [&] { return places->wait(Urgency::background) != nullptr; }));
+  EXPECT_EQ(waiting[0].wait_for(milliseconds(150)), std::future_status::timeout);
+  other.set_compiling(false);
+  for (auto& each : waiting) EXPECT_TRUE(each.get());
+}
+
 TEST_F(CompileWorkersTest, UrgentCompilationsOvertakeThoseInTheBackground) {
   const backend::Machine machine{.processors = 2, .folders = machine_.folders};
   auto places = std::make_shared<CompilePlaces>(machine);
