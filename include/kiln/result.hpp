@@ -25,6 +25,8 @@ enum class ErrorCode {
   cancelled,          ///< the work was cancelled before it began
   timed_out,          ///< a time limit was exceeded
   callback_failed,    ///< a callback threw an exception
+  denied,             ///< a server refused access: wrong credentials, or no permission
+  untrusted,          ///< an entry of a shared store has no signature by a trusted key
 };
 
 /// The name of a code, as in "compile_failed". The text is static.

@@ -4,6 +4,9 @@
 #include <fstream>
 #include <sstream>
 
+#include <unistd.h>
+
+#include "base/dynamic_library.hpp"
 #include "base/process.hpp"
 
 namespace kiln::base {
@@ -44,6 +47,17 @@ std::vector<std::filesystem::path> folders_of(const InstalledPlace& place) {
                  file.parent_path() / place.from_programs, file.parent_path() / place.from_helper};
   folders.emplace_back(place.folder);
   return folders;
+}
+
+std::optional<std::filesystem::path> find_own_library(const std::string& file_name, const char* override_variable) {
+  if (const char* wanted = environment(override_variable); wanted != nullptr && *wanted != '\0') return wanted;
+  auto folders = folders_of({".", KILN_LIB_FROM_BIN, KILN_LIB_FROM_LIBEXEC, KILN_LIBDIR});
+  for (auto& folder : DynamicLibrary::search_path()) folders.push_back(std::move(folder));
+  for (const auto& folder : folders) {
+    auto path = (folder / file_name).lexically_normal();
+    if (::access(path.c_str(), R_OK) == 0) return path;
+  }
+  return std::nullopt;
 }
 
 }  // namespace kiln::base

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,10 @@ struct InstalledPlace {
 ///
 /// Takes no lock of the dynamic loader, so it does not block while another thread is inside dlopen().
 std::vector<std::filesystem::path> folders_of(const InstalledPlace& place);
+
+/// The path of a shared library that is built with Kiln and opened when it is needed: `override_variable` of the
+/// environment if it is set, else the file in the folders above or in the dynamic loader's search path. Nothing if
+/// it is in none of them.
+std::optional<std::filesystem::path> find_own_library(const std::string& file_name, const char* override_variable);
 
 }  // namespace kiln::base

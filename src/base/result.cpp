@@ -19,6 +19,8 @@ std::string_view to_string(ErrorCode code) noexcept {
     case ErrorCode::cancelled: return "cancelled";
     case ErrorCode::timed_out: return "timed_out";
     case ErrorCode::callback_failed: return "callback_failed";
+    case ErrorCode::denied: return "denied";
+    case ErrorCode::untrusted: return "untrusted";
   }
   return "unknown";
 }

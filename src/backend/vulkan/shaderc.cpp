@@ -6,8 +6,6 @@
 #include <optional>
 #include <string_view>
 
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include "backend/source_text.hpp"
@@ -43,20 +41,6 @@ constexpr const char* system_libraries[] = {own_library, "libshaderc_shared.so.1
 
 /// As version() has it, for the library that was built with Kiln.
 std::string own_version(std::string_view releases) { return fmt::format("shaderc {}", releases); }
-
-#ifdef KILN_SHADERC_VERSION
-/// The file of the library that was built with Kiln; nullopt if it is not there. Does not load it.
-std::optional<std::string> find_own_library() {
-  if (const char* wanted = base::environment("KILN_SHADERC"); wanted != nullptr && *wanted != '\0') return wanted;
-  auto folders = base::folders_of({".", KILN_LIB_FROM_BIN, KILN_LIB_FROM_LIBEXEC, KILN_LIBDIR});
-  for (auto& folder : base::DynamicLibrary::search_path()) folders.push_back(std::move(folder));
-  for (const auto& folder : folders) {
-    const auto path = (folder / own_library).lexically_normal();
-    if (::access(path.c_str(), R_OK) == 0) return path.string();
-  }
-  return std::nullopt;
-}
-#endif
 
 /// Without #version, or with an old version, glslang assumes a language without compute shaders and prints its
 /// built-in declarations to standard output.
@@ -131,8 +115,8 @@ class Shaderc::Loaded {
 
 Result<std::shared_ptr<const Shaderc>> Shaderc::find() {
 #ifdef KILN_SHADERC_VERSION
-  if (auto library = find_own_library())
-    return std::make_shared<const Shaderc>(std::move(*library), own_version(KILN_SHADERC_VERSION));
+  if (auto library = base::find_own_library(own_library, "KILN_SHADERC"))
+    return std::make_shared<const Shaderc>(library->string(), own_version(KILN_SHADERC_VERSION));
 #endif
   return open(system_libraries);
 }
