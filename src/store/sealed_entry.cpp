@@ -1,5 +1,6 @@
 #include "store/sealed_entry.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -12,6 +13,7 @@
 
 #include "base/bytes.hpp"
 #include "base/sha256.hpp"
+#include "base/try.hpp"
 
 // docs/format.md describes the layout. Every change of the layout increments `version`.
 namespace kiln::store {
@@ -20,9 +22,11 @@ namespace {
 constexpr std::array<char, 8> magic = {'K', 'I', 'L', 'N', 'B', 'I', 'N', '\n'};
 constexpr std::uint32_t version = 3;
 constexpr std::size_t digest_at = 16;
+constexpr std::size_t signature_bytes_at = 56;
 constexpr std::size_t preamble_bytes = 64;
 /// The size of the body's fixed-size part, which precedes the facts.
-constexpr std::size_t body_header_bytes = 3 * 32 + 8 + 8 + 8 + 4 + 4;
+constexpr std::size_t label_bytes = std::size_t{3} * 32;
+constexpr std::size_t body_header_bytes = label_bytes + 8 + 8 + 8 + 4 + 4;
 constexpr std::size_t part_header_bytes = 4 + 4 + 4 + 4 + 8 + 8;
 constexpr std::uint32_t max_parts = 64;
 constexpr std::uint32_t max_part_name = 64;
@@ -172,48 +176,87 @@ std::optional<Error> read_part(Reader& reader, Entry& entry, std::uint64_t& unpa
   return unpack_payload(codec, reader.take(stored_bytes), raw_bytes, part.bytes);
 }
 
-/// This version does not verify signatures; it accepts entries with well-formed ones.
-bool signatures_are_well_formed(std::span<const std::byte> block) {
+/// Nothing if they are malformed.
+std::optional<std::vector<Signature>> read_signatures(std::span<const std::byte> block) {
+  std::vector<Signature> signatures;
   Reader reader(block);
   while (reader.left() > 0) {
-    if (!reader.has(4)) return false;
+    if (!reader.has(4)) return std::nullopt;
     const auto name_bytes = base::ByteReader(reader.take(4)).number<std::uint32_t>();
-    if (name_bytes == 0 || name_bytes > max_signer_name || !reader.has(name_bytes + signature_size)) return false;
-    reader.take(name_bytes + signature_size);
+    if (name_bytes == 0 || name_bytes > max_signer_name || !reader.has(name_bytes + signature_size))
+      return std::nullopt;
+    Signature& signature = signatures.emplace_back();
+    const auto name = reader.take(name_bytes);
+    signature.signer.assign(reinterpret_cast<const char*>(name.data()), name.size());
+    std::ranges::copy(reader.take(signature_size), signature.bytes.begin());
   }
-  return true;
+  return signatures;
 }
 
-Result<OpenedEntry> open_version_3(std::span<const std::byte> file) {
-  base::ByteReader preamble(file.subspan(12, preamble_bytes - 12));
-  if (const auto found = preamble.number<std::uint32_t>(); found != preamble_bytes)
+/// The version of a sealed entry.
+Result<std::uint32_t> read_version(std::span<const std::byte> file) {
+  if (file.size() < preamble_bytes)
+    return damaged(fmt::format("it has {} bytes, fewer than a header", file.size()));
+  if (std::memcmp(file.data(), magic.data(), magic.size()) != 0)
+    return damaged("it does not start with Kiln's magic number");
+  return base::ByteReader(file.subspan(magic.size(), 4)).number<std::uint32_t>();
+}
+
+/// What the header of format 3 says; the sizes match the file.
+struct Preamble {
+  Digest digest = {};
+  std::span<const std::byte> body = {};
+  std::span<const std::byte> signatures = {};
+};
+
+Result<Preamble> read_preamble(std::span<const std::byte> file) {
+  base::ByteReader reader(file.subspan(12, preamble_bytes - 12));
+  if (const auto found = reader.number<std::uint32_t>(); found != preamble_bytes)
     return damaged(fmt::format("it declares a header of {} bytes, which does not match its version", found));
-  const auto digest = preamble.raw(32);
-  const auto body_bytes = preamble.number<std::uint64_t>();
-  const auto signature_bytes = preamble.number<std::uint32_t>();
-  const auto reserved = preamble.number<std::uint32_t>();
+  Preamble preamble;
+  preamble.digest = digest_of(reader.raw(32));
+  const auto body_bytes = reader.number<std::uint64_t>();
+  const auto signature_bytes = reader.number<std::uint32_t>();
+  const auto reserved = reader.number<std::uint32_t>();
   const std::uint64_t rest = file.size() - preamble_bytes;
   if (body_bytes > rest || signature_bytes != rest - body_bytes || reserved != 0 || body_bytes < body_header_bytes)
     return damaged(
         fmt::format("it has {} bytes after its header, but declares {} and {}", rest, body_bytes, signature_bytes));
-  const auto body = file.subspan(preamble_bytes, static_cast<std::size_t>(body_bytes));
-  if (base::sha256(body) != digest_of(digest)) return damaged("its checksum does not match its contents");
-  if (signature_bytes > max_signature_bytes || !signatures_are_well_formed(file.last(signature_bytes)))
-    return damaged("its signatures are malformed");
+  preamble.body = file.subspan(preamble_bytes, static_cast<std::size_t>(body_bytes));
+  preamble.signatures = file.last(signature_bytes);
+  return preamble;
+}
 
-  // The checksum matches, so the checks below only guard against a faulty writer.
+Result<ExaminedEntry> examine_version_3(std::span<const std::byte> file) {
+  const Preamble preamble = KILN_TRY(read_preamble(file));
+  if (base::sha256(preamble.body) != preamble.digest) return damaged("its checksum does not match its contents");
+  auto signatures =
+      preamble.signatures.size() <= max_signature_bytes ? read_signatures(preamble.signatures) : std::nullopt;
+  if (!signatures) return damaged("its signatures are malformed");
+  ExaminedEntry examined;
+  base::ByteReader reader(preamble.body);
+  examined.label.key = digest_of(reader.raw(32));
+  examined.label.identity = digest_of(reader.raw(32));
+  examined.label.target = digest_of(reader.raw(32));
+  examined.version = version;
+  examined.body_digest = preamble.digest;
+  examined.signatures = std::move(*signatures);
+  examined.body = preamble.body;
+  return examined;
+}
+
+/// The checksum matches, so the checks only guard against a faulty or malicious writer.
+Result<OpenedEntry> unpack_version_3(const ExaminedEntry& examined) {
   OpenedEntry opened;
-  Reader reader(body);
-  base::ByteReader header(reader.take(body_header_bytes));
-  opened.label.key = digest_of(header.raw(32));
-  opened.label.identity = digest_of(header.raw(32));
-  opened.label.target = digest_of(header.raw(32));
+  opened.label = examined.label;
+  Reader reader(examined.body);
+  base::ByteReader header(reader.take(body_header_bytes).subspan(label_bytes));
   opened.entry.compile_time = compile_time_of(header.number<std::int64_t>());
   opened.entry.created = created_of(header.number<std::int64_t>());
   const auto facts_bytes = header.number<std::uint64_t>();
   const auto parts = header.number<std::uint32_t>();
-  const auto body_reserved = header.number<std::uint32_t>();
-  if (!reader.has(facts_bytes) || parts > max_parts || body_reserved != 0)
+  const auto reserved = header.number<std::uint32_t>();
+  if (!reader.has(facts_bytes) || parts > max_parts || reserved != 0)
     return damaged(
         fmt::format("it declares {} bytes of facts and {} parts, more than it can have", facts_bytes, parts));
   const auto facts = reader.take(facts_bytes);
@@ -225,32 +268,45 @@ Result<OpenedEntry> open_version_3(std::span<const std::byte> file) {
   return opened;
 }
 
-/// Reads the format of Kiln 0.1: one binary, and two performance figures, which are ignored.
-Result<OpenedEntry> open_version_2(std::span<const std::byte> file) {
-  constexpr std::uint32_t header_bytes = 176;
-  constexpr std::size_t covered_at = 48;
-  if (file.size() < header_bytes) return damaged(fmt::format("it has {} bytes, fewer than a header", file.size()));
-  base::ByteReader reader(file.subspan(12, header_bytes - 12));
-  if (const auto found = reader.number<std::uint32_t>(); found != header_bytes)
+// The format of Kiln 0.1: one binary, and two performance figures, which are ignored.
+constexpr std::uint32_t version_2_header_bytes = 176;
+constexpr std::size_t version_2_covered_at = 48;
+
+Result<ExaminedEntry> examine_version_2(std::span<const std::byte> file) {
+  if (file.size() < version_2_header_bytes)
+    return damaged(fmt::format("it has {} bytes, fewer than a header", file.size()));
+  base::ByteReader reader(file.subspan(12));
+  if (const auto found = reader.number<std::uint32_t>(); found != version_2_header_bytes)
     return damaged(fmt::format("it declares a header of {} bytes, which does not match its version", found));
-  if (base::sha256(file.subspan(covered_at)) != digest_of(reader.raw(32)))
+  ExaminedEntry examined;
+  examined.version = 2;
+  examined.body_digest = digest_of(reader.raw(32));
+  examined.body = file.subspan(version_2_covered_at);
+  if (base::sha256(examined.body) != examined.body_digest)
     return damaged("its checksum does not match its contents");
+  examined.label.key = digest_of(reader.raw(32));
+  examined.label.identity = digest_of(reader.raw(32));
+  return examined;
+}
+
+Result<OpenedEntry> unpack_version_2(const ExaminedEntry& examined) {
   OpenedEntry opened;
-  opened.label.key = digest_of(reader.raw(32));
-  opened.label.identity = digest_of(reader.raw(32));
+  opened.label = examined.label;
+  Reader contents(examined.body);
+  base::ByteReader header(
+      contents.take(version_2_header_bytes - version_2_covered_at).subspan(std::size_t{2} * 32));
   Binary binary;
-  binary.format = reader.number<std::uint32_t>();
-  const auto codec = reader.number<std::uint32_t>();
-  const auto raw_bytes = reader.number<std::uint64_t>();
-  const auto facts_bytes = reader.number<std::uint64_t>();
-  const auto payload_bytes = reader.number<std::uint64_t>();
-  opened.entry.compile_time = compile_time_of(reader.number<std::int64_t>());
-  opened.entry.created = created_of(reader.number<std::int64_t>());
-  const std::uint64_t rest = file.size() - header_bytes;
+  binary.format = header.number<std::uint32_t>();
+  const auto codec = header.number<std::uint32_t>();
+  const auto raw_bytes = header.number<std::uint64_t>();
+  const auto facts_bytes = header.number<std::uint64_t>();
+  const auto payload_bytes = header.number<std::uint64_t>();
+  opened.entry.compile_time = compile_time_of(header.number<std::int64_t>());
+  opened.entry.created = created_of(header.number<std::int64_t>());
+  const std::uint64_t rest = contents.left();
   if (facts_bytes > rest || payload_bytes != rest - facts_bytes)
     return damaged(
         fmt::format("it has {} bytes after its header, but declares {} and {}", rest, facts_bytes, payload_bytes));
-  Reader contents(file.subspan(header_bytes));
   const auto facts = contents.take(facts_bytes);
   opened.entry.facts.assign(reinterpret_cast<const char*>(facts.data()), facts.size());
   if (auto problem = unpack_payload(codec, contents.take(payload_bytes), raw_bytes, binary.bytes))
@@ -295,15 +351,53 @@ std::vector<std::byte> seal_entry(const EntryLabel& label, const Entry& entry) {
   return sealed;
 }
 
-Result<OpenedEntry> open_entry(std::span<const std::byte> sealed) {
-  if (sealed.size() < preamble_bytes)
-    return damaged(fmt::format("it has {} bytes, fewer than a header", sealed.size()));
-  if (std::memcmp(sealed.data(), magic.data(), magic.size()) != 0)
-    return damaged("it does not start with Kiln's magic number");
-  const auto found = base::ByteReader(sealed.subspan(magic.size(), 4)).number<std::uint32_t>();
-  if (found == version) return open_version_3(sealed);
-  if (found == 2) return open_version_2(sealed);
+Result<ExaminedEntry> examine_entry(std::span<const std::byte> sealed) {
+  const auto found = KILN_TRY(read_version(sealed));
+  if (found == version) return examine_version_3(sealed);
+  if (found == 2) return examine_version_2(sealed);
   return damaged(fmt::format("it has format version {}; this version of Kiln reads 2 and {}", found, version));
+}
+
+Result<OpenedEntry> unpack_entry(const ExaminedEntry& examined) {
+  return examined.version == 2 ? unpack_version_2(examined) : unpack_version_3(examined);
+}
+
+Result<OpenedEntry> open_entry(std::span<const std::byte> sealed) {
+  const ExaminedEntry examined = KILN_TRY(examine_entry(sealed));
+  return unpack_entry(examined);
+}
+
+Result<std::vector<std::byte>> with_signatures(std::span<const std::byte> sealed,
+                                               std::span<const Signature> signatures) {
+  if (const auto found = KILN_TRY(read_version(sealed)); found != version)
+    return Error(ErrorCode::unsupported, fmt::format("entries of format {} cannot be signed", found));
+  const Preamble preamble = KILN_TRY(read_preamble(sealed));
+  std::vector<const Signature*> sorted;
+  for (const Signature& signature : signatures) sorted.push_back(&signature);
+  std::ranges::sort(sorted, {}, &Signature::signer);
+  if (std::ranges::adjacent_find(sorted, {}, &Signature::signer) != sorted.end())
+    return Error(ErrorCode::invalid_request, "two signatures of an entry have the same signer");
+  base::ByteWriter block;
+  for (const Signature* signature : sorted) {
+    if (signature->signer.empty() || signature->signer.size() > max_signer_name)
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("the name of a signer must have 1 to {} bytes, but has {}", max_signer_name,
+                               signature->signer.size()));
+    block.number(static_cast<std::uint32_t>(signature->signer.size()));
+    block.raw(as_bytes(signature->signer));
+    block.raw(signature->bytes);
+    if (block.bytes().size() > max_signature_bytes)
+      return Error(ErrorCode::invalid_request,
+                   fmt::format("the signatures of an entry have more than {} bytes", max_signature_bytes));
+  }
+  const auto unsigned_part = sealed.first(preamble_bytes + preamble.body.size());
+  std::vector<std::byte> signed_entry;
+  signed_entry.reserve(unsigned_part.size() + block.bytes().size());
+  signed_entry.assign(unsigned_part.begin(), unsigned_part.end());
+  signed_entry.insert(signed_entry.end(), block.bytes().begin(), block.bytes().end());
+  const auto size = static_cast<std::uint32_t>(block.bytes().size());
+  std::memcpy(signed_entry.data() + signature_bytes_at, &size, sizeof size);
+  return signed_entry;
 }
 
 }  // namespace kiln::store

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -50,16 +51,48 @@ struct EntryLabel {
 /// Serialises an entry to the format of docs/format.md, which all stores use.
 std::vector<std::byte> seal_entry(const EntryLabel& label, const Entry& entry);
 
+/// A signature of an entry, not verified: see signatures.hpp.
+struct Signature {
+  /// From 1 to 255 bytes of any kind; signers of Kiln have the name of a key.
+  std::string signer = {};
+  std::array<std::byte, 64> bytes = {};
+};
+
+/// A sealed entry whose checksum matches, and which is not decompressed yet.
+struct ExaminedEntry {
+  EntryLabel label = {};
+  std::uint32_t version = 0;
+  /// SHA-256 of the body, which includes the label.
+  Digest body_digest = {};
+  /// In the order of the entry. Format 2 has none.
+  std::vector<Signature> signatures = {};
+  /// Non-owning: a part of the sealed entry.
+  std::span<const std::byte> body = {};
+};
+
+/// Checks magic number, version, sizes, checksum and the form of the signatures. Decompresses nothing. Accepts the
+/// current format and format 2; anything else is ErrorCode::damaged with the reason. Format 2 has no target digest:
+/// `label.target` is then all zeros.
+Result<ExaminedEntry> examine_entry(std::span<const std::byte> sealed);
+
 /// A sealed entry that passed all checks.
 struct OpenedEntry {
   EntryLabel label;
   Entry entry;
 };
 
-/// Checks every byte and decompresses. Accepts the current format, with or without signatures, and format 2;
-/// anything else is ErrorCode::damaged with the reason. Format 2 has no target digest: `label.target` is then all
-/// zeros.
+/// Decompresses an entry from examine_entry(); the sealed bytes must still exist. ErrorCode::damaged if its
+/// contents are not well-formed.
+Result<OpenedEntry> unpack_entry(const ExaminedEntry& examined);
+
+/// examine_entry() and unpack_entry(): checks every byte. Does not verify signatures.
 Result<OpenedEntry> open_entry(std::span<const std::byte> sealed);
+
+/// The sealed entry with these signatures in place of its own, sorted by signer. Computes no checksum. Fails with
+/// invalid_request if two signatures have one signer, a name has no valid size, or the signatures are too large,
+/// with unsupported for an entry of format 2, and with damaged if the sizes in the header do not match.
+Result<std::vector<std::byte>> with_signatures(std::span<const std::byte> sealed,
+                                               std::span<const Signature> signatures);
 
 /// An entry that is not on disk yet.
 struct UnsavedEntry {

@@ -310,7 +310,7 @@ TEST(SealedEntry, WithPartsOutOfOrderOrTwiceOrWithoutANameIsDamaged) {
 }
 
 /// An entry with a block of signatures behind its body.
-Bytes with_signatures(const std::string& block) {
+Bytes with_block(const std::string& block) {
   Bytes file = encoded("tiny");
   const auto size = static_cast<std::uint32_t>(block.size());
   std::memcpy(file.data() + signature_bytes_at, &size, sizeof size);
@@ -319,11 +319,17 @@ Bytes with_signatures(const std::string& block) {
   return file;
 }
 
-TEST(SealedEntry, WithSignaturesOfALaterVersionIsRead) {
+TEST(SealedEntry, WithSignaturesIsReadAndNamesThem) {
   const std::string name("\3\0\0\0one", 7);
   const std::string signature(64, 's');
-  EXPECT_EQ(damage(with_signatures(name + signature)), "sound");
-  EXPECT_EQ(damage(with_signatures(name + signature + name + signature)), "sound");
+  EXPECT_EQ(damage(with_block(name + signature)), "sound");
+  const Bytes twice = with_block(name + signature + name + signature);
+  EXPECT_EQ(damage(twice), "sound");
+  const auto examined = examine_entry(twice);
+  ASSERT_TRUE(examined);
+  ASSERT_EQ(examined->signatures.size(), 2U);
+  EXPECT_EQ(examined->signatures[1].signer, "one");
+  EXPECT_EQ(fakes::text_of(examined->signatures[1].bytes), signature);
 }
 
 TEST(SealedEntry, WithMalformedSignaturesIsDamaged) {
@@ -331,7 +337,23 @@ TEST(SealedEntry, WithMalformedSignaturesIsDamaged) {
   for (const std::string& block :
        {std::string("x"), std::string(4, '\0') + std::string(64, 's'), name + std::string(63, 's'),
         name + std::string(65, 's'), std::string(4, '\xff') + std::string(100, 's'), std::string(100'000, '\1')})
-    EXPECT_EQ(damage(with_signatures(block)), "its signatures are malformed") << block.size();
+    EXPECT_EQ(damage(with_block(block)), "its signatures are malformed") << block.size();
+}
+
+TEST(SealedEntry, IsExaminedWithoutUnpackingIt) {
+  // The checksum matches, but the part does not unpack.
+  const Bytes file = forged(encoded(std::string(500, 'a')), raw_bytes_at, std::uint64_t{501});
+  const auto examined = examine_entry(file);
+  ASSERT_TRUE(examined) << examined.error().message();
+  EXPECT_EQ(examined->label.key, sample_digest);
+  EXPECT_EQ(examined->label.identity, label.identity);
+  EXPECT_EQ(examined->label.target, label.target);
+  EXPECT_EQ(examined->version, 3U);
+  EXPECT_EQ(examined->body_digest, base::sha256(std::span(file).subspan(preamble_bytes)));
+  EXPECT_TRUE(examined->signatures.empty());
+  const auto unpacked = unpack_entry(*examined);
+  ASSERT_FALSE(unpacked);
+  EXPECT_EQ(unpacked.error().code(), ErrorCode::damaged);
 }
 
 /// What Kiln 0.1 wrote.
@@ -369,6 +391,58 @@ TEST(SealedEntry, OfVersion2IsReadWithoutItsPerformance) {
   EXPECT_EQ(decoded->entry.binary()->format, 7U);
   EXPECT_EQ(decoded->entry.compile_time.count(), 123);
   EXPECT_EQ(decoded->entry.facts, "{}");
+}
+
+TEST(SealedEntry, OfVersion2IsExaminedAndHasNoSignatures) {
+  const Bytes file = version_2("the binary", "{}");
+  const auto examined = examine_entry(file);
+  ASSERT_TRUE(examined) << examined.error().message();
+  EXPECT_EQ(examined->version, 2U);
+  EXPECT_EQ(examined->label.key, sample_digest);
+  EXPECT_EQ(examined->label.target, Digest{});
+  EXPECT_TRUE(examined->signatures.empty());
+  EXPECT_EQ(with_signatures(file, {}).error().code(), ErrorCode::unsupported);
+}
+
+TEST(SealedEntry, GetsItsSignaturesSortedBySignerInPlaceOfOlderOnes) {
+  const auto signature = [](const std::string& signer, unsigned char fill) {
+    Signature made{.signer = signer};
+    made.bytes.fill(static_cast<std::byte>(fill));
+    return made;
+  };
+  const Bytes plain = encoded("tiny");
+  const Bytes once = with_signatures(plain, std::vector{signature("zoe", 1), signature("adam", 2)}).value();
+  const auto examined = examine_entry(once);
+  ASSERT_TRUE(examined) << examined.error().message();
+  ASSERT_EQ(examined->signatures.size(), 2U);
+  EXPECT_EQ(examined->signatures[0].signer, "adam");
+  EXPECT_EQ(examined->signatures[0].bytes, signature("", 2).bytes);
+  EXPECT_EQ(examined->signatures[1].signer, "zoe");
+  EXPECT_EQ(damage(once), "sound");
+  const Bytes again = with_signatures(once, std::vector{signature("eve", 3)}).value();
+  EXPECT_EQ(again, with_signatures(plain, std::vector{signature("eve", 3)}).value());
+  EXPECT_EQ(with_signatures(once, {}).value(), plain);
+}
+
+TEST(SealedEntry, TakesNoSignaturesBeyondTheLimits) {
+  const Bytes file = encoded("tiny");
+  const auto refusal = [&file](const std::vector<Signature>& signatures) {
+    const auto made = with_signatures(file, signatures);
+    return made ? "none" : made.error().code() == ErrorCode::invalid_request ? made.error().message() : "another";
+  };
+  EXPECT_EQ(refusal({{.signer = std::string(255, 'x')}}), "none");
+  EXPECT_NE(refusal({{.signer = std::string(256, 'x')}}), "none");
+  EXPECT_NE(refusal({{.signer = ""}}), "none");
+  EXPECT_EQ(refusal({{.signer = "one"}, {.signer = "two"}, {.signer = "one"}}),
+            "two signatures of an entry have the same signer");
+  // 72 bytes each.
+  std::vector<Signature> many;
+  for (int i = 0; i < 910; ++i) many.push_back({.signer = fakes::numbered("s", 1000 + i).substr(2)});
+  EXPECT_EQ(refusal(many), "none");
+  many.push_back({.signer = "last"});
+  EXPECT_EQ(refusal(many), "the signatures of an entry have more than 65536 bytes");
+  EXPECT_EQ(with_signatures(Bytes(file.begin(), file.end() - 1), {}).error().code(), ErrorCode::damaged);
+  EXPECT_EQ(with_signatures({}, {}).error().code(), ErrorCode::damaged);
 }
 
 TEST(SealedEntry, OfVersion2IsDamagedByEveryBitThatFlipsAndEveryLength) {
