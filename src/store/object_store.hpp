@@ -1,0 +1,51 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <kiln/result.hpp>
+
+namespace kiln::store {
+
+/// The longest object that is sent to a server or accepted from one.
+inline constexpr std::uint64_t max_object_bytes = std::uint64_t{256} << 20;
+
+/// When a call on a server must end. A value.
+struct CallLimit {
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  /// A descriptor that becomes readable when the result is not wanted any longer; -1: none. Belongs to the caller,
+  /// and only the caller reads from it.
+  int cancelled = -1;
+};
+
+/// Objects on a server or in a folder, by paths such as "3/<identity>/<kk>/<key>", which consist of lower-case
+/// letters, digits, '.', '-' and '/'. Calls come from any number of threads at once.
+///
+/// Errors: timed_out at the deadline, cancelled, denied if the server refuses access (wrong password, no permission
+/// to write), unsupported, and io for everything else. Messages name the server and never contain credentials.
+/// Each call returns by its limit, except those of a folder, which may hang with its file system.
+class ObjectStore {
+ public:
+  ObjectStore() = default;
+  ObjectStore(const ObjectStore&) = delete;
+  ObjectStore& operator=(const ObjectStore&) = delete;
+  virtual ~ObjectStore() = default;
+
+  /// The bytes of an object; nothing if there is none.
+  virtual Result<std::optional<std::vector<std::byte>>> get(const std::string& path, const CallLimit& limit) = 0;
+  /// Replaces the object. A reader sees the old bytes, the new ones or none.
+  virtual Result<void> put(const std::string& path, std::span<const std::byte> bytes, const CallLimit& limit) = 0;
+  virtual Result<bool> has(const std::string& path, const CallLimit& limit) = 0;
+  /// Removes the object. Removing an absent object is no error. Caches never call it.
+  virtual Result<void> remove(const std::string& path, const CallLimit& limit) = 0;
+  /// The names of the objects and folders directly in a folder, in any order; unsupported if the server cannot list
+  /// them.
+  virtual Result<std::vector<std::string>> list(const std::string& folder, const CallLimit& limit) = 0;
+};
+
+}  // namespace kiln::store

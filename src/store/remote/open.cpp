@@ -1,0 +1,25 @@
+// What libkiln_remote exports.
+#include "store/remote/http_store.hpp"
+#include "store/remote/redis_store.hpp"
+#include "store/remote_library.hpp"
+
+namespace kiln::store {
+
+extern "C" [[gnu::visibility("default")]] const char* kiln_remote_version() { return KILN_VERSION; }
+
+[[gnu::visibility("default")]] Result<std::unique_ptr<ObjectStore>> open_remote(const StoreUrl& url) __asm__(
+    "kiln_remote_open");
+
+Result<std::unique_ptr<ObjectStore>> open_remote(const StoreUrl& url) {
+  switch (url.scheme) {
+    case StoreUrl::Scheme::http:
+    case StoreUrl::Scheme::https: return make_http_store(url);
+    case StoreUrl::Scheme::redis:
+    case StoreUrl::Scheme::rediss:
+    case StoreUrl::Scheme::redis_unix: return make_redis_store(url);
+    case StoreUrl::Scheme::file: break;
+  }
+  return Error(ErrorCode::unsupported, url.display() + " is a folder, not a server");
+}
+
+}  // namespace kiln::store

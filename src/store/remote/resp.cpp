@@ -1,0 +1,106 @@
+#include "store/remote/resp.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/try.hpp"
+
+namespace kiln::store {
+namespace {
+
+constexpr std::string_view line_end = "\r\n";
+
+Error invalid_answer(const std::string& why) { return Error(ErrorCode::io, "it is not a Redis answer: " + why); }
+
+std::optional<std::int64_t> resp_integer(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::string encode_resp_command(std::initializer_list<std::string_view> words) {
+  // The digits of a length and two line ends take less.
+  constexpr std::size_t most_around_a_word = 32;
+  std::size_t bytes = most_around_a_word;
+  for (const std::string_view word : words) bytes += word.size() + most_around_a_word;
+  std::string command;
+  command.reserve(bytes);
+  command += fmt::format("*{}\r\n", words.size());
+  for (const std::string_view word : words)
+    command.append(fmt::format("${}\r\n", word.size())).append(word).append(line_end);
+  return command;
+}
+
+Result<std::size_t> RespParser::consume(std::span<const std::byte> bytes) {
+  std::size_t used = 0;
+  while (used < bytes.size() && state_ != State::complete) {
+    const auto rest = bytes.subspan(used);
+    used += state_ == State::bulk
+                ? KILN_TRY(consume_bulk(rest))
+                : KILN_TRY(consume_line({reinterpret_cast<const char*>(rest.data()), rest.size()}));
+  }
+  return used;
+}
+
+Result<std::size_t> RespParser::consume_line(std::string_view text) {
+  const std::size_t newline = text.find('\n');
+  const std::string_view part = text.substr(0, newline == std::string_view::npos ? newline : newline + 1);
+  if (line_.size() + part.size() > max_line_bytes)
+    return invalid_answer(fmt::format("a line has more than {} bytes", max_line_bytes));
+  line_ += part;
+  // Checked before the line is complete, because another protocol may never send its end.
+  if (std::string_view("+-:$").find(line_.front()) == std::string_view::npos)
+    return invalid_answer("it begins with an unexpected character");
+  if (newline != std::string_view::npos) KILN_TRY(parse_line());
+  return part.size();
+}
+
+Result<void> RespParser::parse_line() {
+  if (line_.find('\r') != line_.size() - line_end.size()) return invalid_answer("a line does not end with CR LF");
+  const char type = line_.front();
+  std::string text = line_.substr(1, line_.size() - 1 - line_end.size());
+  state_ = State::complete;
+  if (type == '+' || type == '-') {
+    answer_.kind = type == '+' ? RespAnswer::Kind::text : RespAnswer::Kind::error;
+    answer_.text = std::move(text);
+    return {};
+  }
+  const auto value = resp_integer(text);
+  if (!value) return invalid_answer("a number or a length is invalid");
+  if (type == ':') {
+    answer_.kind = RespAnswer::Kind::integer;
+    answer_.integer = *value;
+    return {};
+  }
+  if (text == "-1") {
+    answer_.kind = RespAnswer::Kind::null;
+    return {};
+  }
+  if (*value < 0 || static_cast<std::uint64_t>(*value) > max_bulk_bytes_)
+    return invalid_answer(fmt::format("it has {} bytes, and {} are allowed", *value, max_bulk_bytes_));
+  answer_.kind = RespAnswer::Kind::bulk;
+  bulk_bytes_left_ = static_cast<std::size_t>(*value) + line_end.size();
+  state_ = State::bulk;
+  return {};
+}
+
+Result<std::size_t> RespParser::consume_bulk(std::span<const std::byte> bytes) {
+  const auto part = bytes.first(std::min(bytes.size(), bulk_bytes_left_));
+  std::vector<std::byte>& bulk = answer_.bulk;
+  bulk.insert(bulk.end(), part.begin(), part.end());
+  bulk_bytes_left_ -= part.size();
+  if (bulk_bytes_left_ > 0) return part.size();
+  if (!std::ranges::equal(std::span(bulk).last(line_end.size()), std::as_bytes(std::span(line_end))))
+    return invalid_answer("its bytes do not end with CR LF");
+  bulk.resize(bulk.size() - line_end.size());
+  state_ = State::complete;
+  return part.size();
+}
+
+}  // namespace kiln::store

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <kiln/result.hpp>
+
+#include "store/object_store.hpp"
+
+/// Version 2 of Redis's protocol, as far as the Redis store needs it. Kiln has a client of its own because Debian's
+/// hiredis has no TLS and raises SIGPIPE.
+namespace kiln::store {
+
+/// A command in the form that servers read: an array of bulk strings.
+std::string encode_resp_command(std::initializer_list<std::string_view> words);
+
+/// An answer of the server. A value.
+struct RespAnswer {
+  enum class Kind { text, error, integer, bulk, null };
+
+  Kind kind = Kind::null;
+  /// Of a text or an error, as the server sent it: it may contain any byte except line ends.
+  std::string text = {};
+  std::int64_t integer = 0;
+  std::vector<std::byte> bulk = {};
+
+  friend bool operator==(const RespAnswer&, const RespAnswer&) = default;
+};
+
+/// Reads one answer from bytes as they arrive. Refuses arrays, which no command of the store is answered with.
+/// Memory grows with the bytes that arrived, not with the length that the server announced.
+class RespParser {
+ public:
+  static constexpr std::size_t max_line_bytes = std::size_t{64} << 10;
+
+  explicit RespParser(std::uint64_t max_bulk_bytes = max_object_bytes) noexcept : max_bulk_bytes_(max_bulk_bytes) {}
+
+  /// Consumes the next bytes of the stream. Returns how many of them belong to the answer: all, unless the answer
+  /// is complete. Fails with io if they are not a valid answer; the parser is unusable then.
+  Result<std::size_t> consume(std::span<const std::byte> bytes);
+  bool is_complete() const noexcept { return state_ == State::complete; }
+  /// Only once, when it is complete.
+  RespAnswer take() && noexcept { return std::move(answer_); }
+
+ private:
+  enum class State { line, bulk, complete };
+
+  Result<std::size_t> consume_line(std::string_view text);
+  Result<std::size_t> consume_bulk(std::span<const std::byte> bytes);
+  Result<void> parse_line();
+
+  std::uint64_t max_bulk_bytes_;
+  State state_ = State::line;
+  std::string line_;
+  /// Of the bulk string and the line end after it.
+  std::size_t bulk_bytes_left_ = 0;
+  RespAnswer answer_;
+};
+
+}  // namespace kiln::store
