@@ -20,6 +20,7 @@ install(TARGETS kiln kiln_kernels kiln_helper EXPORT KilnTargets
 if(TARGET kiln_shaderc)
   install(TARGETS kiln_shaderc EXPORT KilnTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
 endif()
+install(TARGETS kiln_remote EXPORT KilnTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
 install(EXPORT KilnTargets NAMESPACE Kiln:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Kiln)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/KilnConfig.cmake.in ${PROJECT_BINARY_DIR}/KilnConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Kiln)

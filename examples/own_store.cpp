@@ -80,7 +80,7 @@ int main() try {
 
   kiln::Program program;
   for (const char* machine : {"machine_1", "machine_2"}) {
-    kiln::Cache cache(gpu, {.directory = scratch.path / machine, .shared = store});
+    kiln::Cache cache(gpu, {.directory = scratch.path / machine, .stores = std::vector<kiln::SharedStore>{store}});
     program = cache.get(request).value();
     cache.flush();  // Uploads run in the background. This waits for them, at most CacheOptions::upload_limit.
     std::cout << machine << " has " << program.name() << " from: " << kiln::to_string(program.origin()) << "; "

@@ -32,7 +32,7 @@ struct CacheOptions {
   /// Whether programs are kept on disk at all.
   bool disk = true;
   /// Whether programs are saved and uploaded as they are compiled. If not, persist() saves them, nothing is
-  /// uploaded to `shared`, and no process waits for another that compiles the same program.
+  /// uploaded, and no process waits for another that compiles the same program.
   bool save = true;
   /// Bounds on the programs in memory: their number, and the sum of Module::bytes(). Unused programs are evicted,
   /// least recently used first; programs in use are kept beyond the bounds.
@@ -51,13 +51,17 @@ struct CacheOptions {
   /// then use no more than Backend::useful_threads(). The caller of preload() or warm() counts as one, threads in a
   /// callback do not. Started when first needed.
   unsigned threads = 0;
-  /// The level between the disk and the compiler, shared between machines: see Store. Null: none. The cache shares
-  /// ownership of it.
-  std::shared_ptr<Store> shared = {};
-  /// How long flush() and the destructor wait for uploads to `shared`. The destructor drops uploads that have not
-  /// begun by then, without counting them. At most max(write_queue, 1) uploads wait; further
-  /// ones are dropped, logged and counted in Stats::store_failures.
-  std::chrono::milliseconds upload_limit = std::chrono::seconds(5);
+  /// The levels between the disk and the compiler, shared between machines, fastest first: URLs, or objects of the
+  /// application (SharedStore). Nothing: those of `$KILN_SHARED`, else of the user's or the system's kiln.conf,
+  /// else none. An empty list: none. docs/sharing.md describes them.
+  std::optional<std::vector<SharedStore>> stores = {};
+  /// How long flush() and the destructor wait for uploads, all stores together. Nothing: as kiln.conf says, else 2
+  /// seconds. The destructor cancels the uploads that are left, without counting them. At most max(write_queue, 1)
+  /// uploads wait for each store; further ones are dropped, logged and counted in StoreStats::upload_errors.
+  std::optional<std::chrono::milliseconds> upload_limit = {};
+  /// Whether shared entries contain facts: names, options, defines, and the names of files (docs/privacy.md).
+  /// Nothing: as `$KILN_SHARE_FACTS` or kiln.conf says, else true.
+  std::optional<bool> share_facts = {};
   /// Receives the cache's messages. Its sink is not called once the destructor has returned.
   Log log = {};
 };
@@ -93,8 +97,8 @@ struct PreloadReport {
   std::vector<Error> errors = {};
 };
 
-/// Compiles programs once and keeps them: in memory, on disk, and in a store shared between machines if there is
-/// one.
+/// Compiles programs once and keeps them: in memory, on disk, and in stores shared between machines if there are
+/// any.
 ///
 /// All functions may be called from any number of threads at once, and any number of caches, in this process or in
 /// others, may use one directory. A hit in memory takes no lock. Program handles outlive the cache.
@@ -104,30 +108,31 @@ struct PreloadReport {
 /// lock for longer than CacheOptions::lock_timeout, the directory cannot be written to, or there is no lock because
 /// `save` or `disk` is off or the driver provides no binaries.
 ///
-/// Failures of the disk and of the shared store never fail a request: they are logged and counted in
+/// Failures of the disk and of shared stores never fail a request: they are logged and counted in
 /// Stats::store_failures and Stats::save_failures. If the host runs out of memory, functions may throw
 /// std::bad_alloc.
 ///
-/// After fork(), parent and child may both go on using the cache if the backend, the shared store and a custom log
-/// sink work in a forked child. The child keeps the programs in memory and counts from 0. Gets in flight on other
-/// threads, their callbacks and pending saves stay with the parent. In the child, the destructor waits for the
-/// child's own work and saves it, but destroys no module that was loaded before the fork. A child that is forked
-/// inside a callback, a store or a backend must not return from it.
+/// After fork(), parent and child may both go on using the cache if the backend, the application's stores and a
+/// custom log sink work in a forked child. The child keeps the programs in memory and counts from 0. Gets in flight
+/// on other threads, their callbacks and pending saves stay with the parent. In the child, the destructor waits for
+/// the child's own work and saves it, but destroys no module that was loaded before the fork. A child that is
+/// forked inside a callback, a store or a backend must not return from it.
 class Cache {
  public:
   /// A cache for `backend`, which must not be null and of which it shares ownership. Never fails: if the directory
   /// cannot be used, a warning is logged and there is no disk level.
   explicit Cache(std::shared_ptr<Backend> backend, CacheOptions options = {});
   /// Waits for gets that are loading or compiling, for get_async(), preload() and warm(), all of which complete
-  /// normally, then does what flush() does and drops the uploads that are left. If a thread is still inside
-  /// Store::put(), it is left behind and ends when the store returns. No call may start once destruction has begun,
+  /// normally, then does what flush() does and cancels the uploads that are left. Threads that are still inside
+  /// a call of a Store, or of a folder that does not answer, are left behind and end when it returns. No call may
+  /// start once destruction has begun,
   /// except from callbacks that it waits for. Must not be called from a callback, the backend or the store of this
   /// cache.
   ~Cache();
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
 
-  /// The program: from memory, else from disk, else from the shared store, else compiled and kept. If another
+  /// The program: from memory, else from disk, else from a shared store, else compiled and kept. If another
   /// thread is already working on the key, waits for its result. An error is returned to all callers that wait for
   /// it, and is not kept: the next get() tries again.
   ///
@@ -137,8 +142,9 @@ class Cache {
   /// calls return invalid_request: one from inside the store of this cache, and one from a backend for the key that
   /// it is compiling.
   ///
-  /// May block for as long as the compiler, Store::get() or, up to CacheOptions::lock_timeout, another process
-  /// takes.
+  /// May block for as long as the compiler or, up to CacheOptions::lock_timeout, another process takes. A shared
+  /// store that does not answer delays it by at most 150 ms; then the program is compiled while the store is asked,
+  /// and the first result is returned.
   Result<Program> get(const Request& request);
   /// Like get(), but on a thread of the cache. In four cases the work is done on the calling thread, before this
   /// returns:
@@ -190,8 +196,8 @@ class Cache {
   bool evict(const Request& request);
   /// Evicts unused programs, least recently used first, until at most `keep` are left. Returns how many it evicted.
   std::size_t trim(std::size_t keep = 0);
-  /// Drops every unused program from memory, and this device's programs from disk. The shared store is left as it
-  /// is, and programs in use stay in memory. Returns how many entries were removed from disk. If some cannot be
+  /// Drops every unused program from memory, and this device's programs from disk. Shared stores are left as they
+  /// are, and programs in use stay in memory. Returns how many entries were removed from disk. If some cannot be
   /// removed, the others still are, and the error, io, says how many are left and why. From inside the store of
   /// this cache, fails with invalid_request.
   Result<std::size_t> clear();
@@ -210,7 +216,7 @@ class Cache {
   /// GiB. Does nothing more than flush() if there is no disk level.
   Result<void> persist();
   /// Removes stored programs of all devices by age and by size, as kiln::prune() does on the cache's directory,
-  /// after all pending programs are saved. Programs in memory and in the shared store are left as they are. Empty
+  /// after all pending programs are saved. Programs in memory and in shared stores are left as they are. Empty
   /// report if there is no disk level.
   Result<PruneReport> prune(const PruneOptions& options);
 

@@ -3,8 +3,47 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include <kiln/store.hpp>
 
 namespace kiln {
+
+/// Counters of one shared store since the cache was constructed. A value.
+struct StoreStats {
+  /// The URL without user, password and options, or SharedStore::name.
+  std::string name = {};
+  /// read_only as well if there is no permission to upload.
+  StoreMode mode = StoreMode::read_write;
+  Verification verify = Verification::required;
+  /// False if the store cannot be used at all, for example because libkiln_remote is not installed.
+  bool usable = true;
+  /// False while the store is not asked, or gets no uploads, because it does not answer.
+  bool reading = true;
+  bool writing = true;
+  /// Programs that came from this store.
+  std::uint64_t hits = 0;
+  /// Times that it was asked and had no entry. For 30 seconds it is not asked again for the same program.
+  std::uint64_t misses = 0;
+  /// Calls for an entry that failed, or did not answer while a request waited.
+  std::uint64_t errors = 0;
+  /// Entries that were damaged, of another program or device, refused by the driver, or without a trusted
+  /// signature.
+  std::uint64_t refusals = 0;
+  /// Late answers that came before the compiler was done, and requests that the compiler answered first.
+  std::uint64_t races_won = 0;
+  std::uint64_t races_lost = 0;
+  /// Entries that were uploaded, and uploads that failed or were dropped.
+  std::uint64_t uploads = 0;
+  std::uint64_t upload_errors = 0;
+  /// Bytes of entries.
+  std::uint64_t bytes_read = 0;
+  std::uint64_t bytes_written = 0;
+  /// How long it took to answer, hit or miss; 0 before the first answer. Exact to a fifth.
+  std::chrono::nanoseconds latency_p50 = {};
+  std::chrono::nanoseconds latency_p90 = {};
+  std::chrono::nanoseconds latency_p99 = {};
+};
 
 /// Counters of a cache since it was constructed. A value. Every request is counted once among memory_hits,
 /// disk_hits, shared_hits, joined, compiles, failures and absent.
@@ -15,7 +54,7 @@ struct Stats {
   std::uint64_t memory_hits = 0;
   std::uint64_t disk_hits = 0;
   std::uint64_t shared_hits = 0;
-  /// Programs from disk or the shared store for which the driver compiles more at their first launch: see
+  /// Programs from disk or a shared store for which the driver compiles more at their first launch: see
   /// Module::is_complete().
   std::uint64_t incomplete = 0;
   /// Requests that waited for another thread's result for the same key.
@@ -39,7 +78,7 @@ struct Stats {
   std::uint64_t save_failures = 0;
   /// Entries on disk that were removed because they were damaged or could not be loaded.
   std::uint64_t replaced = 0;
-  /// Entries from disk or the shared store that could not be used, calls on them that failed or threw, and uploads
+  /// Entries from disk or a shared store that could not be used, calls on them that failed or threw, and uploads
   /// that failed or were dropped.
   std::uint64_t store_failures = 0;
 
@@ -53,10 +92,13 @@ struct Stats {
 
   /// Time spent in the compiler here.
   std::chrono::nanoseconds compile_time = {};
-  /// The time that programs from disk or the shared store took to compile when they were compiled.
+  /// The time that programs from disk or a shared store took to compile when they were compiled.
   std::chrono::nanoseconds compile_time_saved = {};
 
-  /// Requests that memory, disk and shared store could not answer.
+  /// The shared stores, in the order in which they are asked.
+  std::vector<StoreStats> stores = {};
+
+  /// Requests that memory, disk and shared stores could not answer.
   std::uint64_t misses() const noexcept { return compiles + failures + absent; }
   /// The share of requests that needed no compiler; 0 before the first request.
   double hit_rate() const noexcept;

@@ -12,7 +12,7 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
     const base::MutexLock lock(mutex_);
     const auto found = in_flight_.find(key);
     if (found != in_flight_.end()) {
-      if (found->second.thread == std::this_thread::get_id())
+      if (found->second.is_flown_here())
         return {
             Error(ErrorCode::invalid_request, "a backend or a store requested the program that it is providing"),
             false};
@@ -49,9 +49,15 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
 bool Flights::when_landed(const Digest& key, Continuation then) {
   const base::MutexLock lock(mutex_);
   const auto found = in_flight_.find(key);
-  if (found == in_flight_.end() || found->second.thread == std::this_thread::get_id()) return false;
+  if (found == in_flight_.end() || found->second.is_flown_here()) return false;
   found->second.then.push_back(std::move(then));
   return true;
+}
+
+void Flights::join_in(const Digest& key) {
+  const base::MutexLock lock(mutex_);
+  if (const auto found = in_flight_.find(key); found != in_flight_.end())
+    found->second.second_thread = std::this_thread::get_id();
 }
 
 bool Flights::is_in_flight(const Digest& key) {

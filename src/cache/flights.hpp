@@ -61,6 +61,8 @@ class Flights {
   /// Registers `then`, which the thread that flies this key calls with the outcome. Returns false, and does not
   /// register `then`, if no thread flies this key or if it is the calling thread.
   bool when_landed(const Digest& key, Continuation then);
+  /// The calling thread works for the thread that flies this key: its recursive calls for the key fail as well.
+  void join_in(const Digest& key);
   /// Whether a thread flies this key now.
   bool is_in_flight(const Digest& key);
 
@@ -68,6 +70,10 @@ class Flights {
   struct Flight {
     std::shared_future<Outcome> outcome;
     std::thread::id thread;
+    std::thread::id second_thread = {};
+    bool is_flown_here() const {
+      return thread == std::this_thread::get_id() || second_thread == std::this_thread::get_id();
+    }
     std::vector<Continuation> then = {};
   };
 

@@ -20,6 +20,11 @@
 namespace kiln::cache {
 namespace {
 
+/// How long a request waits for the shared stores before it also compiles.
+constexpr std::chrono::milliseconds longest_head_start{150};
+/// How many programs' compile times are remembered.
+constexpr std::size_t most_times = 4096;
+
 unsigned worker_count(unsigned wanted) {
   return wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency(), 1U, 16U);
 }
@@ -73,9 +78,8 @@ Levels::Levels(std::shared_ptr<Backend> backend, CacheOptions options, memory::P
       options_(with_absolute_directory(std::move(options))),
       system_(system),
       disk_(open_disk(*backend_, options_, system_)),
-      guarded_disk_(disk_ ? std::optional<GuardedStore>(std::in_place, disk_, this) : std::nullopt),
-      shared_(options_.shared ? std::optional<GuardedStore>(std::in_place, options_.shared, this) : std::nullopt),
       table_(table),
+      shared_(options_, backend_->identity(), this),
       saver_(backend_->identity(), identity_digest_, disk_, shared_, table_,
              {.save = options_.save, .queue = options_.write_queue, .log = options_.log}),
       workers_(worker_count(options_.threads)) {}
@@ -93,7 +97,7 @@ void Levels::finish() {
   flush();
 }
 
-// The path of a request: memory, disk, shared store, compiler.
+// The path of a request: memory, disk, shared stores, compiler.
 Result<std::optional<Program>> Levels::find_or_compile(const Request& request, const How& how) {
   if (request.error()) return failure(*request.error());
   const Key& key = request.key();
@@ -116,30 +120,151 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, c
 
 Levels::Outcome Levels::look_further(const Request& request, const How& how) {
   const Key& key = request.key();
-  std::optional<KeyLock> lock;
-  std::unique_ptr<CompilePlace> place;
-  if (how.if_missing == IfMissing::compile) {
-    if (auto program = load_from_disk(key, lock, Look::first)) return program;
-    // A caller that comes back for it needs no place to find that the key is still locked.
-    if (how.if_locked == IfLocked::return_nothing && uses_locks() && disk_->is_locked(key))
-      return std::optional<Program>{};
-    // First the place, then the lock: what is locked here, no other process compiles.
-    place = how.place != nullptr && *how.place ? std::move(*how.place) : backend_->wait_for_place(how.urgency);
-    lock = lock_key(key, how.if_locked, place);
-    if (!lock && uses_locks()) {
-      const bool leaves_it = how.if_locked == IfLocked::return_nothing || how.if_locked == IfLocked::take_over;
-      if (leaves_it && disk_->has_locks()) return std::optional<Program>{};
-      options_.log.debug(fmt::format("compiling {} without the lock between processes", key.name));
-    }
+  const bool compiles = how.if_missing == IfMissing::compile;
+  if (auto program = load_from_disk(key, std::nullopt, compiles ? Look::first : Look::last)) return program;
+  // A caller that comes back for it needs neither a store nor a place to find that the key is still locked.
+  if (compiles && how.if_locked == IfLocked::return_nothing && uses_locks() && disk_->is_locked(key))
+    return std::optional<Program>{};
+  // No lock and no place is held while a store is asked.
+  std::unique_ptr<Fetch> fetch;
+  if (how.ask_stores != AskStores::no) fetch = shared_.fetch(key, expected_time(request.name()));
+  if (fetch)
+    if (auto program = await_stores(request, *fetch, how.ask_stores)) return program;
+  if (how.if_missing == IfMissing::return_nothing) ++counters_.absent;
+  if (!compiles) return std::optional<Program>{};
+
+  // First the place, then the lock: what is locked here, no other process compiles.
+  auto place = how.place != nullptr && *how.place ? std::move(*how.place) : backend_->wait_for_place(how.urgency);
+  auto lock = lock_key(key, how.if_locked, place);
+  if (!lock && uses_locks()) {
+    const bool leaves_it = how.if_locked == IfLocked::return_nothing || how.if_locked == IfLocked::take_over;
+    if (leaves_it && disk_->has_locks()) return std::optional<Program>{};
+    options_.log.debug(fmt::format("compiling {} without the lock between processes", key.name));
   }
   if (auto program = load_from_disk(key, lock, Look::last)) return program;
-  if (auto program = load_from_shared_store(key, lock)) return program;
-  if (how.if_missing == IfMissing::return_nothing) {
-    ++counters_.absent;
-    return std::optional<Program>{};
-  }
   if (place == nullptr) place = backend_->wait_for_place(how.urgency);
+  if (fetch && fetch->has_ended()) {
+    if (auto program = load_fetched(key, *fetch, {})) return program;
+    fetch.reset();
+  }
+  if (fetch && backend_->usable_from_any_thread()) return race(request, *fetch, std::move(lock), std::move(place));
   return std::optional(KILN_TRY(compile(request, std::move(lock))));
+}
+
+std::optional<Program> Levels::await_stores(const Request& request, Fetch& fetch, AskStores ask) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto expected = expected_time(request.name());
+  auto patience = std::chrono::nanoseconds(longest_head_start);
+  if (ask == AskStores::briefly && expected) patience = std::min(patience, *expected);
+  while (!fetch.wait_until(start + patience)) {
+    if (patience >= longest_head_start && fetch.unanswered()) return std::nullopt;
+    if (ask == AskStores::briefly) return std::nullopt;
+    patience += longest_head_start;
+  }
+  return load_fetched(request.key(), fetch, {});
+}
+
+std::optional<Program> Levels::load_fetched(const Key& key, Fetch& fetch, const std::function<bool()>& may_use) {
+  auto fetched = fetch.take();
+  if (!fetched) return std::nullopt;
+  auto module = with_room([&] { return backend_->load(*fetched->entry.binary()); });
+  if (!module) {
+    shared_.refuse(fetched->place, key, module.error());
+    return std::nullopt;
+  }
+  if (may_use && !may_use()) return std::nullopt;
+  const auto compile_time = fetched->entry.compile_time;
+  ++counters_.shared_hits;
+  shared_.count_hit(fetched->place);
+  counters_.compile_saved_ns += compile_time.count();
+  Program program = admit(key, std::move(*module), Origin::shared, compile_time);
+  // The driver accepted the binary, so keep it on the local disk, and in the stores that are faster.
+  saver_.save(key,
+              std::make_shared<const store::UnsavedEntry>(
+                  store::UnsavedEntry{std::move(fetched->entry), std::move(fetched->sealed)}),
+              std::nullopt, fetched->place);
+  return program;
+}
+
+Levels::Outcome Levels::race(const Request& request, Fetch& fetch, std::optional<KeyLock> lock,
+                             std::unique_ptr<CompilePlace> place) {
+  struct Race {
+    base::Mutex mutex;
+    base::Condition changed;
+    bool compiler_began KILN_GUARDED_BY(mutex) = false;
+    bool store_ended KILN_GUARDED_BY(mutex) = false;
+    std::optional<Result<Program>> compiled KILN_GUARDED_BY(mutex);
+    /// Set by the winner, before its program becomes visible.
+    std::atomic<bool> is_won{false};
+    bool win() { return !is_won.exchange(true); }
+  };
+  struct Compilation {
+    Compilation(Request wanted, std::optional<KeyLock> its_lock, std::unique_ptr<CompilePlace> its_place,
+                UnderWay& under_way)
+        : request(std::move(wanted)), lock(std::move(its_lock)), place(std::move(its_place)), call(under_way) {}
+    const Request request;
+    std::optional<KeyLock> lock;
+    const std::unique_ptr<CompilePlace> place;
+    const UnderWay::Call call;
+  };
+  const auto race = std::make_shared<Race>();
+  const auto compilation = std::make_shared<Compilation>(request, std::move(lock), std::move(place), under_way_);
+  const bool started = racers_.run(
+      [this, race, compilation] {
+        flights_.join_in(compilation->request.key().digest);
+        {
+          const base::MutexLock guard(race->mutex);
+          race->compiler_began = true;
+          race->changed.notify_all();
+        }
+        auto program = without_exceptions([&] {
+          return compile(compilation->request, std::move(compilation->lock), [&race] { return race->win(); });
+        });
+        const base::MutexLock guard(race->mutex);
+        race->compiled = std::move(program);
+        race->changed.notify_all();
+      },
+      CallThreads::AtEnd::wait);
+  if (!started) return std::optional(KILN_TRY(compile(request, std::move(compilation->lock))));
+  fetch.when_ended([race] {
+    const base::MutexLock guard(race->mutex);
+    race->store_ended = true;
+    race->changed.notify_all();
+  });
+
+  for (bool store_is_out = false;;) {
+    {
+      const base::MutexLock guard(race->mutex);
+      // A failed compilation is no result yet: the store may have the program.
+      const auto has_compiled = [&]() KILN_REQUIRES(race->mutex) {
+        return race->compiled && (*race->compiled || store_is_out || race->is_won);
+      };
+      // The other thread joins this flight, so the flight must not end before.
+      while (!race->compiler_began || (!has_compiled() && (store_is_out || !race->store_ended)))
+        race->changed.wait(race->mutex);
+      if (has_compiled()) {
+        if (*race->compiled) fetch.count_race(false);
+        return std::optional(KILN_TRY(std::move(*race->compiled)));
+      }
+    }
+    store_is_out = true;
+    if (auto program = load_fetched(request.key(), fetch, [&race] { return race->win(); })) {
+      fetch.count_race(true);
+      return program;
+    }
+  }
+}
+
+std::optional<std::chrono::nanoseconds> Levels::expected_time(const std::string& name) {
+  const base::MutexLock lock(times_mutex_);
+  const auto found = times_.find(name);
+  return found != times_.end() ? std::optional(found->second) : std::nullopt;
+}
+
+void Levels::note_time(const std::string& name, std::chrono::nanoseconds took) {
+  const base::MutexLock lock(times_mutex_);
+  if (times_.size() >= most_times) times_.clear();
+  times_[name] = took;
 }
 
 std::optional<Program> Levels::find_ready(const Request& request) {
@@ -160,10 +285,11 @@ Result<Program> Levels::get(const Request& request) {
 }
 
 Result<std::optional<Program>> Levels::find(const Request& request) {
-  return find_or_compile(request, {.if_missing = IfMissing::return_nothing});
+  return find_or_compile(request, {.if_missing = IfMissing::return_nothing, .ask_stores = AskStores::patiently});
 }
 
-Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> lock) {
+Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> lock,
+                                const std::function<bool()>& may_use) {
   // The compiler reads files itself. If one changes meanwhile, the program does not belong to this key.
   const Digest files = KILN_TRY(request.check_files());
   const auto start = std::chrono::steady_clock::now();
@@ -175,15 +301,17 @@ Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> l
                  fmt::format("a file that \"{}\" can include was changed or touched while it was "
                              "compiled; get it again",
                              request.name()));
-  ++counters_.compiles;
   counters_.compile_ns += took.count();
+  if (!shared_.is_empty()) note_time(request.name(), took);
+  if (may_use && !may_use()) return Error(ErrorCode::cancelled, "a shared store was faster");
+  ++counters_.compiles;
   options_.log.debug(fmt::format("compiled {} in {:.1f} ms", request.name(),
                                  std::chrono::duration<double, std::milli>(took).count()));
 
   Program program = table_.insert({request.key(), std::move(compiled->module), Origin::compiled, took});
   if (compiled->binary) {
     saver_.save(request.key(), unsaved(request, std::move(*compiled->binary), took), std::move(lock),
-                Saver::Publish::yes);
+                SharedStores::to_all);
   }
   return program;
 }
@@ -197,7 +325,7 @@ std::optional<Program> Levels::load_from_disk(const Key& key, const std::optiona
       counters_.compile_saved_ns += waiting->entry.compile_time.count();
       return admit(key, std::move(*module), Origin::disk, waiting->entry.compile_time);
     }
-  auto loaded = load(*guarded_disk_, key);
+  auto loaded = load_stored(key);
   if (loaded && *loaded) {
     const auto compile_time = (*loaded)->stored.entry.compile_time;
     ++counters_.disk_hits;
@@ -211,29 +339,13 @@ std::optional<Program> Levels::load_from_disk(const Key& key, const std::optiona
   return std::nullopt;
 }
 
-std::optional<Program> Levels::load_from_shared_store(const Key& key, std::optional<KeyLock>& lock) {
-  if (!shared_) return std::nullopt;
-  auto loaded = load(*shared_, key);
-  if (!loaded) reject(key, loaded.error());
-  if (!loaded || !*loaded) return std::nullopt;
-  const auto compile_time = (*loaded)->stored.entry.compile_time;
-  ++counters_.shared_hits;
-  counters_.compile_saved_ns += compile_time.count();
-  Program program = admit(key, std::move((*loaded)->module), Origin::shared, compile_time);
-  // The driver accepted the binary, so keep it on the local disk.
-  saver_.save(key, std::make_shared<const store::UnsavedEntry>(std::move((*loaded)->stored)), std::move(lock),
-              Saver::Publish::no);
-  return program;
-}
-
-Result<std::optional<Levels::Loaded>> Levels::load(const GuardedStore& store, const Key& key) {
-  auto sealed = KILN_TRY(store.get({identity_digest_, key}));
+Result<std::optional<Levels::Loaded>> Levels::load_stored(const Key& key) {
+  auto sealed = KILN_TRY(without_exceptions([&] { return disk_->get({identity_digest_, key}); }));
   if (!sealed) return std::optional<Loaded>{};
   const auto unusable = [&](const Error& why) {
-    const std::string place = guarded_disk_ && &store == &*guarded_disk_
-                                  ? (disk_->path() / store::entry_file_name(key)).string()
-                                  : std::string("the entry in the shared store");
-    return Error(why.code(), fmt::format("{}: {}", place, why.message()), why.log());
+    return Error(why.code(),
+                 fmt::format("{}: {}", (disk_->path() / store::entry_file_name(key)).string(), why.message()),
+                 why.log());
   };
   const auto damaged = [&](std::string why) { return unusable(Error(ErrorCode::damaged, std::move(why))); };
   auto opened = store::open_entry(*sealed);
@@ -293,7 +405,7 @@ Result<Program> Levels::add(const Request& request, Compiled compiled, std::chro
           Program program = table_.insert({request.key(), std::move(compiled.module), Origin::added, compile_time});
           if (compiled.binary) {
             saver_.save(request.key(), unsaved(request, std::move(*compiled.binary), compile_time), std::nullopt,
-                        Saver::Publish::yes);
+                        SharedStores::to_all);
           }
           return std::optional(std::move(program));
         });
@@ -440,11 +552,20 @@ PreloadReport Levels::preload(std::span<const Request> requests, const ProgressC
     return Tried{End::not_done};
   });
   if (places.empty()) return batch.finish();
+  if (!shared_.is_empty()) {
+    places = batch.run(places, Batch::Start::all_at_once, [&](std::size_t i, auto) {
+      auto found =
+          find_or_compile(requests[i], {.if_missing = IfMissing::come_back, .ask_stores = AskStores::patiently});
+      return Tried{found && *found ? End::done : End::not_done};
+    });
+    if (places.empty()) return batch.finish();
+  }
   batch.expect(sort_by_cost(requests, places));
   const auto get_if = [&](IfLocked if_locked) {
     return [&, if_locked](std::size_t i, std::unique_ptr<CompilePlace> place) {
-      auto found =
-          find_or_compile(requests[i], {.if_locked = if_locked, .urgency = Urgency::background, .place = &place});
+      auto found = find_or_compile(
+          requests[i],
+          {.if_locked = if_locked, .ask_stores = AskStores::no, .urgency = Urgency::background, .place = &place});
       if (!found) return Tried{End::failed, std::move(found).error()};
       return Tried{*found ? End::done : End::not_done};
     };
@@ -539,11 +660,11 @@ PreloadReport Levels::warm(const ProgressCallback& progress) {
 }
 
 Result<Program> Levels::warm_one(const Key& key) {
-  auto loaded = load(*guarded_disk_, key);
+  auto loaded = load_stored(key);
   if (!loaded) {
     // Retry under the lock: another process may be replacing the entry.
     const auto lock = uses_locks() ? disk_->lock(key, options_.lock_timeout) : std::nullopt;
-    loaded = load(*guarded_disk_, key);
+    loaded = load_stored(key);
     if (!loaded) {
       reject(key, loaded.error());
       if (lock) remove_unusable(loaded.error(), *lock);

@@ -3,8 +3,10 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include <kiln/cache.hpp>
 
@@ -12,9 +14,11 @@
 #include "base/mutex.hpp"
 #include "base/process.hpp"
 #include "cache/batch.hpp"
+#include "cache/call_threads.hpp"
 #include "cache/flights.hpp"
 #include "cache/guarded_store.hpp"
 #include "cache/saver.hpp"
+#include "cache/shared_stores.hpp"
 #include "cache/worker_pool.hpp"
 #include "memory/program_table.hpp"
 #include "store/disk_store.hpp"
@@ -54,7 +58,7 @@ class UnderWay {
   std::size_t calls_ KILN_GUARDED_BY(mutex_) = 0;
 };
 
-/// The implementation of Cache: answers requests from memory, disk, the shared store or the compiler, and saves the
+/// The implementation of Cache: answers requests from memory, disk, shared stores or the compiler, and saves the
 /// results. Its mutexes and threads belong to the process that created it; a forked child creates new levels for
 /// the same table.
 class Levels {
@@ -110,16 +114,21 @@ class Levels {
     std::optional<std::chrono::steady_clock::time_point> postponed = {};
   };
 
-  /// What to do if no level has the program.
-  enum class IfMissing { compile, return_nothing };
+  /// What to do if no level has the program: compile it, count it as absent and return nothing, or return nothing
+  /// because the caller comes back to compile it.
+  enum class IfMissing { compile, return_nothing, come_back };
   /// What to do if another process, or another cache of this one, is compiling the program: wait for it, return
   /// nothing, compile it unless a third one already does so in its place, or compile it in any case.
   enum class IfLocked { wait, return_nothing, take_over, compile };
   /// For callers that come back for a locked program: what to do after they have waited for so long.
   IfLocked if_locked_after(std::chrono::steady_clock::duration waited) const;
+  /// Whether shared stores are asked: as long as compiling is not slower, until they have answered or failed, or
+  /// not at all.
+  enum class AskStores { briefly, patiently, no };
   struct How {
     IfMissing if_missing = IfMissing::compile;
     IfLocked if_locked = IfLocked::wait;
+    AskStores ask_stores = AskStores::briefly;
     Urgency urgency = Urgency::now;
     /// A place to compile that the caller has already; it is moved from.
     std::unique_ptr<CompilePlace>* place = nullptr;
@@ -133,13 +142,25 @@ class Levels {
   /// logged, and removed if this thread holds the lock.
   enum class Look { first, last };
   std::optional<Program> load_from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look);
-  std::optional<Program> load_from_shared_store(const Key& key, std::optional<KeyLock>& lock);
-  Result<Program> compile(const Request& request, std::optional<KeyLock> lock);
+  /// Waits for a search in the shared stores, as long as `ask` says. The program if it has ended with one.
+  std::optional<Program> await_stores(const Request& request, Fetch& fetch, AskStores ask);
+  /// Loads what a search has found. `may_use` is called once the driver has accepted it.
+  std::optional<Program> load_fetched(const Key& key, Fetch& fetch, const std::function<bool()>& may_use);
+  /// Compiles the program. `may_use` is called before it becomes visible; if it returns false, an error is
+  /// returned.
+  Result<Program> compile(const Request& request, std::optional<KeyLock> lock,
+                          const std::function<bool()>& may_use = {});
+  /// Compiles on another thread while the stores are still asked. The first result is used.
+  Outcome race(const Request& request, Fetch& fetch, std::optional<KeyLock> lock,
+               std::unique_ptr<CompilePlace> place);
+  /// How long a program of this name took to compile in this process.
+  std::optional<std::chrono::nanoseconds> expected_time(const std::string& name) KILN_EXCLUDES(times_mutex_);
+  void note_time(const std::string& name, std::chrono::nanoseconds took) KILN_EXCLUDES(times_mutex_);
   /// The lock between processes, if it can be had as `if_locked` says.
   std::optional<KeyLock> lock_key(const Key& key, IfLocked if_locked, std::unique_ptr<CompilePlace>& place);
   bool uses_locks() const noexcept { return disk_ && options_.save; }
-  /// Reads, checks and loads an entry. Nothing if the store has none; an error if the entry is unusable.
-  Result<std::optional<Loaded>> load(const GuardedStore& store, const Key& key);
+  /// Reads, checks and loads an entry of the disk. Nothing if it has none; an error if the entry is unusable.
+  Result<std::optional<Loaded>> load_stored(const Key& key);
   /// Counts and logs an unusable entry.
   void reject(const Key& key, const Error& problem);
   /// Removes an entry from disk if it is damaged or the driver refused it.
@@ -190,10 +211,11 @@ class Levels {
   const CacheOptions options_;
   const base::FileSystem& system_;
   const std::shared_ptr<store::DiskStore> disk_;
-  const std::optional<GuardedStore> guarded_disk_;
-  const std::optional<GuardedStore> shared_;
   memory::ProgramTable& table_;
   Counters counters_;
+
+  base::Mutex times_mutex_;
+  std::map<std::string, std::chrono::nanoseconds> times_ KILN_GUARDED_BY(times_mutex_);
 
   base::Mutex flush_mutex_;
   Stats merged_ KILN_GUARDED_BY(flush_mutex_);
@@ -208,7 +230,10 @@ class Levels {
   UnderWay under_way_;
 
   // Declared last: their threads must end before the members they use are destroyed.
+  SharedStores shared_;
   Saver saver_;
+  /// Compilations that race with a shared store.
+  CallThreads racers_{"kiln-compile", ~std::size_t{0}};
   WorkerPool workers_;
   Flights flights_{workers_};
 };

@@ -33,9 +33,9 @@ void Levels::flush() {
   // A flush from inside a store would wait for itself.
   if (refusal_of_call()) return;
   saver_.flush();
-  if (!saver_.wait_for_uploads(options_.upload_limit))
+  if (!shared_.wait_for_uploads())
     options_.log.warning(
-        fmt::format("the shared store did not accept all programs within {} ms", options_.upload_limit.count()));
+        fmt::format("the shared stores did not accept all programs within {} ms", shared_.upload_limit().count()));
   if (!disk_) return;
   const base::MutexLock lock(flush_mutex_);
   const auto log_failure = [this](const Result<void>& result) {
@@ -113,11 +113,12 @@ Stats Levels::counted() {
   stats.saves = saver_.saves();
   stats.save_failures = saver_.failures();
   stats.replaced = counters_.replaced;
-  stats.store_failures = counters_.store_failures + saver_.upload_failures();
+  stats.store_failures = counters_.store_failures + shared_.failures();
   stats.programs = totals.programs;
   stats.bytes = totals.bytes;
   stats.compile_time = std::chrono::nanoseconds(counters_.compile_ns);
   stats.compile_time_saved = std::chrono::nanoseconds(counters_.compile_saved_ns);
+  stats.stores = shared_.stats();
   return stats;
 }
 

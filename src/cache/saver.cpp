@@ -82,146 +82,29 @@ void Writer::run() {
   }
 }
 
-struct Uploader::State {
-  struct Upload {
-    EntryAddress address;
-    std::shared_ptr<const std::vector<std::byte>> sealed;
-  };
-
-  State(GuardedStore to, Log messages, std::size_t at_most)
-      : store(std::move(to)), log(std::move(messages)), bound(at_most) {}
-
-  void failed(const EntryAddress& address, std::string_view why) {
-    ++failures;
-    try {
-      log.warning(fmt::format("{} was not uploaded to the shared store: {}", address.key.name, why));
-    } catch (...) {
-      // A user's log may throw; there is no one to report that to.
-    }
-  }
-
-  const GuardedStore store;
-  /// The sink belongs to the caller and must not be used after the uploader's destruction.
-  const Log log;
-  const std::size_t bound;
-  std::atomic<std::uint64_t> failures{0};
-
-  base::Mutex mutex;
-  base::Condition changed;
-  std::deque<Upload> queue KILN_GUARDED_BY(mutex);
-  /// An upload has left the queue and is not finished.
-  bool busy KILN_GUARDED_BY(mutex) = false;
-  /// The thread is inside the store, which may block indefinitely.
-  bool in_store KILN_GUARDED_BY(mutex) = false;
-  bool ending KILN_GUARDED_BY(mutex) = false;
-};
-
-Uploader::Uploader(GuardedStore store, Log log, std::size_t bound)
-    : state_(std::make_shared<State>(std::move(store), std::move(log), bound)) {}
-
-Uploader::~Uploader() {
-  bool stuck = false;
-  {
-    const base::MutexLock lock(state_->mutex);
-    state_->ending = true;
-    state_->queue.clear();
-    state_->changed.notify_all();
-    stuck = state_->in_store;
-  }
-  if (!thread_.joinable()) return;
-  if (stuck)
-    thread_.detach();
-  else
-    thread_.join();
-}
-
-void Uploader::upload(EntryAddress address, std::shared_ptr<const std::vector<std::byte>> sealed) {
-  std::string problem;
-  {
-    const base::MutexLock lock(state_->mutex);
-    if (state_->queue.size() >= state_->bound) {
-      problem = fmt::format("the upload queue is full, with {} programs", state_->queue.size());
-    } else if (!thread_.joinable()) {
-      try {
-        thread_ = std::thread([state = state_] { run(state); });
-      } catch (const std::system_error& error) {
-        problem = fmt::format("cannot start the upload thread: {}", error.what());
-      }
-    }
-    if (problem.empty()) {
-      state_->queue.push_back({std::move(address), std::move(sealed)});
-      state_->changed.notify_all();
-      return;
-    }
-  }
-  state_->failed(address, problem);
-}
-
-bool Uploader::wait(std::chrono::milliseconds limit) {
-  // Bounded, so that the addition cannot overflow.
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(limit, std::chrono::hours(24 * 365));
-  const base::MutexLock lock(state_->mutex);
-  while (state_->busy || !state_->queue.empty()) {
-    if (std::chrono::steady_clock::now() >= deadline) return false;
-    state_->changed.wait_until(state_->mutex, deadline);
-  }
-  return true;
-}
-
-std::uint64_t Uploader::failures() const noexcept { return state_->failures; }
-
-void Uploader::run(const std::shared_ptr<State>& state) {
-  pthread_setname_np(pthread_self(), "kiln-uploader");
-  for (;;) {
-    State::Upload upload;
-    {
-      const base::MutexLock lock(state->mutex);
-      while (state->queue.empty() && !state->ending) state->changed.wait(state->mutex);
-      if (state->ending) return;
-      upload = std::move(state->queue.front());
-      state->queue.pop_front();
-      state->busy = true;
-      state->in_store = true;
-    }
-    const auto put = state->store.put(upload.address, *upload.sealed);
-    {
-      const base::MutexLock lock(state->mutex);
-      // The uploader is destroyed, and the log may be, too.
-      if (state->ending) return;
-      state->in_store = false;
-    }
-    if (!put) state->failed(upload.address, put.error().message());
-    const base::MutexLock lock(state->mutex);
-    state->busy = false;
-    state->changed.notify_all();
-  }
-}
-
 Saver::Saver(const Identity& identity, const Digest& digest, std::shared_ptr<store::DiskStore> disk,
-             const std::optional<GuardedStore>& shared, memory::ProgramTable& table, Options options)
+             SharedStores& shared, memory::ProgramTable& table, Options options)
     : identity_(identity),
       digest_(digest),
       disk_(std::move(disk)),
+      shared_(shared),
       table_(table),
       options_(std::move(options)),
-      writer_(options_.queue) {
-  if (shared) uploader_.emplace(*shared, options_.log, std::max<std::size_t>(options_.queue, 1));
-}
+      writer_(options_.queue) {}
 
-void Saver::save(const Key& key, Entry entry, std::optional<KeyLock> lock, Publish publish) {
+void Saver::save(const Key& key, Entry entry, std::optional<KeyLock> lock, std::size_t upload_before) {
   if (!options_.save) {
     if (disk_) table_.keep_unsaved(key.digest, std::move(entry));
     return;
   }
-  const bool upload = publish == Publish::yes && uploader_;
+  const bool upload = upload_before > 0 && !shared_.is_empty();
   if (!disk_ && !upload) return;
   if (disk_) {
     const base::MutexLock guard(waiting_mutex_);
     waiting_.insert_or_assign(key.digest, entry);
   }
   auto held = std::make_shared<std::optional<KeyLock>>(std::move(lock));
-  writer_.write([this, key, entry = std::move(entry), held = std::move(held), upload] {
+  writer_.write([this, key, entry = std::move(entry), held = std::move(held), upload, upload_before] {
     std::shared_ptr<const std::vector<std::byte>> sealed;
     {
       // Removes the entry from waiting_ even if the save throws, for example out of memory.
@@ -235,7 +118,7 @@ void Saver::save(const Key& key, Entry entry, std::optional<KeyLock> lock, Publi
       if (disk_) static_cast<void>(save_now(key, entry, *sealed));
     }
     held->reset();
-    if (upload) uploader_->upload({digest_, key}, sealed);
+    if (upload) shared_.upload(key, shared_form(key, *entry, sealed), upload_before);
   });
 }
 
@@ -258,9 +141,18 @@ Result<void> Saver::save_unsaved() {
   return first;
 }
 
-std::shared_ptr<const std::vector<std::byte>> Saver::seal(const Key& key, const store::UnsavedEntry& entry) const {
+SharedStores::Sealed Saver::seal(const Key& key, const store::UnsavedEntry& entry) const {
   return std::make_shared<const std::vector<std::byte>>(
-      entry.sealed.empty() ? store::seal_entry(label_of(key), entry.entry) : entry.sealed);
+      entry.sealed.empty() ? shared_.sign(store::seal_entry(label_of(key), entry.entry)) : entry.sealed);
+}
+
+SharedStores::Sealed Saver::shared_form(const Key& key, const store::UnsavedEntry& entry,
+                                        const SharedStores::Sealed& sealed) const {
+  // What came from a store is passed on as it is: it has the signatures of others.
+  if (!shared_.strips_facts() || !entry.sealed.empty()) return sealed;
+  store::Entry bare{.compile_time = entry.entry.compile_time, .created = entry.entry.created};
+  if (const Binary* binary = entry.entry.binary()) bare.parts.emplace(store::binary_part, *binary);
+  return std::make_shared<const std::vector<std::byte>>(shared_.sign(store::seal_entry(label_of(key), bare)));
 }
 
 Result<void> Saver::save_now(const Key& key, const Entry& entry, std::span<const std::byte> sealed) {

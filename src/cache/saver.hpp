@@ -19,7 +19,7 @@
 #include <kiln/store.hpp>
 
 #include "base/mutex.hpp"
-#include "cache/guarded_store.hpp"
+#include "cache/shared_stores.hpp"
 #include "memory/program_table.hpp"
 #include "store/disk_store.hpp"
 #include "store/sealed_entry.hpp"
@@ -57,57 +57,27 @@ class Writer {
   std::thread::id runner_ KILN_GUARDED_BY(mutex_);
 };
 
-/// Uploads entries to a shared store on its own thread, so that compiles, saves to disk and locks never wait for a
-/// server. The first upload starts the thread. If the store does not return from put() in time, the destructor
-/// detaches the thread; it owns the state it uses, and ends when the store returns.
-class Uploader {
- public:
-  /// Queues at most `bound` entries.
-  Uploader(GuardedStore store, Log log, std::size_t bound);
-  Uploader(const Uploader&) = delete;
-  Uploader& operator=(const Uploader&) = delete;
-  /// Drops queued uploads and does not wait for the store; call wait() first.
-  ~Uploader();
-
-  /// Queues the entry. If the queue is full or no thread can be started, drops it and counts a failure.
-  void upload(EntryAddress address, std::shared_ptr<const std::vector<std::byte>> sealed);
-  /// Waits until all queued uploads have finished or failed; returns false if that takes longer than `limit`.
-  bool wait(std::chrono::milliseconds limit);
-  /// Uploads that failed or were dropped.
-  std::uint64_t failures() const noexcept;
-
- private:
-  struct State;
-  static void run(const std::shared_ptr<State>& state);
-
-  std::shared_ptr<State> state_;
-  std::thread thread_;
-};
-
-/// Seals programs and saves them to disk and to the shared store in the background. waiting() returns entries that
-/// are not on disk yet, so that a program evicted before its save need not be compiled again.
+/// Seals programs, saves them to disk and hands them to the shared stores, in the background. waiting() returns
+/// entries that are not on disk yet, so that a program evicted before its save need not be compiled again.
 class Saver {
  public:
   using Entry = std::shared_ptr<const store::UnsavedEntry>;
   using KeyLock = store::DiskStore::KeyLock;
-  /// Whether to upload the entry to the shared store as well.
-  enum class Publish { yes, no };
-
   struct Options {
     /// If false, the table keeps programs until save_unsaved().
     bool save = true;
-    /// The maximum number of programs that wait to be saved, and of those that wait to be uploaded.
+    /// The maximum number of programs that wait to be saved.
     std::size_t queue = 0;
     Log log;
   };
 
-  /// `identity` and `table` must outlive this. `digest` is the identity's. `disk` and `shared` may be empty.
+  /// `identity`, `shared` and `table` must outlive this. `digest` is the identity's. `disk` may be empty.
   Saver(const Identity& identity, const Digest& digest, std::shared_ptr<store::DiskStore> disk,
-        const std::optional<GuardedStore>& shared, memory::ProgramTable& table, Options options);
+        SharedStores& shared, memory::ProgramTable& table, Options options);
 
-  /// Saves the entry in the background. Holds the key's lock until the entry is on disk, so that other processes
-  /// find it there.
-  void save(const Key& key, Entry entry, std::optional<KeyLock> lock, Publish publish);
+  /// Saves the entry in the background, and then uploads it to the shared stores before the place `upload_before`.
+  /// Holds the key's lock until the entry is on disk, so that other processes find it there.
+  void save(const Key& key, Entry entry, std::optional<KeyLock> lock, std::size_t upload_before);
   /// The entry of a key that waits to be saved; null if none does.
   Entry waiting(const Digest& key) KILN_EXCLUDES(waiting_mutex_);
   /// Saves all programs in memory that are not on disk, on the calling thread. Returns the first error.
@@ -117,15 +87,15 @@ class Saver {
   void run_later(std::function<void()> work) { writer_.write(std::move(work)); }
   /// Waits until all earlier saves have finished or failed.
   void flush() { writer_.flush(); }
-  /// Waits for uploads; returns false if that takes longer than `limit`.
-  bool wait_for_uploads(std::chrono::milliseconds limit) { return !uploader_ || uploader_->wait(limit); }
 
   std::uint64_t saves() const noexcept { return saves_; }
   std::uint64_t failures() const noexcept { return failures_; }
-  std::uint64_t upload_failures() const noexcept { return uploader_ ? uploader_->failures() : 0; }
 
  private:
-  std::shared_ptr<const std::vector<std::byte>> seal(const Key& key, const store::UnsavedEntry& entry) const;
+  SharedStores::Sealed seal(const Key& key, const store::UnsavedEntry& entry) const;
+  /// The form in which the entry is uploaded.
+  SharedStores::Sealed shared_form(const Key& key, const store::UnsavedEntry& entry,
+                                   const SharedStores::Sealed& sealed) const;
   Result<void> save_now(const Key& key, const Entry& entry, std::span<const std::byte> sealed);
   void stop_waiting(const Digest& key, const Entry& entry) KILN_EXCLUDES(waiting_mutex_);
   store::EntryLabel label_of(const Key& key) const { return {key.digest, digest_, identity_.target_digest()}; }
@@ -133,6 +103,7 @@ class Saver {
   const Identity& identity_;
   const Digest digest_;
   const std::shared_ptr<store::DiskStore> disk_;
+  SharedStores& shared_;
   memory::ProgramTable& table_;
   const Options options_;
   std::atomic<std::uint64_t> saves_{0};
@@ -142,8 +113,7 @@ class Saver {
   base::Mutex waiting_mutex_;
   std::map<Digest, Entry> waiting_ KILN_GUARDED_BY(waiting_mutex_);
 
-  // Declared last: their threads must end before the members they use are destroyed.
-  std::optional<Uploader> uploader_;
+  // Declared last: its thread must end before the members it uses are destroyed.
   Writer writer_;
 };
 

@@ -8,6 +8,29 @@ namespace {
 
 double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
+const char* to_string(StoreMode mode) {
+  switch (mode) {
+    case StoreMode::read_write: return "rw";
+    case StoreMode::read_only: return "ro";
+    case StoreMode::write_only: return "wo";
+  }
+  return "unknown";
+}
+
+nlohmann::ordered_json json_of(const StoreStats& store) {
+  nlohmann::ordered_json json = {{"name", store.name},
+                                 {"mode", to_string(store.mode)},
+                                 {"verify", store.verify == Verification::required ? "required" : "off"},
+                                 {"usable", store.usable},
+                                 {"reading", store.reading},
+                                 {"writing", store.writing}};
+  for (const auto& [name, member] : key::store_counters) json[name] = store.*member;
+  json["latency_p50_s"] = seconds(store.latency_p50);
+  json["latency_p90_s"] = seconds(store.latency_p90);
+  json["latency_p99_s"] = seconds(store.latency_p99);
+  return json;
+}
+
 }  // namespace
 
 double Stats::hit_rate() const noexcept {
@@ -26,7 +49,9 @@ std::string Stats::to_json() const {
   json["compile_s"] = seconds(compile_time);
   json["compile_saved_s"] = seconds(compile_time_saved);
   json["hit_rate"] = hit_rate();
-  return json.dump();
+  auto& list = json["stores"] = nlohmann::ordered_json::array();
+  for (const StoreStats& store : stores) list.push_back(json_of(store));
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::string Stats::to_line() const {

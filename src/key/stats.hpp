@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include <kiln/stats.hpp>
@@ -33,9 +34,31 @@ inline constexpr std::array counters = {
     Counter{"store_failures", &Stats::store_failures},
 };
 
-/// Subtracts the counters and times of `before` from `now`; keeps the sizes of `now`.
+/// A monotonic counter of StoreStats and its name in JSON.
+struct StoreCounter {
+  const char* name;
+  std::uint64_t StoreStats::*member;
+};
+
+inline constexpr std::array store_counters = {
+    StoreCounter{"hits", &StoreStats::hits},
+    StoreCounter{"misses", &StoreStats::misses},
+    StoreCounter{"errors", &StoreStats::errors},
+    StoreCounter{"refusals", &StoreStats::refusals},
+    StoreCounter{"races_won", &StoreStats::races_won},
+    StoreCounter{"races_lost", &StoreStats::races_lost},
+    StoreCounter{"uploads", &StoreStats::uploads},
+    StoreCounter{"upload_errors", &StoreStats::upload_errors},
+    StoreCounter{"bytes_read", &StoreStats::bytes_read},
+    StoreCounter{"bytes_written", &StoreStats::bytes_written},
+};
+
+/// Subtracts the counters and times of `before` from `now`; keeps the sizes of `now`. Both have the same stores, or
+/// `before` has none.
 inline Stats difference(const Stats& now, const Stats& before) {
   Stats more = now;
+  for (std::size_t i = 0; i < before.stores.size() && i < more.stores.size(); ++i)
+    for (const auto& [name, member] : store_counters) more.stores[i].*member -= before.stores[i].*member;
   for (const auto& [name, member] : counters) more.*member -= before.*member;
   more.compile_time -= before.compile_time;
   more.compile_time_saved -= before.compile_time_saved;

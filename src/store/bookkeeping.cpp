@@ -111,6 +111,18 @@ std::uint64_t number(const nlohmann::ordered_json& json, const char* name) {
   return std::min(found->get<std::uint64_t>(), std::uint64_t{1} << 61);
 }
 
+/// How many shared stores have totals of their own.
+constexpr std::size_t most_stores = 64;
+
+/// The totals of the store with this name; null if there are too many.
+StoreStats* totals_of(Stats& totals, const std::string& name) {
+  for (StoreStats& store : totals.stores)
+    if (store.name == name) return &store;
+  if (totals.stores.size() >= most_stores) return nullptr;
+  totals.stores.push_back({.name = name});
+  return &totals.stores.back();
+}
+
 LifetimeStats read(const base::Folder& folder) {
   const auto json = read_json(folder, stats_name);
   return json ? lifetime_in(*json) : LifetimeStats{};
@@ -125,6 +137,9 @@ nlohmann::ordered_json to_json(const LifetimeStats& stats) {
   for (const auto& [name, member] : key::counters) json[name] = stats.totals.*member;
   json["compile_time_ns"] = stats.totals.compile_time.count();
   json["compile_time_saved_ns"] = stats.totals.compile_time_saved.count();
+  auto& stores = json["stores"] = nlohmann::ordered_json::object();
+  for (const StoreStats& store : stats.totals.stores)
+    for (const auto& [name, member] : key::store_counters) stores[store.name][name] = store.*member;
   return json;
 }
 
@@ -134,6 +149,12 @@ LifetimeStats lifetime_in(const nlohmann::ordered_json& json) {
   for (const auto& [name, member] : key::counters) stats.totals.*member = number(json, name);
   stats.totals.compile_time = std::chrono::nanoseconds(number(json, "compile_time_ns"));
   stats.totals.compile_time_saved = std::chrono::nanoseconds(number(json, "compile_time_saved_ns"));
+  if (const auto stores = json.find("stores"); stores != json.end() && stores->is_object())
+    for (const auto& [store, counters] : stores->items()) {
+      StoreStats* const totals = totals_of(stats.totals, store);
+      if (totals == nullptr || !counters.is_object()) continue;
+      for (const auto& [name, member] : key::store_counters) totals->*member = number(counters, name);
+    }
   return stats;
 }
 
@@ -151,6 +172,9 @@ Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeSt
   LifetimeStats stats = read(folder);
   stats.sessions += more.sessions;
   for (const auto& [name, member] : key::counters) stats.totals.*member += more.totals.*member;
+  for (const StoreStats& store : more.totals.stores)
+    if (StoreStats* const totals = totals_of(stats.totals, store.name))
+      for (const auto& [name, member] : key::store_counters) totals->*member += store.*member;
   stats.totals.compile_time += more.totals.compile_time;
   stats.totals.compile_time_saved += more.totals.compile_time_saved;
   return write_json(folder, stats_name, to_json(stats));

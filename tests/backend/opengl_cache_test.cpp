@@ -41,7 +41,8 @@ TEST(OpenGlIdentity, AProgramOfAnotherDriverVersionInASharedStoreIsCompiledAgain
       if (!device) return device.error().message();
       if ((*device)->identity().driver.find("Mesa") == std::string::npos) return "not Mesa";
       CacheOptions options{.directory = folder.path() / version, .log = quiet};
-      options.shared = std::make_shared<fakes::CarelessFolderStore>(folder.path() / "shared");
+      options.stores =
+          std::vector<SharedStore>{std::make_shared<fakes::CarelessFolderStore>(folder.path() / "shared")};
       Cache cache(*device, options);
       const Program program = cache.get(fakes::scale(5)).value();
       return program.origin() == Origin::compiled ? "compiled" : "not compiled";

@@ -123,12 +123,12 @@ TEST_F(CacheLevels, TheSharedStoreIsAskedBeforeTheCompilerAndFilledByIt) {
         store::DiskStore::open(folder_.path() / "shared", backend_->identity(), book_.log()).value());
   };
   CacheOptions here = options();
-  here.shared = shared();
+  here.stores = std::vector<SharedStore>{shared()};
   { static_cast<void>(Cache(backend_, here).get(request(0)).value()); }
 
   CacheOptions there = options();
   there.directory = folder_.path() / "another machine";
-  there.shared = shared();
+  there.stores = std::vector<SharedStore>{shared()};
   {
     Cache cache(backend_, there);
     const Program program = cache.get(request(0)).value();
@@ -136,7 +136,7 @@ TEST_F(CacheLevels, TheSharedStoreIsAskedBeforeTheCompilerAndFilledByIt) {
     EXPECT_EQ(text(program), "source of program 0");
     EXPECT_EQ(cache.stats().shared_hits, 1U);
   }
-  there.shared = nullptr;
+  there.stores = {};
   EXPECT_EQ(Cache(backend_, there).get(request(0)).value().origin(), Origin::disk);
   EXPECT_EQ(backend_->compiles, 1);
 }

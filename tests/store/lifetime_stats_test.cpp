@@ -28,6 +28,10 @@ LifetimeStats sample(std::uint64_t factor = 1) {
   for (const auto& [name, member] : key::counters) stats.totals.*member = factor * value++;
   stats.totals.compile_time = std::chrono::nanoseconds(100 * factor);
   stats.totals.compile_time_saved = std::chrono::nanoseconds(200 * factor);
+  for (const char* name : {"redis://cache:6379/0", "file:///mnt/kiln"}) {
+    StoreStats& store = stats.totals.stores.emplace_back(StoreStats{.name = name});
+    for (const auto& [counter, member] : key::store_counters) store.*member = factor * value++;
+  }
   return stats;
 }
 
@@ -36,6 +40,12 @@ void expect_equal(const LifetimeStats& found, const LifetimeStats& expected) {
   for (const auto& [name, member] : key::counters) EXPECT_EQ(found.totals.*member, expected.totals.*member) << name;
   EXPECT_EQ(found.totals.compile_time, expected.totals.compile_time);
   EXPECT_EQ(found.totals.compile_time_saved, expected.totals.compile_time_saved);
+  ASSERT_EQ(found.totals.stores.size(), expected.totals.stores.size());
+  for (std::size_t i = 0; i < found.totals.stores.size(); ++i) {
+    EXPECT_EQ(found.totals.stores[i].name, expected.totals.stores[i].name);
+    for (const auto& [name, member] : key::store_counters)
+      EXPECT_EQ(found.totals.stores[i].*member, expected.totals.stores[i].*member) << name;
+  }
 }
 
 class Lifetime : public testing::Test {
@@ -47,8 +57,11 @@ class Lifetime : public testing::Test {
 };
 
 TEST(Counters, AreAllInTheTable) {
-  // Stats has the counters, four sizes and two times: 8 bytes each.
-  EXPECT_EQ(sizeof(Stats), (key::counters.size() + 4 + 2) * sizeof(std::uint64_t));
+  // Stats has the counters, four sizes and two times, 8 bytes each, and the stores.
+  EXPECT_EQ(sizeof(Stats), (key::counters.size() + 4 + 2) * sizeof(std::uint64_t) + sizeof(Stats::stores));
+  // StoreStats has a name, two words and three flags, the counters and three times.
+  EXPECT_EQ(sizeof(StoreStats),
+            sizeof(std::string) + 16 + (key::store_counters.size() + 3) * sizeof(std::uint64_t));
 }
 
 TEST_F(Lifetime, IsNothingBeforeTheFirstCache) {

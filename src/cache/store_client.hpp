@@ -1,0 +1,147 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kiln/identity.hpp>
+#include <kiln/log.hpp>
+#include <kiln/stats.hpp>
+#include <kiln/store.hpp>
+
+#include "base/mutex.hpp"
+#include "cache/circuit_breaker.hpp"
+#include "store/object_store.hpp"
+#include "store/store_url.hpp"
+
+namespace kiln::cache {
+
+/// A log whose sink belongs to somebody who may end first.
+class ClosableLog {
+ public:
+  explicit ClosableLog(Log log) : log_(std::move(log)) {}
+  /// Drops exceptions of the sink.
+  void write(LogLevel level, const std::string& message) KILN_EXCLUDES(mutex_);
+  /// No message is written any longer when this returns.
+  void close() KILN_EXCLUDES(mutex_);
+
+ private:
+  base::Mutex mutex_;
+  std::optional<Log> log_ KILN_GUARDED_BY(mutex_);
+};
+
+/// Where a store client gets and puts entries. Its calls may come from any number of threads.
+class EntryPlace {
+ public:
+  virtual ~EntryPlace() = default;
+  virtual Result<std::optional<std::vector<std::byte>>> get(const EntryAddress& address,
+                                                            const store::CallLimit& limit) = 0;
+  virtual Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed,
+                           const store::CallLimit& limit) = 0;
+};
+
+/// One shared store of a cache: calls it, skips it while it does not answer, remembers for a while what it lacks,
+/// and counts. Its threads share ownership, so it may outlive the cache. Safe from any thread.
+class StoreClient {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Bytes = std::vector<std::byte>;
+
+  struct Settings {
+    /// For messages and statistics; without secrets.
+    std::string name;
+    StoreMode mode = StoreMode::read_write;
+    std::chrono::milliseconds timeout = default_store_timeout;
+    /// Nothing: required unless `is_trusted`.
+    std::optional<Verification> verify = {};
+    /// Whether its calls return by their limit.
+    bool keeps_limits = false;
+    /// Opens the place with the first call.
+    std::function<Result<std::unique_ptr<EntryPlace>>()> open;
+    std::function<bool()> is_trusted = {};
+  };
+
+  StoreClient(Settings settings, std::shared_ptr<ClosableLog> log)
+      : settings_(std::move(settings)), log_(std::move(log)) {}
+
+  const Settings& settings() const noexcept { return settings_; }
+
+  /// Whether entries need a signature. May wait for a folder that does not answer.
+  Verification verification();
+
+  /// Whether a request for this program should ask the store. Takes no lock that is held during a call.
+  CircuitBreaker::Turn ask_to_read(const Digest& key, Clock::time_point now);
+  /// The turn that ask_to_read() gave is not used.
+  void skip_probe() { reading_.gave_up_probe(); }
+
+  /// One call of get(), which a caller may stop waiting for.
+  struct Reading {
+    /// Its failure is counted.
+    std::atomic<bool> counted{false};
+  };
+  /// Errors are counted, logged and told to the circuit breaker.
+  Result<std::optional<Bytes>> get(const EntryAddress& address, const store::CallLimit& limit, Reading& reading);
+  /// A caller has waited for so long without an answer.
+  void unanswered(Reading& reading, Clock::duration waited);
+  /// The answer could be used, or could not: it was damaged, of another program, or had no trusted signature.
+  void count_hit() { ++hits_; }
+  void refuse(const EntryAddress& address, const Error& why);
+  void count_race(bool store_won) { ++(store_won ? races_won_ : races_lost_); }
+  bool is_skipped() const { return reading_.would_skip(Clock::now()); }
+
+  /// Whether entries are uploaded to it.
+  bool takes_uploads() const noexcept;
+  /// Errors are counted, logged and told to the circuit breaker.
+  Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed, const store::CallLimit& limit);
+  void count_dropped_upload(const EntryAddress& address, std::string_view why);
+  /// An entry was not uploaded because it has no signature and the store needs one.
+  void refuse_unsigned_upload(LogLevel level);
+
+  StoreStats stats() const;
+  /// Failed calls, refused entries and dropped uploads.
+  std::uint64_t failures() const noexcept { return errors_ + refusals_ + upload_errors_; }
+
+ private:
+  EntryPlace* place();
+  /// Whether this is not logged yet. Notes it.
+  bool is_new(std::string_view problem);
+  void failed(CircuitBreaker& breaker, std::string_view what, const Error& why, Clock::duration waited);
+  void record_latency(Clock::duration took);
+
+  const Settings settings_;
+  const std::shared_ptr<ClosableLog> log_;
+  CircuitBreaker reading_;
+  CircuitBreaker writing_;
+  /// It cannot be opened.
+  std::atomic<bool> unusable_{false};
+  /// It refuses what is put.
+  std::atomic<bool> refuses_uploads_{false};
+  /// There is no key to sign what is put.
+  std::atomic<bool> lacks_key_{false};
+  std::atomic<Verification> verification_{Verification::required};
+
+  std::atomic<std::uint64_t> hits_{0}, misses_{0}, errors_{0}, refusals_{0}, races_won_{0}, races_lost_{0};
+  std::atomic<std::uint64_t> uploads_{0}, upload_errors_{0}, bytes_read_{0}, bytes_written_{0};
+  /// How many answers took less than 2^(i/4) microseconds, and not less than the one before.
+  std::array<std::atomic<std::uint64_t>, 128> latencies_{};
+
+  base::Mutex open_mutex_;
+  std::unique_ptr<EntryPlace> place_ KILN_GUARDED_BY(open_mutex_);
+
+  mutable base::Mutex mutex_;
+  /// What it lacked, and until when that is believed.
+  std::map<Digest, Clock::time_point> lacking_ KILN_GUARDED_BY(mutex_);
+  std::set<std::string, std::less<>> logged_ KILN_GUARDED_BY(mutex_);
+};
+
+}  // namespace kiln::cache
