@@ -8,12 +8,15 @@ namespace kiln::cli {
 void add_clear(CLI::App& app, Context& context);
 void add_compile(CLI::App& app, Context& context);
 void add_completions(CLI::App& app, Context& context);
+void add_config(CLI::App& app, Context& context);
 void add_demo(CLI::App& app, Context& context);
 void add_devices(CLI::App& app, Context& context);
 void add_emit(CLI::App& app, Context& context);
+void add_key(CLI::App& app, Context& context);
 void add_ls(CLI::App& app, Context& context);
 void add_prune(CLI::App& app, Context& context);
 void add_show(CLI::App& app, Context& context);
+void add_sign(CLI::App& app, Context& context);
 void add_stats(CLI::App& app, Context& context);
 void add_tune(CLI::App& app, Context& context);
 void add_verify(CLI::App& app, Context& context);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <set>
 #include <thread>
@@ -14,6 +15,9 @@
 
 namespace kiln::cli {
 namespace {
+
+/// How long the command waits for uploads.
+constexpr std::chrono::minutes longest_upload{5};
 
 struct CompileOptions {
   std::vector<std::string> files = {};
@@ -152,12 +156,20 @@ void run(Context& context, const CompileOptions& options) {
     ProgressBar bar(context.terminal(), "Compiling");
     CacheOptions cache_options;
     cache_options.directory = context.directory();
+    cache_options.stores = context.stores();
     cache_options.max_programs = std::max(cache_options.max_programs, options.files.size());
     cache_options.max_disk_bytes = std::numeric_limits<std::uint64_t>::max();
+    // Here uploads are wanted, and not only a by-product.
+    cache_options.write_queue = std::max(cache_options.write_queue, options.files.size());
+    cache_options.upload_limit = longest_upload;
     cache_options.log = context.log();
     Cache cache(target.backend, std::move(cache_options));
     results = compile_all(cache, options, target, bar);
     cache.flush();
+    for (const StoreStats& store : cache.stats().stores)
+      if (store.upload_errors > 0)
+        complain(
+            fmt::format("{} were not uploaded to {}", human_count(store.upload_errors, "program"), store.name));
     check_stored(results, [&] { return why_not_stored(cache, context.directory(), target.backend->identity()); });
   }
   const Identity& identity = target.backend->identity();

@@ -8,6 +8,8 @@
 
 #include <kiln/cache.hpp>
 
+#include "store/store_url.hpp"
+
 namespace kiln::cli {
 
 std::filesystem::path Context::directory() const {
@@ -15,9 +17,28 @@ std::filesystem::path Context::directory() const {
   if (directory.empty())
     throw Failure(
         Error(ErrorCode::io,
-              "no cache directory is known: KILN_CACHE_DIR, XDG_CACHE_HOME and HOME are not set; give one with "
-              "--dir"));
+              "no cache directory is known: KILN_CACHE_DIR, XDG_CACHE_HOME and HOME are not set; give one "
+              "with --dir"));
   return directory;
+}
+
+store::CommandLine Context::command_line() const {
+  store::CommandLine options;
+  if (!directory_option.empty()) options.directory = directory_option;
+  if (!shared_option.empty()) options.stores = shared_option;
+  return options;
+}
+
+std::optional<std::vector<SharedStore>> Context::stores() const {
+  if (shared_option.empty()) return std::nullopt;
+  std::vector<SharedStore> stores;
+  for (const std::string& url : shared_option) {
+    if (url == store::no_stores) continue;
+    if (const auto parsed = store::parse_store_url(url); !parsed)
+      throw UsageError("--shared: " + parsed.error().message());
+    stores.emplace_back(url);
+  }
+  return stores;
 }
 
 std::shared_ptr<Device> Context::open_device() const { return kiln::open_device(device, log()).value(); }
@@ -52,6 +73,12 @@ void Context::add_common_options(CLI::App& command) {
   const auto set_color = [this, colors](const std::string& word) { color = colors.at(word); };
   command.add_option("--dir", directory_option, "Use this cache directory")
       ->type_name("DIR")
+      ->group("Common options");
+  command
+      .add_option("--shared", shared_option,
+                  "Use this shared store instead of the configured ones, or none; repeatable, fastest first")
+      ->allow_extra_args(false)
+      ->type_name("URL")
       ->group("Common options");
   command.add_flag("--json", json, "Print JSON instead of text")->group("Common options");
   command.add_option_function<std::string>("--color", set_color, "Use colours: auto, always or never [auto]")

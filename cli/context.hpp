@@ -1,15 +1,20 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <kiln/device.hpp>
 #include <kiln/log.hpp>
+#include <kiln/store.hpp>
 
+#include "store/settings.hpp"
 #include "terminal.hpp"
 
 namespace kiln::cli {
@@ -38,6 +43,8 @@ class UsageError : public std::runtime_error {
 struct Context {
   /// The value of --dir; empty for the default directory.
   std::string directory_option = {};
+  /// The values of --shared; empty if it is not given.
+  std::vector<std::string> shared_option = {};
   /// The value of --device, as open_device() takes it.
   std::string device = {};
   bool json = false;
@@ -47,6 +54,11 @@ struct Context {
 
   /// The cache directory, which may not exist. Throws Failure if --dir is not given and there is no default.
   std::filesystem::path directory() const;
+  /// The shared stores of --shared, for CacheOptions::stores; nothing if it is not given. Throws UsageError for a
+  /// URL that is not valid.
+  std::optional<std::vector<SharedStore>> stores() const;
+  /// --dir and --shared as settings.
+  store::CommandLine command_line() const;
   /// Opens the device of --device; throws Failure.
   std::shared_ptr<Device> open_device() const;
   Log log() const;
@@ -54,7 +66,7 @@ struct Context {
 
   /// Adds --device to a subcommand that opens a device.
   void add_device_option(CLI::App& command);
-  /// Adds --dir, --json, --color and --verbose.
+  /// Adds --dir, --shared, --json, --color and --verbose.
   void add_common_options(CLI::App& command);
 };
 

@@ -82,6 +82,7 @@ Runs run_processes(const Context& context, unsigned warm_runs, bool preloads) {
                                            {"CUDA_CACHE_DISABLE", "1"},
                                            // The files of a process that is killed are removed with the folder.
                                            {"TMPDIR", driver_cache.path().string()}}};
+    for (const std::string& url : context.shared_option) options.arguments.push_back("--shared=" + url);
     if (!context.device.empty()) options.arguments.push_back("--device=" + context.device);
     if (context.verbose) options.arguments.push_back("--verbose");
     if (preloads) options.arguments.push_back("--preload");
@@ -181,6 +182,8 @@ bool complain_of(const Runs& runs) {
 }
 
 void run(Context& context, const Options& options) {
+  // Fails for an invalid URL before a process is started.
+  static_cast<void>(context.stores());
   const Runs runs = run_processes(context, options.runs, options.preloads);
   if (context.json)
     print_json(json_of(runs));
@@ -191,7 +194,8 @@ void run(Context& context, const Options& options) {
   if (wrong) return;
   if (runs.cold().compiles < runs.cold().names.size())
     remark(context,
-           "The directory already held programs of the demo, so the cold process did not compile all of them.");
+           "The directory or a shared store already held programs of the demo, so the cold process did not compile "
+           "all of them.");
   if (!context.directory_option.empty() && runs.cold().binaries)
     remark(context,
            fmt::format("The programs are stored. To list them, run: kiln ls --dir {}", context.directory_option));
@@ -213,7 +217,8 @@ void add_demo(CLI::App& app, Context& context) {
   command->footer(
       "A first process starts with an empty cache (cold) and compiles all programs. The next processes (warm)\n"
       "load them from disk. Each process runs every program and compares its result with a result of the CPU.\n"
-      "The cache is temporary unless --dir names a directory.\n\n"
+      "The cache is temporary unless --dir names a directory. Shared stores are used only if --shared names "
+      "them.\n\n"
       "Without --preload, a process gets one program after the other, and their times are added.\n\n"
       "Exits with 1 if a result is wrong, or if a warm process compiles a program.\n\n"
       "Examples:\n"

@@ -22,8 +22,9 @@ void add_subcommands(CLI::App& app, Context& context) {
   const std::vector<Group> groups = {
       {"Inspect the cache", {add_ls, add_show, add_stats, add_why}},
       {"Maintain the cache", {add_compile, add_verify, add_warm, add_prune, add_clear}},
+      {"Share programs", {add_key, add_sign}},
       {"Devices and kernels", {add_devices, add_tune, add_emit}},
-      {"Other commands", {add_demo, add_completions}}};
+      {"Other commands", {add_config, add_demo, add_completions}}};
   const auto any = [](CLI::App*) { return true; };
   for (const auto& [title, commands] : groups)
     for (const auto add : commands) {
@@ -88,7 +89,8 @@ int run(int argc, char** argv) {
   add_subcommands(app, context);
   app.footer(
       "`kiln COMMAND --help` describes a command and its options.\n\n"
-      "The default cache directory is $KILN_CACHE_DIR, or $XDG_CACHE_HOME/kiln, or ~/.cache/kiln.\n\n"
+      "The default cache directory is $KILN_CACHE_DIR, or $XDG_CACHE_HOME/kiln, or "
+      "~/.cache/kiln; `kiln config` shows it.\n\n"
       "Exit status: 0 success, 1 failure or not found, 2 invalid command line.\n\n"
       "Examples:\n"
       "  kiln demo                          compile sample programs, then load them\n"

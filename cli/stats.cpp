@@ -4,6 +4,7 @@
 
 #include "commands.hpp"
 #include "inventory.hpp"
+#include "key/stats.hpp"
 #include "quantity.hpp"
 #include "store/bookkeeping.hpp"
 
@@ -74,6 +75,35 @@ Table counters(const store::LifetimeStats& lifetime) {
   return table;
 }
 
+std::string reads_table(const std::vector<StoreStats>& stores, const Terminal& terminal) {
+  using enum Table::Align;
+  Table table({{"SHARED STORE", left, Table::Overflow::wrap},
+               {"HITS", right},
+               {"MISSES", right},
+               {"ERRORS", right},
+               {"REFUSED", right},
+               {"RACES WON", right},
+               {"LOST", right},
+               {"READ", right}});
+  for (const StoreStats& store : stores)
+    table.add({store.name, std::to_string(store.hits), std::to_string(store.misses), std::to_string(store.errors),
+               std::to_string(store.refusals), std::to_string(store.races_won), std::to_string(store.races_lost),
+               human_size(store.bytes_read)});
+  return table.format(terminal);
+}
+
+std::string uploads_table(const std::vector<StoreStats>& stores, const Terminal& terminal) {
+  using enum Table::Align;
+  Table table({{"SHARED STORE", left, Table::Overflow::wrap},
+               {"UPLOADS", right},
+               {"NOT UPLOADED", right},
+               {"WRITTEN", right}});
+  for (const StoreStats& store : stores)
+    table.add({store.name, std::to_string(store.uploads), std::to_string(store.upload_errors),
+               human_size(store.bytes_written)});
+  return table.format(terminal);
+}
+
 std::string devices_table(const std::vector<OnDisk>& devices, const Terminal& terminal) {
   using enum Table::Align;
   Table table(
@@ -101,6 +131,12 @@ Json stats_json(const std::filesystem::path& root, const store::LifetimeStats& l
                 const std::vector<OnDisk>& devices) {
   Json object = {{"directory", root.string()}, {"line", line(lifetime, devices)}, {"sessions", lifetime.sessions}};
   object["lifetime"] = Json::parse(lifetime.totals.to_json(), nullptr, false);
+  // The totals have no latency, mode or state of a store.
+  auto& stores = object["lifetime"]["stores"] = Json::array();
+  for (const StoreStats& store : lifetime.totals.stores) {
+    auto& counters = stores.emplace_back(Json{{"name", store.name}});
+    for (const auto& [name, member] : key::store_counters) counters[name] = store.*member;
+  }
   auto& list = object["devices"] = Json::array();
   for (const auto& device : devices)
     list.push_back({{"folder", device.folder},
@@ -130,6 +166,8 @@ void run(Context& context, bool details) {
   for (const auto& device : devices)
     if (details) print("\n" + details_of(device, terminal));
   if (lifetime.sessions > 0) print("\n" + counters(lifetime).format(terminal));
+  if (const auto& stores = lifetime.totals.stores; !stores.empty())
+    print("\n" + reads_table(stores, terminal) + "\n" + uploads_table(stores, terminal));
   if (devices.empty() && lifetime.sessions == 0) remark_empty(context, root);
 }
 
@@ -143,6 +181,9 @@ void add_stats(CLI::App& app, Context& context) {
   command->footer(
       "USED AGO is the time since the last use of a program of the device. The totals count all processes that\n"
       "have used the directory. A process adds its counters when it flushes or closes its cache.\n\n"
+      "The tables of shared stores count what programs asked each store for. REFUSED entries were damaged, of\n"
+      "another program, or without a trusted signature. If a store answers late, the program is compiled as well:\n"
+      "RACES WON and LOST count which was first. NOT UPLOADED are uploads that failed or were dropped.\n\n"
       "Examples:\n"
       "  kiln stats\n"
       "  kiln stats --long\n"

@@ -112,6 +112,7 @@ Json json_of(const TuneRecord& record) {
 CacheOptions cache_options(const Context& context) {
   CacheOptions options;
   options.directory = context.directory();
+  options.stores = context.stores();
   options.log = context.log();
   return options;
 }

@@ -11,12 +11,18 @@
 #include "store/bookkeeping.hpp"
 #include "store/directory.hpp"
 #include "store/json_file.hpp"
+#include "store/signatures.hpp"
 
 namespace kiln::cli {
 namespace {
 
 /// How long to wait for a process that replaces a damaged entry.
 constexpr std::chrono::seconds lock_patience{2};
+
+struct VerifyOptions {
+  bool repair = false;
+  bool signatures = false;
+};
 
 /// A finding. Only damage makes verify fail: a cache does not need the other files.
 struct Finding {
@@ -28,10 +34,24 @@ struct Finding {
   bool repaired = false;
 };
 
+/// What --signatures says about an entry that is not damaged.
+struct SignatureFinding {
+  enum class Kind { trusted, none, untrusted };
+  Kind kind;
+  /// Relative to the cache directory.
+  std::string file;
+  /// The signer, if the signature is trusted.
+  std::string signer;
+  /// Why it is not trusted.
+  std::string problem;
+};
+
 struct Report {
   std::size_t entries = 0;
   std::uint64_t bytes = 0;
   std::vector<Finding> findings = {};
+  /// Empty without --signatures.
+  std::vector<SignatureFinding> signatures = {};
   /// Files that could not be read or repaired.
   std::vector<std::string> problems = {};
 
@@ -39,18 +59,22 @@ struct Report {
     return static_cast<std::size_t>(
         std::count_if(findings.begin(), findings.end(), [kind](const Finding& f) { return f.kind == kind; }));
   }
+  std::size_t count(SignatureFinding::Kind kind) const {
+    return static_cast<std::size_t>(std::ranges::count(signatures, kind, &SignatureFinding::kind));
+  }
   bool sound() const {
-    return problems.empty() && std::none_of(findings.begin(), findings.end(), [](const Finding& f) {
-             return f.kind == Finding::Kind::damage && !f.repaired;
-           });
+    return problems.empty() && count(SignatureFinding::Kind::trusted) == signatures.size() &&
+           std::none_of(findings.begin(), findings.end(),
+                        [](const Finding& f) { return f.kind == Finding::Kind::damage && !f.repaired; });
   }
 };
 
 /// Checks a cache directory. Other processes may use it meanwhile.
 class Verifier {
  public:
-  Verifier(std::filesystem::path root, bool repair, ProgressBar& progress)
-      : root_(std::move(root)), repair_(repair), progress_(progress) {}
+  /// Verifies signatures if there is a trust list.
+  Verifier(std::filesystem::path root, bool repair, std::optional<store::TrustList> trust, ProgressBar& progress)
+      : root_(std::move(root)), repair_(repair), trust_(std::move(trust)), progress_(progress) {}
 
   Report run() {
     auto listings = list_folders(root_);
@@ -64,6 +88,7 @@ class Verifier {
     std::stable_sort(report_.findings.begin(), report_.findings.end(), [](const Finding& a, const Finding& b) {
       return std::tie(a.kind, a.file) < std::tie(b.kind, b.file);
     });
+    std::ranges::sort(report_.signatures, {}, [](const SignatureFinding& f) { return std::tie(f.kind, f.file); });
     return std::move(report_);
   }
 
@@ -110,6 +135,7 @@ class Verifier {
       }
       return found({Finding::Kind::damage, relative(folder, file.name), opened.error().message(), removed});
     }
+    if (trust_) check_signatures(folder, file);
     // Entries of format 2 have no target and a different .meta file.
     if (opened->label.target == Digest{}) return;
     const auto status = folder.status(file.name);
@@ -120,6 +146,26 @@ class Verifier {
     const bool rewritten = repair_ && done(folder.replace(meta, std::as_bytes(std::span(expected))));
     found({Finding::Kind::meta, relative(folder, meta),
            stored ? "it does not match its entry" : "it is missing or is not JSON", rewritten});
+  }
+
+  void check_signatures(const base::Folder& folder, const store::StoredFile& file) {
+    const auto contents = folder.read(file.name, store::max_entry_bytes);
+    // Another process may have removed it after it was checked.
+    if (!done(contents) || !*contents) return;
+    const auto examined = store::examine_entry((*contents)->bytes);
+    if (!done(examined)) return;
+    const auto signer = trust_->verify(*examined);
+    SignatureFinding finding{
+        .kind = SignatureFinding::Kind::trusted, .file = relative(folder, file.name), .signer = {}, .problem = {}};
+    if (signer) {
+      finding.signer = *signer;
+    } else {
+      finding.kind =
+          examined->signatures.empty() ? SignatureFinding::Kind::none : SignatureFinding::Kind::untrusted;
+      finding.problem = signer.error().message();
+    }
+    const std::lock_guard lock(mutex_);
+    report_.signatures.push_back(std::move(finding));
   }
 
   void check_metas_without_entry(const base::Folder& folder, const FolderListing& listing) {
@@ -190,6 +236,7 @@ class Verifier {
 
   const std::filesystem::path root_;
   const bool repair_;
+  const std::optional<store::TrustList> trust_;
   ProgressBar& progress_;
   /// Guards the members below, which the threads that read entries change.
   std::mutex mutex_;
@@ -207,7 +254,26 @@ std::string_view kind_name(Finding::Kind kind) {
   return "";
 }
 
-Json report_json(const std::filesystem::path& root, const Report& report) {
+std::string_view kind_name(SignatureFinding::Kind kind) {
+  switch (kind) {
+    case SignatureFinding::Kind::trusted: return "signed";
+    case SignatureFinding::Kind::none: return "unsigned";
+    case SignatureFinding::Kind::untrusted: return "untrusted";
+  }
+  return "";
+}
+
+Json signatures_json(const Report& report) {
+  auto list = Json::array();
+  for (const auto& finding : report.signatures)
+    list.push_back({{"file", finding.file},
+                    {"state", kind_name(finding.kind)},
+                    {"signed_by", or_null(finding.signer)},
+                    {"problem", or_null(finding.problem)}});
+  return list;
+}
+
+Json report_json(const std::filesystem::path& root, const Report& report, const VerifyOptions& options) {
   Json object = {{"directory", root.string()}, {"entries", report.entries}, {"bytes", report.bytes}};
   for (const auto kind :
        {Finding::Kind::damage, Finding::Kind::meta, Finding::Kind::manifest, Finding::Kind::leftover}) {
@@ -216,6 +282,7 @@ Json report_json(const std::filesystem::path& root, const Report& report) {
       if (finding.kind == kind)
         list.push_back({{"file", finding.file}, {"problem", finding.problem}, {"repaired", finding.repaired}});
   }
+  if (options.signatures) object["signatures"] = signatures_json(report);
   object["ok"] = report.sound();
   return object;
 }
@@ -232,8 +299,20 @@ std::string verdict(const Report& report, bool colors) {
   return paint("all sound", Ink::good, colors);
 }
 
-std::string report_text(const Report& report, const Terminal& terminal) {
+std::string signatures_text(const Report& report, const Terminal& terminal) {
   std::string text;
+  for (const auto& finding : report.signatures) {
+    const bool is_trusted = finding.kind == SignatureFinding::Kind::trusted;
+    const auto kind = fmt::format("{:<9}", kind_name(finding.kind));
+    text += fmt::format("{} {}: {}\n", paint(kind, is_trusted ? Ink::good : Ink::bad, terminal.colors),
+                        printable(finding.file),
+                        printable(is_trusted ? "it is signed by " + finding.signer : finding.problem));
+  }
+  return text;
+}
+
+std::string report_text(const Report& report, const Terminal& terminal, const VerifyOptions& options) {
+  std::string text = signatures_text(report, terminal);
   for (const auto& finding : report.findings) {
     const bool damage = finding.kind == Finding::Kind::damage;
     const auto kind = fmt::format("{:<9}", kind_name(finding.kind));
@@ -250,21 +329,27 @@ std::string report_text(const Report& report, const Terminal& terminal) {
   also(Finding::Kind::meta, "wrong .meta file");
   also(Finding::Kind::manifest, "wrong manifest");
   also(Finding::Kind::leftover, "temporary file");
+  if (options.signatures)
+    for (const auto kind :
+         {SignatureFinding::Kind::trusted, SignatureFinding::Kind::none, SignatureFinding::Kind::untrusted})
+      if (const auto count = report.count(kind); count > 0) text += fmt::format(", {} {}", count, kind_name(kind));
   return text + "\n";
 }
 
-void run(Context& context, bool repair) {
+void run(Context& context, const VerifyOptions& options) {
   const auto root = context.directory();
   const auto terminal = context.terminal();
+  std::optional<store::TrustList> trust;
+  if (options.signatures) trust = store::TrustList::read(store::config_folders()).value();
   const auto report = [&] {
     ProgressBar progress(terminal, "Checking");
-    return Verifier(root, repair, progress).run();
+    return Verifier(root, options.repair, std::move(trust), progress).run();
   }();
   report_problems(context, report.problems);
   if (!report.sound()) context.status = exit_status::failed;
-  if (context.json) return print_json(report_json(root, report));
-  print(report_text(report, terminal));
-  if (!repair && !report.findings.empty())
+  if (context.json) return print_json(report_json(root, report, options));
+  print(report_text(report, terminal, options));
+  if (!options.repair && !report.findings.empty())
     remark(context,
            "`kiln verify --repair` removes damaged entries and abandoned temporary files, and rewrites .meta files "
            "and "
@@ -275,19 +360,22 @@ void run(Context& context, bool repair) {
 
 void add_verify(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("verify", "Check all stored programs for damage, and repair the cache");
-  auto repair = std::make_shared<bool>(false);
+  auto options = std::make_shared<VerifyOptions>();
   command->add_flag(
-      "--repair", *repair,
+      "--repair", options->repair,
       "Remove damaged entries and abandoned temporary files; rewrite wrong .meta files and manifests");
+  command->add_flag("--signatures", options->signatures,
+                    "Also list who signed each entry, and which entries no trusted key signed");
   command->footer(
       "Kiln never loads a damaged entry: it compiles the program again and replaces the entry. Kiln does not\n"
       "read .meta files, so a wrong .meta file is not damage.\n\n"
-      "Exits with 1 if an entry is damaged and was not repaired.\n\n"
+      "Exits with 1 if an entry is damaged and was not repaired, and with --signatures also if no trusted key\n"
+      "signed an entry.\n\n"
       "Examples:\n"
       "  kiln verify\n"
       "  kiln verify --repair\n"
       "  kiln verify --json | jq -r '.damaged[].file'");
-  command->callback([&context, repair] { run(context, *repair); });
+  command->callback([&context, options] { run(context, *options); });
 }
 
 }  // namespace kiln::cli

@@ -49,6 +49,7 @@ void run(Context& context) {
     ProgressBar bar(context.terminal(), "Loading");
     CacheOptions options;
     options.directory = root;
+    options.stores = context.stores();
     // Large bounds, so that every program is loaded and none is evicted.
     options.max_programs = std::max(options.max_programs, 2 * stored);
     options.max_bytes = std::numeric_limits<std::size_t>::max();

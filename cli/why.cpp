@@ -13,6 +13,7 @@
 #include "difference.hpp"
 #include "inventory.hpp"
 #include "quantity.hpp"
+#include "shared_answer.hpp"
 #include "source_options.hpp"
 
 namespace kiln::cli {
@@ -98,9 +99,26 @@ Json difference_json(const std::vector<Difference>& differences, std::string_vie
   return list;
 }
 
-Json answer_json(const Request& request, const Identity& identity, const Answer& answer,
+/// The level that answers the request.
+std::string level_of(const Answer& answer, const SharedAnswer& shared) {
+  if (answer.hit) return "disk";
+  return shared.store.empty() ? "compiler" : "shared";
+}
+
+Json stores_json(const SharedAnswer& shared) {
+  auto list = Json::array();
+  for (const auto& store : shared.stores)
+    list.push_back({{"name", store.name},
+                    {"outcome", store.outcome},
+                    {"differences", difference_json(store.identity, "identity")}});
+  return list;
+}
+
+Json answer_json(const Request& request, const Identity& identity, const Answer& answer, const SharedAnswer& shared,
                  const std::optional<Nearest>& near, const Inventory& inventory) {
-  Json object = {{"hit", answer.hit},
+  Json object = {{"hit", answer.hit || !shared.store.empty()},
+                 {"level", level_of(answer, shared)},
+                 {"store", or_null(shared.store)},
                  {"name", request.name()},
                  {"key", request.key().digest.hex()},
                  {"language", to_string(request.language())},
@@ -110,6 +128,7 @@ Json answer_json(const Request& request, const Identity& identity, const Answer&
                  {"device", identity.device},
                  {"file", answer.file.string()},
                  {"reason", or_null(answer.reason)},
+                 {"stores", stores_json(shared)},
                  {"nearest", nullptr},
                  {"differences", Json::array()}};
   if (!near) return object;
@@ -125,14 +144,24 @@ Json answer_json(const Request& request, const Identity& identity, const Answer&
 }
 
 std::string answer_text(const Request& request, const Identity& identity, const Answer& answer,
-                        const Terminal& terminal) {
+                        const SharedAnswer& shared, const Terminal& terminal) {
+  const bool hit = answer.hit || !shared.store.empty();
   const std::string verdict =
-      answer.hit ? paint("hit", Ink::good, terminal.colors) : paint("miss", Ink::bad, terminal.colors);
+      hit ? paint("hit", Ink::good, terminal.colors) : paint("miss", Ink::bad, terminal.colors);
   Table fields = Table::of_fields();
   fields.add({"  api", identity.api});
   fields.add({"  device", identity.device});
+  fields.add({"  level", answer.hit ? "disk" : hit ? "shared store " + shared.store : "compiler"});
   if (answer.hit) fields.add({"  file", answer.file.string()});
-  if (!answer.hit) fields.add({"  reason", answer.reason});
+  if (!hit) fields.add({"  reason", answer.reason});
+  for (const auto& store : shared.stores) {
+    std::string text = store.name + ": " + store.outcome;
+    if (!store.identity.empty()) text += "; it has the program for another device:";
+    for (const auto& [field, stored, asked] : store.identity)
+      text += fmt::format(" {} {}, not {};", field, stored.value_or("(none)"), asked.value_or("(none)"));
+    if (text.ends_with(';')) text.pop_back();
+    fields.add({"  shared store", text});
+  }
   return fmt::format("{}: {} ({})\n", verdict, printable(request.name()), request.key().digest.hex(12)) +
          fields.format(terminal);
 }
@@ -175,16 +204,20 @@ void run(Context& context, const WhyOptions& options) {
   const auto request = request_for(options.source, options.file, target);
   const Identity& identity = target.backend->identity();
   const auto answer = look_up(root, identity, request);
+  SharedAnswer shared;
+  if (!answer.hit && !identity.formats.empty()) shared = ask_shared_stores(context, request, identity);
+  for (const auto& problem : shared.problems) complain(problem);
+  const bool hit = answer.hit || !shared.store.empty();
   Inventory inventory;
-  if (!answer.hit) inventory = take_inventory(root);
+  if (!hit) inventory = take_inventory(root);
   for (const auto& problem : inventory.problems) complain(problem);
   const auto near = nearest(inventory, request, identity);
 
-  context.status = answer.hit ? exit_status::ok : exit_status::failed;
-  if (context.json) return print_json(answer_json(request, identity, answer, near, inventory));
+  context.status = hit ? exit_status::ok : exit_status::failed;
+  if (context.json) return print_json(answer_json(request, identity, answer, shared, near, inventory));
   const auto terminal = context.terminal();
-  print(answer_text(request, identity, answer, terminal));
-  if (answer.hit) return;
+  print(answer_text(request, identity, answer, shared, terminal));
+  if (hit) return;
   // If the entry is damaged, or the driver returns no binaries, another program explains nothing.
   if (near && !(near->request.empty() && near->identity.empty()) && !identity.formats.empty())
     print(nearest_text(request, *near, inventory, terminal));
@@ -202,6 +235,9 @@ void add_why(CLI::App& app, Context& context) {
       "The key of a program consists of its name, source, the files that it can include, defines, options, entry\n"
       "points and language. Give the same values as the application does. For a miss, the command shows the most\n"
       "similar stored program and up to 30 differences, such as the headers that were edited; --json lists all.\n\n"
+      "If the disk does not have the program, the command asks the shared stores, as a cache does. The level is\n"
+      "the first that has the program: disk, shared store or compiler. If the store is a folder, the command also\n"
+      "shows how another device for which it has the program differs.\n\n"
       "Exits with 0 for a hit and with 1 for a miss.\n\n"
       "Examples:\n"
       "  kiln why conv2d.comp --device opengl --define TILE=16\n"

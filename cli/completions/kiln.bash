@@ -8,16 +8,17 @@ _kiln_lines() {
 
 _kiln() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-  local commands="ls show stats why compile verify warm prune clear devices tune emit demo completions"
-  local common="--dir --json --color --verbose --help"
+  local commands="ls show stats why compile verify warm prune clear key sign devices tune emit config demo completions"
+  local common="--dir --shared --json --color --verbose --help"
   local command="" directory=() i
   for ((i = 1; i < COMP_CWORD; i++)); do
     if [[ ${COMP_WORDS[i]} == --dir ]]; then
       directory=(--dir "${COMP_WORDS[i + 1]}")
       ((i++))
-    elif [[ ${COMP_WORDS[i]} == --device || ${COMP_WORDS[i]} == --color ]]; then
+    elif [[ ${COMP_WORDS[i]} == --device || ${COMP_WORDS[i]} == --color || ${COMP_WORDS[i]} == --shared ]]; then
       ((i++))
-    elif [[ -z $command && ${COMP_WORDS[i]} != -* ]]; then
+    # Bash splits a URL at its colons; the parts are not commands.
+    elif [[ -z $command && " $commands " == *" ${COMP_WORDS[i]} "* ]]; then
       command=${COMP_WORDS[i]}
     fi
   done
@@ -56,7 +57,7 @@ _kiln() {
       _kiln_lines < <(compgen -W "60s 10m 1h" -- "$word")
       return
       ;;
-    --report)
+    --report | --key)
       compopt -o filenames
       _kiln_lines < <(compgen -f -- "$word")
       return
@@ -65,7 +66,7 @@ _kiln() {
       _kiln_lines < <(compgen -W "sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 gfx906 gfx90a gfx942 gfx1030 gfx1100" -- "$word")
       return
       ;;
-    --shape | --seed | --device-folder | --name | --define | -D | --option | --entry | --runs)
+    --shared | --shape | --seed | --device-folder | --name | --define | -D | --option | --entry | --runs)
       return
       ;;
   esac
@@ -101,7 +102,16 @@ _kiln() {
       fi
       options="--name --define --include --option --entry --language --arch --device"
       ;;
-    verify) options="--repair" ;;
+    verify) options="--repair --signatures" ;;
+    key) options="new ls trust revoke" ;;
+    sign)
+      if [[ $word != -* ]]; then
+        compopt -o filenames
+        _kiln_lines < <(compgen -f -- "$word")
+        return
+      fi
+      options="--key"
+      ;;
     warm) options="--device" ;;
     tune)
       if [[ $previous == export || $previous == import ]]; then

@@ -14,7 +14,7 @@ function __kiln_needs_command
     for word in (commandline -opc)[2..-1]
         if test $value = yes
             set value no
-        else if contains -- $word --dir --device --color
+        else if contains -- $word --dir --shared --device --color
             set value yes
         else if not string match -q -- '-*' $word
             return 1
@@ -28,12 +28,14 @@ end
 
 complete -c kiln -f
 complete -c kiln -l dir -x -a '(__fish_complete_directories)' -d 'Use this cache directory'
+complete -c kiln -l shared -x -a 'none file:// http:// https:// redis:// rediss:// redis+unix://' -d 'Use this shared store'
 complete -c kiln -l json -d 'Print JSON instead of text'
 complete -c kiln -l color -x -a 'auto always never' -d 'Use colours'
 complete -c kiln -s v -l verbose -d 'Log to standard error'
 complete -c kiln -s h -l help -d 'Print help'
 complete -c kiln -n __kiln_needs_command -l version -d 'Print the version'
 
+complete -c kiln -n __kiln_needs_command -a config -d 'Show the effective settings and where each comes from'
 complete -c kiln -n __kiln_needs_command -a demo -d 'Compile sample programs, load them, and compare the times'
 complete -c kiln -n __kiln_needs_command -a devices -d 'List the GPU devices of this machine'
 complete -c kiln -n __kiln_needs_command -a emit -d 'Print the source of a demo kernel in a language'
@@ -47,6 +49,8 @@ complete -c kiln -n __kiln_needs_command -a warm -d 'Load all stored programs of
 complete -c kiln -n __kiln_needs_command -a tune -d 'Find and store the fastest variant of a kernel'
 complete -c kiln -n __kiln_needs_command -a prune -d 'Remove old programs, or reduce the cache to a size'
 complete -c kiln -n __kiln_needs_command -a clear -d 'Remove all stored programs of a device or of all devices'
+complete -c kiln -n __kiln_needs_command -a key -d 'Make, list, trust and revoke signing keys'
+complete -c kiln -n __kiln_needs_command -a sign -d 'Sign stored programs'
 complete -c kiln -n __kiln_needs_command -a completions -d 'Print the completion script for a shell'
 
 complete -c kiln -n '__fish_seen_subcommand_from demo warm tune clear why compile' -l device -x -a 'opengl opencl vulkan cuda hip' -d 'The device'
@@ -66,6 +70,10 @@ complete -c kiln -n '__fish_seen_subcommand_from why compile' -l entry -x -d 'En
 complete -c kiln -n '__fish_seen_subcommand_from why compile' -l language -x -a 'glsl vulkan opencl cuda hip spirv ptx cubin fatbin code_object' -d 'Language of the file'
 complete -c kiln -n '__fish_seen_subcommand_from why compile' -l arch -x -a 'sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 gfx906 gfx90a gfx942 gfx1030 gfx1100' -d 'A GPU that need not be present'
 complete -c kiln -n '__fish_seen_subcommand_from verify' -l repair -d 'Remove damaged entries, rewrite wrong files'
+complete -c kiln -n '__fish_seen_subcommand_from verify' -l signatures -d 'List who signed each entry'
+complete -c kiln -n '__fish_seen_subcommand_from key' -a 'new ls trust revoke'
+complete -c kiln -n '__fish_seen_subcommand_from key sign' -F
+complete -c kiln -n '__fish_seen_subcommand_from sign' -l key -r -d 'Sign with this private key'
 complete -c kiln -n '__fish_seen_subcommand_from tune' -a 'ls export import gemm gemm_nt gemm_tn gemm_tt weighted_matmul conv2d conv2d_winograd softmax flash_attention flash_attention_causal'
 complete -c kiln -n '__fish_seen_subcommand_from tune' -l shape -x -d 'Sizes of the call'
 complete -c kiln -n '__fish_seen_subcommand_from tune' -l budget -x -a '60s 10m 1h' -d 'Time limit of the search'

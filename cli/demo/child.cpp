@@ -138,7 +138,10 @@ void run_all(const Context& context, int descriptor, bool preloads) {
   const Log log = logging ? context.log() : warnings.log();
   const std::shared_ptr<Device> device = open_device(context.device, log).value();
   const std::vector<Case> all = cases();
-  Cache cache(device, {.directory = context.directory(), .log = log});
+  // The configured stores could have the programs that the cold process is to compile.
+  Cache cache(device, {.directory = context.directory(),
+                       .stores = context.stores().value_or(std::vector<SharedStore>{}),
+                       .log = log});
 
   const Identity& identity = device->identity();
   ProcessReport report{.device = identity.device,

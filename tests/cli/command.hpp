@@ -67,7 +67,8 @@ class Image {
     for (char** variable = environ; *variable != nullptr; ++variable) {
       const std::string text = *variable;
       const std::string name = text.substr(0, text.find('='));
-      const bool ours = name.starts_with("KILN_") || name == "NO_COLOR" || name == "XDG_CACHE_HOME";
+      const bool ours = name.starts_with("KILN_") || name == "NO_COLOR" || name == "XDG_CACHE_HOME" ||
+                        name == "XDG_CONFIG_HOME" || name == "XDG_CONFIG_DIRS";
       if (!ours && !environment.contains(name)) variables_.push_back(text);
     }
     for (const auto& [name, value] : environment) {
@@ -160,6 +161,7 @@ class Command {
 
   Environment at_home(Environment environment) const {
     environment.try_emplace("HOME", home_.string());
+    environment.try_emplace("XDG_CONFIG_DIRS", (home_ / "etc").string());
     environment.try_emplace("TERM", "xterm");
     return environment;
   }
