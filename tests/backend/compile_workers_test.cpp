@@ -203,8 +203,7 @@ TEST_F(CompileWorkersTest, AWaitingThreadNoticesThatAnotherProcessHasEndedCompil
   const auto here = places->wait(Urgency::background);
   std::vector<std::future<bool>> waiting;
   for (int i = 0; i < 2; ++i)
-    waiting.push_back(
-        std::async(std::launch::async, [&] { return places->wait(Urgency::background) != nullptr; }));
+    waiting.push_back(std::async(std::launch::async, [&] { return places->wait(Urgency::background) != nullptr; }));
   EXPECT_EQ(waiting[0].wait_for(milliseconds(150)), std::future_status::timeout);
   other.set_compiling(false);
   for (auto& each : waiting) EXPECT_TRUE(each.get());
