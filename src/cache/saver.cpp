@@ -97,7 +97,7 @@ void Saver::save(const Key& key, Entry entry, std::optional<KeyLock> lock, std::
     if (disk_) table_.keep_unsaved(key.digest, std::move(entry));
     return;
   }
-  const bool upload = upload_before > 0 && !shared_.is_empty();
+  const bool upload = upload_before > 0 && shared_.takes_uploads();
   if (!disk_ && !upload) return;
   if (disk_) {
     const base::MutexLock guard(waiting_mutex_);

@@ -338,6 +338,10 @@ void SharedStores::upload(const Key& key, const Sealed& sealed, std::size_t befo
     uploaders_[i]->upload({identity_, key}, sealed);
 }
 
+bool SharedStores::takes_uploads() const {
+  return std::ranges::any_of(clients_, [](const auto& client) { return client->takes_uploads(); });
+}
+
 std::vector<std::byte> SharedStores::sign(std::vector<std::byte> sealed) {
   if (is_empty() || keys_->own().empty()) return sealed;
   auto signed_entry = store::sign_entry(sealed, keys_->own());

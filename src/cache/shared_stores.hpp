@@ -82,6 +82,7 @@ class SharedStores {
   /// Uploads an entry to all stores, or to those before `place`, in the background.
   void upload(const Key& key, const Sealed& sealed, std::size_t before);
   static constexpr std::size_t to_all = ~std::size_t{0};
+  bool takes_uploads() const;
   /// Whether uploads leave out facts and source files.
   bool strips_facts() const noexcept { return !settings_.share_facts; }
   /// Signs the entry with the keys of this user, if there are any.
