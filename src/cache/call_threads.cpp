@@ -1,9 +1,11 @@
 #include "cache/call_threads.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
+#include <iterator>
 #include <list>
-#include <system_error>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -16,6 +18,8 @@ namespace kiln::cache {
 namespace {
 
 constexpr auto idle_limit = std::chrono::seconds(10);
+/// How long the end waits for calls that may hang.
+constexpr auto grace = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -45,6 +49,16 @@ struct CallThreads::State {
   /// Their places do not change.
   std::list<Worker> workers KILN_GUARDED_BY(mutex);
   bool ending KILN_GUARDED_BY(mutex) = false;
+
+  /// The threads of workers that have ended.
+  std::vector<std::thread> take_ended() KILN_REQUIRES(mutex) {
+    std::vector<std::thread> ended;
+    for (auto worker = workers.begin(); worker != workers.end();) {
+      if (worker->ended) ended.push_back(std::move(worker->thread));
+      worker = worker->ended ? workers.erase(worker) : std::next(worker);
+    }
+    return ended;
+  }
 };
 
 CallThreads::CallThreads(const char* name, std::size_t most) : state_(std::make_shared<State>(name, most)) {}
@@ -57,6 +71,11 @@ CallThreads::~CallThreads() {
     state_->ending = true;
     dropped.swap(state_->waiting);
     state_->changed.notify_all();
+    const auto hangs = [this]() KILN_REQUIRES(state_->mutex) {
+      return std::ranges::any_of(state_->workers, [](const Worker& worker) { return worker.may_hang; });
+    };
+    const auto limit = std::chrono::steady_clock::now() + grace;
+    while (hangs() && std::chrono::steady_clock::now() < limit) state_->changed.wait_until(state_->mutex, limit);
     for (Worker& worker : state_->workers) {
       if (worker.may_hang)
         worker.thread.detach();
@@ -69,29 +88,32 @@ CallThreads::~CallThreads() {
 
 bool CallThreads::run(std::function<void()> call, AtEnd at_end) {
   std::vector<std::thread> ended;
+  bool runs = false;
   {
     const base::MutexLock lock(state_->mutex);
-    state_->waiting.push_back({std::move(call), at_end});
-    if (state_->idle < state_->waiting.size() && state_->alive < state_->most) {
-      for (auto worker = state_->workers.begin(); worker != state_->workers.end();) {
-        if (worker->ended) ended.push_back(std::move(worker->thread));
-        worker = worker->ended ? state_->workers.erase(worker) : std::next(worker);
-      }
-      Worker& worker = state_->workers.emplace_back();
-      try {
-        worker.thread = std::thread([state = state_, &worker] { work(state, worker); });
-        ++state_->alive;
-      } catch (const std::system_error&) {
-        state_->workers.pop_back();
-        if (state_->alive == 0) {
-          state_->waiting.pop_back();
-          return false;
-        }
-      }
+    try {
+      ended = state_->take_ended();
+      runs = state_->idle > state_->waiting.size() || (state_->alive < state_->most && start()) ||
+             state_->alive >= state_->most;
+      if (runs) state_->waiting.push_back({std::move(call), at_end});
+    } catch (const std::bad_alloc&) {
+      runs = false;
     }
-    state_->changed.notify_one();
+    if (runs) state_->changed.notify_one();
   }
   for (std::thread& thread : ended) thread.join();
+  return runs;
+}
+
+bool CallThreads::start() {
+  Worker& worker = state_->workers.emplace_back();
+  try {
+    worker.thread = std::thread([state = state_, &worker] { work(state, worker); });
+  } catch (...) {
+    state_->workers.pop_back();
+    return false;
+  }
+  ++state_->alive;
   return true;
 }
 
@@ -103,6 +125,8 @@ void CallThreads::work(const std::shared_ptr<State>& state, Worker& self) {
       const base::MutexLock lock(state->mutex);
       self.may_hang = false;
       ++state->idle;
+      // The end waits for calls that may hang.
+      if (state->ending) state->changed.notify_all();
       const auto end = std::chrono::steady_clock::now() + idle_limit;
       while (state->waiting.empty() && !state->ending && std::chrono::steady_clock::now() < end)
         state->changed.wait_until(state->mutex, end);
@@ -116,7 +140,11 @@ void CallThreads::work(const std::shared_ptr<State>& state, Worker& self) {
       state->waiting.pop_front();
       self.may_hang = call.at_end == AtEnd::leave_behind;
     }
-    call.run();
+    try {
+      call.run();
+    } catch (...) {
+      // Out of memory. The call has told those who wait for it.
+    }
   }
 }
 

@@ -23,12 +23,14 @@ class CallThreads {
   ~CallThreads();
 
   /// Runs the call on a thread, later if `most` calls are under way. Returns false, and does nothing, if no thread
-  /// can be started. The call must not throw.
+  /// can be started. Exceptions of the call are dropped.
   bool run(std::function<void()> call, AtEnd at_end);
 
  private:
   struct State;
   struct Worker;
+  /// Starts a thread, with the state locked. False if none can be started.
+  bool start();
   static void work(const std::shared_ptr<State>& state, Worker& self);
 
   std::shared_ptr<State> state_;

@@ -1,17 +1,14 @@
 #include "cache/circuit_breaker.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <random>
 
 namespace kiln::cache {
 namespace {
 
-constexpr auto never = std::numeric_limits<CircuitBreaker::Clock::rep>::max();
-
 /// Between a half and the whole of a pause, so that the processes of a fleet do not probe at the same moment.
 CircuitBreaker::Clock::duration with_jitter(CircuitBreaker::Clock::duration pause) {
-  static thread_local std::minstd_rand random(std::random_device{}());
+  std::random_device random;
   std::uniform_int_distribution<CircuitBreaker::Clock::rep> distribution(pause.count() / 2, pause.count());
   return CircuitBreaker::Clock::duration(distribution(random));
 }
@@ -20,13 +17,14 @@ CircuitBreaker::Clock::duration with_jitter(CircuitBreaker::Clock::duration paus
 
 CircuitBreaker::Turn CircuitBreaker::ask(Clock::time_point now) {
   if (!is_open()) return Turn::call;
-  auto due = next_probe_.load(std::memory_order_acquire);
-  if (now.time_since_epoch().count() < due) return Turn::skip;
-  return next_probe_.compare_exchange_strong(due, never) ? Turn::probe : Turn::skip;
-}
-
-bool CircuitBreaker::would_skip(Clock::time_point now) const {
-  return is_open() && now.time_since_epoch().count() < next_probe_.load(std::memory_order_acquire);
+  const auto is_due = [&] { return now.time_since_epoch().count() >= next_probe_.load(std::memory_order_acquire); };
+  if (!is_due()) return Turn::skip;
+  const base::MutexLock lock(mutex_);
+  if (!is_open()) return Turn::call;
+  if (!is_due()) return Turn::skip;
+  // Set again when the probe ends. A probe that hangs does not prevent the next one.
+  set_pause(now, probe_limit_ + pause_);
+  return Turn::probe;
 }
 
 bool CircuitBreaker::succeeded() {
@@ -37,29 +35,39 @@ bool CircuitBreaker::succeeded() {
   return open_.exchange(false, std::memory_order_acq_rel);
 }
 
-bool CircuitBreaker::failed(Clock::time_point now, Clock::duration waited) {
+bool CircuitBreaker::failed(Clock::time_point now) {
   const base::MutexLock lock(mutex_);
-  failures_ = std::min(failures_ + 1, most_failures);
-  waited_ += waited;
-  const bool was_open = is_open();
-  // Calls that began before it opened must not postpone the probe.
-  if (was_open && next_probe_.load(std::memory_order_acquire) != never) return false;
-  if (!was_open && failures_ < most_failures && waited_ < most_patience) return false;
-  open(now);
-  return !was_open;
+  return ++failures_ >= most_failures && open(now);
 }
 
-void CircuitBreaker::gave_up_probe() {
+bool CircuitBreaker::waited(Clock::time_point now, Clock::duration time) {
   const base::MutexLock lock(mutex_);
-  if (is_open() && next_probe_.load(std::memory_order_acquire) == never)
-    next_probe_.store(0, std::memory_order_release);
+  waited_ += time;
+  return waited_ >= most_patience && open(now);
 }
 
-void CircuitBreaker::open(Clock::time_point now) {
-  pause_ = pause_ == Clock::duration::zero() ? Clock::duration(first_pause)
-                                             : std::min<Clock::duration>(pause_ * 2, longest_pause);
-  next_probe_.store((now + with_jitter(pause_)).time_since_epoch().count(), std::memory_order_release);
+void CircuitBreaker::probe_failed(Clock::time_point now) {
+  const base::MutexLock lock(mutex_);
+  pause_ = std::min<Clock::duration>(pause_ * 2, longest_pause);
+  set_pause(now, with_jitter(pause_));
+}
+
+void CircuitBreaker::probe_dropped(Clock::time_point now) {
+  const base::MutexLock lock(mutex_);
+  set_pause(now, {});
+}
+
+bool CircuitBreaker::open(Clock::time_point now) {
+  // Calls that began before it opened do not postpone the probe.
+  if (is_open()) return false;
+  pause_ = first_pause;
+  set_pause(now, with_jitter(pause_));
   open_.store(true, std::memory_order_release);
+  return true;
+}
+
+void CircuitBreaker::set_pause(Clock::time_point now, Clock::duration pause) {
+  next_probe_.store((now + pause).time_since_epoch().count(), std::memory_order_release);
 }
 
 }  // namespace kiln::cache

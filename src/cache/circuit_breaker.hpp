@@ -2,45 +2,50 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 
 #include "base/mutex.hpp"
 
 namespace kiln::cache {
 
-/// Decides whether to call a server that may be down. After several failures in a row it is open: calls are
-/// skipped, apart from probes, whose distance grows with each failure up to a minute. One success closes it. Safe
-/// from any thread; asking takes no lock.
+/// Decides whether to call a server that may be down. After several failures in a row it is open: calls are skipped,
+/// except for probes; the pause between them doubles with each failure, up to a minute. One success closes it. Safe
+/// from any thread; skipping a call takes no lock.
 class CircuitBreaker {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// This many failures in a row open it.
   static constexpr int most_failures = 3;
-  /// So does this much time in which callers waited without an answer.
+  /// It also opens once callers have waited this long in total without an answer.
   static constexpr std::chrono::milliseconds most_patience{250};
   static constexpr std::chrono::milliseconds first_pause{250};
   static constexpr std::chrono::seconds longest_pause{60};
 
+  /// A probe that has not ended after `probe_limit` is given up.
+  explicit CircuitBreaker(Clock::duration probe_limit = std::chrono::seconds(2)) : probe_limit_(probe_limit) {}
+
+  /// Probe: make this one call, report its outcome as that of a probe, and let nobody wait for it.
   enum class Turn { call, probe, skip };
-  /// Probe: make this one call, and report its outcome; nobody should wait for it.
-  Turn ask(Clock::time_point now);
-  /// The same without taking a turn.
-  bool would_skip(Clock::time_point now) const;
+  Turn ask(Clock::time_point now) KILN_EXCLUDES(mutex_);
   bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
 
-  /// Returns whether it was open.
-  bool succeeded();
-  /// A call failed, or did not answer while a caller waited for `waited`. Returns whether this opened it.
-  bool failed(Clock::time_point now, Clock::duration waited = {});
-  /// A probe ended without an outcome, for example because it was cancelled.
-  void gave_up_probe();
+  /// A call or a probe succeeded. Returns whether it was open.
+  bool succeeded() KILN_EXCLUDES(mutex_);
+  /// A call failed that was not a probe. Returns whether this opened it.
+  bool failed(Clock::time_point now) KILN_EXCLUDES(mutex_);
+  /// A caller has waited for an answer for so long, since it last reported this. Returns whether this opened it.
+  bool waited(Clock::time_point now, Clock::duration time) KILN_EXCLUDES(mutex_);
+  void probe_failed(Clock::time_point now) KILN_EXCLUDES(mutex_);
+  /// A probe ended without an outcome, for example because it was not begun.
+  void probe_dropped(Clock::time_point now) KILN_EXCLUDES(mutex_);
 
  private:
-  void open(Clock::time_point now) KILN_REQUIRES(mutex_);
+  bool open(Clock::time_point now) KILN_REQUIRES(mutex_);
+  void set_pause(Clock::time_point now, Clock::duration pause) KILN_REQUIRES(mutex_);
 
+  const Clock::duration probe_limit_;
   std::atomic<bool> open_{false};
-  /// When the next probe is due; the latest possible time while one is under way.
+  /// When the next probe is due.
   std::atomic<Clock::rep> next_probe_{0};
 
   base::Mutex mutex_;

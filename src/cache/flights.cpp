@@ -3,6 +3,28 @@
 #include <utility>
 
 namespace kiln::cache {
+namespace {
+
+/// Owned by a Scope.
+thread_local constinit const WorkForThread::State* work_of_this_thread = nullptr;
+
+}  // namespace
+
+WorkForThread::WorkForThread()
+    : state_(std::make_shared<State>(work_of_this_thread != nullptr ? work_of_this_thread->shared_from_this()
+                                                                    : nullptr)) {}
+
+WorkForThread::Scope::Scope(std::shared_ptr<const State> work)
+    : work_(std::move(work)), outer_(std::exchange(work_of_this_thread, work_.get())) {}
+
+WorkForThread::Scope::~Scope() { work_of_this_thread = outer_; }
+
+bool WorkForThread::is_done_for(std::thread::id thread) {
+  if (thread == std::this_thread::get_id()) return true;
+  for (const State* work = work_of_this_thread; work != nullptr && work->is_waited_for; work = work->outer.get())
+    if (work->waiting == thread) return true;
+  return false;
+}
 
 Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& landed_before,
                              const std::function<Outcome()>& fly) {
@@ -12,7 +34,7 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
     const base::MutexLock lock(mutex_);
     const auto found = in_flight_.find(key);
     if (found != in_flight_.end()) {
-      if (found->second.is_flown_here())
+      if (WorkForThread::is_done_for(found->second.thread))
         return {
             Error(ErrorCode::invalid_request, "a backend or a store requested the program that it is providing"),
             false};
@@ -49,15 +71,9 @@ Flights::Landed Flights::fly(const Digest& key, const std::function<Program()>& 
 bool Flights::when_landed(const Digest& key, Continuation then) {
   const base::MutexLock lock(mutex_);
   const auto found = in_flight_.find(key);
-  if (found == in_flight_.end() || found->second.is_flown_here()) return false;
+  if (found == in_flight_.end() || WorkForThread::is_done_for(found->second.thread)) return false;
   found->second.then.push_back(std::move(then));
   return true;
-}
-
-void Flights::join_in(const Digest& key) {
-  const base::MutexLock lock(mutex_);
-  if (const auto found = in_flight_.find(key); found != in_flight_.end())
-    found->second.second_thread = std::this_thread::get_id();
 }
 
 bool Flights::is_in_flight(const Digest& key) {

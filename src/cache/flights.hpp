@@ -1,13 +1,16 @@
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <future>
 #include <map>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <kiln/digest.hpp>
@@ -35,6 +38,45 @@ auto without_exceptions(Call call) -> decltype(call()) {
   }
 }
 
+/// A thread waits for the work of another one: its flights count as those of the other thread, so that a recursive
+/// call there is noticed.
+class WorkForThread {
+ public:
+  /// The calling thread waits for the work.
+  WorkForThread();
+  ~WorkForThread() { state_->is_waited_for = false; }
+  WorkForThread(const WorkForThread&) = delete;
+  WorkForThread& operator=(const WorkForThread&) = delete;
+
+  struct State : std::enable_shared_from_this<State> {
+    explicit State(std::shared_ptr<const State> work_of_waiting_thread) : outer(std::move(work_of_waiting_thread)) {}
+    const std::thread::id waiting = std::this_thread::get_id();
+    /// The work that the waiting thread does itself for another one.
+    const std::shared_ptr<const State> outer;
+    std::atomic<bool> is_waited_for{true};
+  };
+  const std::shared_ptr<State>& state() const noexcept { return state_; }
+
+  /// During its lifetime, the calling thread does the work.
+  class Scope {
+   public:
+    explicit Scope(std::shared_ptr<const State> work);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    const std::shared_ptr<const State> work_;
+    const State* const outer_;
+  };
+
+  /// Whether `thread` is the calling thread, or waits for what the calling thread does.
+  static bool is_done_for(std::thread::id thread);
+
+ private:
+  const std::shared_ptr<State> state_;
+};
+
 /// Single flight per key: the first caller does the work, and concurrent callers wait for its outcome.
 class Flights {
  public:
@@ -61,8 +103,6 @@ class Flights {
   /// Registers `then`, which the thread that flies this key calls with the outcome. Returns false, and does not
   /// register `then`, if no thread flies this key or if it is the calling thread.
   bool when_landed(const Digest& key, Continuation then);
-  /// The calling thread works for the thread that flies this key: its recursive calls for the key fail as well.
-  void join_in(const Digest& key);
   /// Whether a thread flies this key now.
   bool is_in_flight(const Digest& key);
 
@@ -70,10 +110,6 @@ class Flights {
   struct Flight {
     std::shared_future<Outcome> outcome;
     std::thread::id thread;
-    std::thread::id second_thread = {};
-    bool is_flown_here() const {
-      return thread == std::this_thread::get_id() || second_thread == std::this_thread::get_id();
-    }
     std::vector<Continuation> then = {};
   };
 

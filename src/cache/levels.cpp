@@ -110,6 +110,8 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, c
     // A joined find(), warm() or preload() that found nothing does not answer a get(). A joined preload() does not
     // answer a find() either: it looks on disk only.
     if (joined && outcome && !*outcome && (how.if_missing == IfMissing::compile || is_first)) continue;
+    // The request of a caller that comes back is counted then.
+    if (joined && how.if_missing == IfMissing::come_back && outcome && !*outcome) return std::move(outcome);
     if (joined)
       ++counters_.joined;
     else if (!outcome)
@@ -121,7 +123,8 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, c
 Levels::Outcome Levels::look_further(const Request& request, const How& how) {
   const Key& key = request.key();
   const bool compiles = how.if_missing == IfMissing::compile;
-  if (auto program = load_from_disk(key, std::nullopt, compiles ? Look::first : Look::last)) return program;
+  const Look look = how.if_missing == IfMissing::return_nothing ? Look::last : Look::first;
+  if (auto program = load_from_disk(key, std::nullopt, look)) return program;
   // A caller that comes back for it needs neither a store nor a place to find that the key is still locked.
   if (compiles && how.if_locked == IfLocked::return_nothing && uses_locks() && disk_->is_locked(key))
     return std::optional<Program>{};
@@ -132,23 +135,24 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
     if (auto program = await_stores(request, *fetch, how.ask_stores)) return program;
   if (how.if_missing == IfMissing::return_nothing) ++counters_.absent;
   if (!compiles) return std::optional<Program>{};
+  if (fetch && !fetch->has_ended() && backend_->usable_from_any_thread()) return race(request, how, *fetch);
+  return provide(request, how);
+}
 
+Levels::Outcome Levels::provide(const Request& request, const How& how, Won* won) {
+  const Key& key = request.key();
   // First the place, then the lock: what is locked here, no other process compiles.
-  auto place = how.place != nullptr && *how.place ? std::move(*how.place) : backend_->wait_for_place(how.urgency);
+  auto place =
+      how.place != nullptr && *how.place ? std::move(*how.place) : backend_->wait_for_place(how.urgency);
   auto lock = lock_key(key, how.if_locked, place);
   if (!lock && uses_locks()) {
     const bool leaves_it = how.if_locked == IfLocked::return_nothing || how.if_locked == IfLocked::take_over;
     if (leaves_it && disk_->has_locks()) return std::optional<Program>{};
     options_.log.debug(fmt::format("compiling {} without the lock between processes", key.name));
   }
-  if (auto program = load_from_disk(key, lock, Look::last)) return program;
+  if (auto program = load_from_disk(key, lock, Look::last, won)) return program;
   if (place == nullptr) place = backend_->wait_for_place(how.urgency);
-  if (fetch && fetch->has_ended()) {
-    if (auto program = load_fetched(key, *fetch, {})) return program;
-    fetch.reset();
-  }
-  if (fetch && backend_->usable_from_any_thread()) return race(request, *fetch, std::move(lock), std::move(place));
-  return std::optional(KILN_TRY(compile(request, std::move(lock))));
+  return std::optional(KILN_TRY(compile(request, std::move(lock), won)));
 }
 
 std::optional<Program> Levels::await_stores(const Request& request, Fetch& fetch, AskStores ask) {
@@ -156,15 +160,19 @@ std::optional<Program> Levels::await_stores(const Request& request, Fetch& fetch
   const auto expected = expected_time(request.name());
   auto patience = std::chrono::nanoseconds(longest_head_start);
   if (ask == AskStores::briefly && expected) patience = std::min(patience, *expected);
-  while (!fetch.wait_until(start + patience)) {
-    if (patience >= longest_head_start && fetch.unanswered()) return std::nullopt;
-    if (ask == AskStores::briefly) return std::nullopt;
+  while (!fetch.wait_until(std::min(start + patience, fetch.deadline()))) {
+    const bool is_late = patience >= longest_head_start;
+    if (is_late && fetch.unanswered()) return std::nullopt;
+    if (ask == AskStores::briefly || std::chrono::steady_clock::now() >= fetch.deadline()) {
+      if (!is_late) fetch.stopped_waiting();
+      return std::nullopt;
+    }
     patience += longest_head_start;
   }
-  return load_fetched(request.key(), fetch, {});
+  return load_fetched(request.key(), fetch);
 }
 
-std::optional<Program> Levels::load_fetched(const Key& key, Fetch& fetch, const std::function<bool()>& may_use) {
+std::optional<Program> Levels::load_fetched(const Key& key, Fetch& fetch, Won* won) {
   auto fetched = fetch.take();
   if (!fetched) return std::nullopt;
   auto module = with_room([&] { return backend_->load(*fetched->entry.binary()); });
@@ -172,7 +180,7 @@ std::optional<Program> Levels::load_fetched(const Key& key, Fetch& fetch, const 
     shared_.refuse(fetched->place, key, module.error());
     return std::nullopt;
   }
-  if (may_use && !may_use()) return std::nullopt;
+  if (!wins(won)) return std::nullopt;
   const auto compile_time = fetched->entry.compile_time;
   ++counters_.shared_hits;
   shared_.count_hit(fetched->place);
@@ -186,69 +194,62 @@ std::optional<Program> Levels::load_fetched(const Key& key, Fetch& fetch, const 
   return program;
 }
 
-Levels::Outcome Levels::race(const Request& request, Fetch& fetch, std::optional<KeyLock> lock,
-                             std::unique_ptr<CompilePlace> place) {
+Levels::Outcome Levels::race(const Request& request, const How& how, Fetch& fetch) {
   struct Race {
     base::Mutex mutex;
     base::Condition changed;
-    bool compiler_began KILN_GUARDED_BY(mutex) = false;
     bool store_ended KILN_GUARDED_BY(mutex) = false;
-    std::optional<Result<Program>> compiled KILN_GUARDED_BY(mutex);
-    /// Set by the winner, before its program becomes visible.
-    std::atomic<bool> is_won{false};
-    bool win() { return !is_won.exchange(true); }
-  };
-  struct Compilation {
-    Compilation(Request wanted, std::optional<KeyLock> its_lock, std::unique_ptr<CompilePlace> its_place,
-                UnderWay& under_way)
-        : request(std::move(wanted)), lock(std::move(its_lock)), place(std::move(its_place)), call(under_way) {}
-    const Request request;
-    std::optional<KeyLock> lock;
-    const std::unique_ptr<CompilePlace> place;
-    const UnderWay::Call call;
+    std::optional<Outcome> provided KILN_GUARDED_BY(mutex);
+    Won won{false};
   };
   const auto race = std::make_shared<Race>();
-  const auto compilation = std::make_shared<Compilation>(request, std::move(lock), std::move(place), under_way_);
+  const WorkForThread work;
+  const auto call = std::make_shared<const UnderWay::Call>(under_way_);
+  // Place and lock belong to the thread that gets them.
   const bool started = racers_.run(
-      [this, race, compilation] {
-        flights_.join_in(compilation->request.key().digest);
-        {
-          const base::MutexLock guard(race->mutex);
-          race->compiler_began = true;
-          race->changed.notify_all();
-        }
-        auto program = without_exceptions([&] {
-          return compile(compilation->request, std::move(compilation->lock), [&race] { return race->win(); });
-        });
+      [this, race, request, if_locked = how.if_locked, urgency = how.urgency, call, work = work.state()] {
+        const WorkForThread::Scope scope(work);
+        auto provided = without_exceptions(
+            [&] { return provide(request, {.if_locked = if_locked, .urgency = urgency}, &race->won); });
         const base::MutexLock guard(race->mutex);
-        race->compiled = std::move(program);
+        race->provided = std::move(provided);
         race->changed.notify_all();
       },
       CallThreads::AtEnd::wait);
-  if (!started) return std::optional(KILN_TRY(compile(request, std::move(compilation->lock))));
+  if (!started) return provide(request, how);
   fetch.when_ended([race] {
     const base::MutexLock guard(race->mutex);
     race->store_ended = true;
     race->changed.notify_all();
   });
 
+  // The other thread may need this worker's share of the work.
+  const WorkerPool::Uncounted waiting(workers_);
   for (bool store_is_out = false;;) {
     {
       const base::MutexLock guard(race->mutex);
-      // A failed compilation is no result yet: the store may have the program.
-      const auto has_compiled = [&]() KILN_REQUIRES(race->mutex) {
-        return race->compiled && (*race->compiled || store_is_out || race->is_won);
+      // An error, or nothing, is no result yet: the store may have the program.
+      const auto has_provided = [&]() KILN_REQUIRES(race->mutex) {
+        return race->provided && ((*race->provided && **race->provided) || store_is_out || race->won);
       };
-      // The other thread joins this flight, so the flight must not end before.
-      while (!race->compiler_began || (!has_compiled() && (store_is_out || !race->store_ended)))
-        race->changed.wait(race->mutex);
-      if (has_compiled()) {
-        if (*race->compiled) fetch.count_race(false);
-        return std::optional(KILN_TRY(std::move(*race->compiled)));
+      while (!has_provided() && (store_is_out || !race->store_ended)) {
+        if (!race->provided) {
+          race->changed.wait(race->mutex);
+          continue;
+        }
+        const auto until =
+            std::min(std::chrono::steady_clock::now() + std::chrono::nanoseconds(longest_head_start), fetch.deadline());
+        race->changed.wait_until(race->mutex, until);
+        if (std::chrono::steady_clock::now() >= until && !race->store_ended)
+          store_is_out = fetch.unanswered() || until == fetch.deadline();
+      }
+      if (has_provided()) {
+        if (*race->provided && **race->provided) fetch.count_race(false);
+        return std::move(*race->provided);
       }
     }
     store_is_out = true;
-    if (auto program = load_fetched(request.key(), fetch, [&race] { return race->win(); })) {
+    if (auto program = load_fetched(request.key(), fetch, &race->won)) {
       fetch.count_race(true);
       return program;
     }
@@ -289,7 +290,9 @@ Result<std::optional<Program>> Levels::find(const Request& request) {
 }
 
 Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> lock,
-                                const std::function<bool()>& may_use) {
+                                Won* won) {
+  const auto lost = [] { return Error(ErrorCode::cancelled, "a shared store was faster"); };
+  if (won != nullptr && *won) return lost();
   // The compiler reads files itself. If one changes meanwhile, the program does not belong to this key.
   const Digest files = KILN_TRY(request.check_files());
   const auto start = std::chrono::steady_clock::now();
@@ -303,7 +306,7 @@ Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> l
                              request.name()));
   counters_.compile_ns += took.count();
   if (!shared_.is_empty()) note_time(request.name(), took);
-  if (may_use && !may_use()) return Error(ErrorCode::cancelled, "a shared store was faster");
+  if (!wins(won)) return lost();
   ++counters_.compiles;
   options_.log.debug(fmt::format("compiled {} in {:.1f} ms", request.name(),
                                  std::chrono::duration<double, std::milli>(took).count()));
@@ -316,17 +319,20 @@ Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> l
   return program;
 }
 
-std::optional<Program> Levels::load_from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look) {
+std::optional<Program> Levels::load_from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look,
+                                              Won* won) {
   if (!disk_) return std::nullopt;
   // An entry that waits to be saved counts as on disk.
   if (const auto waiting = saver_.waiting(key.digest))
     if (auto module = with_room([&] { return backend_->load(*waiting->entry.binary()); })) {
+      if (!wins(won)) return std::nullopt;
       ++counters_.disk_hits;
       counters_.compile_saved_ns += waiting->entry.compile_time.count();
       return admit(key, std::move(*module), Origin::disk, waiting->entry.compile_time);
     }
   auto loaded = load_stored(key);
   if (loaded && *loaded) {
+    if (!wins(won)) return std::nullopt;
     const auto compile_time = (*loaded)->stored.entry.compile_time;
     ++counters_.disk_hits;
     counters_.compile_saved_ns += compile_time.count();
@@ -556,7 +562,8 @@ PreloadReport Levels::preload(std::span<const Request> requests, const ProgressC
     places = batch.run(places, Batch::Start::all_at_once, [&](std::size_t i, auto) {
       auto found =
           find_or_compile(requests[i], {.if_missing = IfMissing::come_back, .ask_stores = AskStores::patiently});
-      return Tried{found && *found ? End::done : End::not_done};
+      if (!found) return Tried{End::failed, std::move(found).error()};
+      return Tried{*found ? End::done : End::not_done};
     });
     if (places.empty()) return batch.finish();
   }

@@ -138,21 +138,23 @@ class Levels {
   Outcome look_further(const Request& request, const How& how);
   /// The program if it is in memory or on disk. Counts only what it finds.
   std::optional<Program> find_ready(const Request& request);
+  /// Set by the first of several threads that provide a program, before it becomes visible.
+  using Won = std::atomic<bool>;
+  static bool wins(Won* won) noexcept { return won == nullptr || !won->exchange(true); }
   /// How to treat an unusable entry on disk. First: ignored here; rechecked under the key's lock. Last: counted and
   /// logged, and removed if this thread holds the lock.
   enum class Look { first, last };
-  std::optional<Program> load_from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look);
+  std::optional<Program> load_from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look,
+                                        Won* won = nullptr);
   /// Waits for a search in the shared stores, as long as `ask` says. The program if it has ended with one.
   std::optional<Program> await_stores(const Request& request, Fetch& fetch, AskStores ask);
-  /// Loads what a search has found. `may_use` is called once the driver has accepted it.
-  std::optional<Program> load_fetched(const Key& key, Fetch& fetch, const std::function<bool()>& may_use);
-  /// Compiles the program. `may_use` is called before it becomes visible; if it returns false, an error is
-  /// returned.
-  Result<Program> compile(const Request& request, std::optional<KeyLock> lock,
-                          const std::function<bool()>& may_use = {});
-  /// Compiles on another thread while the stores are still asked. The first result is used.
-  Outcome race(const Request& request, Fetch& fetch, std::optional<KeyLock> lock,
-               std::unique_ptr<CompilePlace> place);
+  /// Loads what a search has found, and saves it under the lock, if there is one.
+  std::optional<Program> load_fetched(const Key& key, Fetch& fetch, Won* won = nullptr);
+  /// What is left if no store has the program: its place, its lock, a last look on disk, the compiler.
+  Outcome provide(const Request& request, const How& how, Won* won = nullptr);
+  Result<Program> compile(const Request& request, std::optional<KeyLock> lock, Won* won);
+  /// provide() on another thread while the stores are still asked. The first result is used.
+  Outcome race(const Request& request, const How& how, Fetch& fetch);
   /// How long a program of this name took to compile in this process.
   std::optional<std::chrono::nanoseconds> expected_time(const std::string& name) KILN_EXCLUDES(times_mutex_);
   void note_time(const std::string& name, std::chrono::nanoseconds took) KILN_EXCLUDES(times_mutex_);

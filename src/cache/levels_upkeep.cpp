@@ -1,4 +1,6 @@
 // The functions of Levels that do not answer requests: flush, prune, clear, statistics.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/try.hpp"
@@ -50,7 +52,10 @@ void Levels::flush() {
   const Stats more = key::difference(now, merged_);
   const std::filesystem::path root = disk_->path().parent_path();
   if (more.saves > 0) keep_disk_bound(root);
-  if (more.requests > 0 || more.saves > 0) {
+  const bool stores_worked = std::ranges::any_of(more.stores, [](const StoreStats& store) {
+    return std::ranges::any_of(key::store_counters, [&](const auto& counter) { return store.*counter.member > 0; });
+  });
+  if (more.requests > 0 || more.saves > 0 || stores_worked) {
     const std::uint64_t sessions = std::exchange(session_counted_, true) ? 0 : 1;
     log_failure(store::add_to_lifetime(root, {sessions, more}, disk_->system()));
     merged_ = now;

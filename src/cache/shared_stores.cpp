@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <mutex>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/event.hpp"
+#include "base/process.hpp"
 #include "base/try.hpp"
+#include "cache/flights.hpp"
 #include "cache/guarded_store.hpp"
 #include "store/directory.hpp"
 #include "store/file_store.hpp"
@@ -27,6 +28,10 @@ constexpr auto unknown_limit = std::chrono::seconds(2);
 /// Programs that compile faster than this are looked for so long in the background.
 constexpr auto least_limit = std::chrono::milliseconds(100);
 constexpr std::size_t most_threads = 64;
+/// How long trusted keys are used before their files are read again.
+constexpr auto keys_limit = std::chrono::seconds(10);
+/// The longest time for a call.
+constexpr std::chrono::milliseconds longest_timeout = std::chrono::hours(1);
 /// Of entries (docs/format.md): a part of the paths of objects.
 constexpr int format_version = 3;
 
@@ -58,7 +63,7 @@ class ObjectPlace final : public EntryPlace {
   }
   Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed,
                    const store::CallLimit& limit) override {
-    KILN_TRY(put_identity(address, limit));
+    if (auto identity = put_identity(address, limit); !identity) return identity;
     return objects_->put(path_of(address), sealed, limit);
   }
 
@@ -70,14 +75,17 @@ class ObjectPlace final : public EntryPlace {
     const std::string key = address.key.digest.hex();
     return fmt::format("{}/{}/{}", folder_of(address), key.substr(0, 2), key);
   }
-  /// Tools read from it what the digest of an identity stands for.
+  /// Tools read from it what the digest of an identity stands for. That it is refused does not decide about entries.
   Result<void> put_identity(const EntryAddress& address, const store::CallLimit& limit) {
     if (has_identity_) return {};
     const std::string path = folder_of(address) + "/identity.json";
-    if (!KILN_TRY(objects_->has(path, limit)))
-      KILN_TRY(objects_->put(path, std::as_bytes(std::span(identity_)), limit));
+    const auto has = objects_->has(path, limit);
+    Result<void> put;
+    if (!has && has.error().code() != ErrorCode::denied) return has.error();
+    if (!has || !*has) put = objects_->put(path, std::as_bytes(std::span(identity_)), limit);
+    if (!put && put.error().code() != ErrorCode::denied) return put;
     has_identity_ = true;
-    return {};
+    return Result<void>();
   }
 
   const std::unique_ptr<store::ObjectStore> objects_;
@@ -89,45 +97,57 @@ Error damaged(std::string why) { return Error(ErrorCode::damaged, std::move(why)
 
 /// Problems of the settings are logged once by a process, however many caches it has.
 bool is_first_report(const std::string& problem) {
-  static std::mutex mutex;
-  static std::set<std::string> reported;
-  const std::lock_guard lock(mutex);
-  return reported.size() < 64 && reported.insert(problem).second;
+  struct Reported {
+    base::ForkMutex mutex{base::ForkMutex::Order::inner};
+    std::set<std::string> problems KILN_GUARDED_BY(mutex);
+  };
+  auto& reported = base::once_per_process<Reported>([] { return std::make_unique<Reported>(); });
+  const base::MutexLock lock(reported.mutex);
+  return reported.problems.size() < 64 && reported.problems.insert(problem).second;
 }
 
 }  // namespace
 
-/// Trusted and own keys, which are read when they are first needed.
+/// Trusted and own keys, which are read when they are first needed. Trusted keys are read again after a while, so
+/// that a revocation has an effect on running programs.
 class SharedStores::Keys {
  public:
   Keys(std::string choice, std::shared_ptr<ClosableLog> log) : choice_(std::move(choice)), log_(std::move(log)) {}
 
-  const store::TrustList& trusted() {
-    std::call_once(read_trusted_, [this] {
-      if (auto read = store::TrustList::read(store::config_folders()))
-        trusted_ = std::move(*read);
-      else
-        log_->write(LogLevel::warning, fmt::format("no key is trusted: {}", read.error().message()));
-    });
+  std::shared_ptr<const store::TrustList> trusted() KILN_EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    const auto now = Clock::now();
+    if (trusted_ != nullptr && now < read_again_) return trusted_;
+    auto read = store::TrustList::read(store::config_folders());
+    if (!read) warn(fmt::format("no key is trusted: {}", read.error().message()));
+    trusted_ = std::make_shared<const store::TrustList>(read ? std::move(*read) : store::TrustList());
+    read_again_ = now + keys_limit;
     return trusted_;
   }
   /// Those that sign.
-  const std::vector<store::SigningKey>& own() {
-    std::call_once(read_own_, [this] {
-      if (auto read = store::signing_keys(choice_, store::config_folders()))
-        own_ = std::move(*read);
-      else
-        log_->write(LogLevel::warning, fmt::format("entries are not signed: {}", read.error().message()));
-    });
-    return own_;
+  const std::vector<store::SigningKey>& own() KILN_EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    if (!own_) {
+      auto read = store::signing_keys(choice_, store::config_folders());
+      if (!read) warn(fmt::format("entries are not signed: {}", read.error().message()));
+      own_ = read ? std::move(*read) : std::vector<store::SigningKey>();
+    }
+    return *own_;
   }
 
  private:
+  void warn(std::string problem) KILN_REQUIRES(mutex_) {
+    if (problem != last_problem_) log_->write(LogLevel::warning, problem);
+    last_problem_ = std::move(problem);
+  }
+
   const std::string choice_;
   const std::shared_ptr<ClosableLog> log_;
-  std::once_flag read_trusted_, read_own_;
-  store::TrustList trusted_;
-  std::vector<store::SigningKey> own_;
+  base::Mutex mutex_;
+  std::shared_ptr<const store::TrustList> trusted_ KILN_GUARDED_BY(mutex_);
+  Clock::time_point read_again_ KILN_GUARDED_BY(mutex_);
+  std::optional<std::vector<store::SigningKey>> own_ KILN_GUARDED_BY(mutex_);
+  std::string last_problem_ KILN_GUARDED_BY(mutex_);
 };
 
 struct Fetch::State {
@@ -156,6 +176,12 @@ struct Fetch::State {
   template <class Check>
   void search(const Check& check) {
     std::optional<Fetched> result;
+    // Also if there is no memory left.
+    struct End {
+      State& state;
+      std::optional<Fetched>& result;
+      ~End() { state.end(std::move(result)); }
+    } const end_of_search{*this, result};
     for (std::size_t i = 0; i < clients.size() && !result && !is_cancelled; ++i) {
       const auto& [place, client] = clients[i];
       current = i;
@@ -163,12 +189,15 @@ struct Fetch::State {
       if (Clock::now() >= deadline) break;
       auto sealed = client->get(address, {limit, cancelled.descriptor()}, readings[i]);
       if (!sealed || !*sealed) continue;
-      Result<store::Entry> entry = check(*client, **sealed);
+      Result<store::Entry> entry = without_exceptions([&] { return check(*client, **sealed); });
       if (entry)
         result = Fetched{std::move(*entry), std::move(**sealed), place};
       else
         client->refuse(address, entry.error());
     }
+  }
+
+  void end(std::optional<Fetched> result) {
     std::function<void()> notify;
     {
       const base::MutexLock lock(mutex);
@@ -201,9 +230,16 @@ bool Fetch::has_ended() const {
 
 bool Fetch::unanswered() {
   const std::size_t i = state_->current;
-  state_->clients[i].second->unanswered(state_->readings[i], Clock::now() - state_->start);
-  return state_->clients[i].second->is_skipped();
+  state_->clients[i].second->unanswered(state_->readings[i]);
+  return !state_->clients[i].second->is_read();
 }
+
+void Fetch::stopped_waiting() {
+  const std::size_t i = state_->current;
+  state_->clients[i].second->stopped_waiting(state_->readings[i]);
+}
+
+Fetch::Clock::time_point Fetch::deadline() const noexcept { return state_->deadline; }
 
 std::optional<Fetched> Fetch::take() {
   const base::MutexLock lock(state_->mutex);
@@ -221,7 +257,10 @@ void Fetch::when_ended(std::function<void()> then) {
   then();
 }
 
-void Fetch::count_race(bool store_won) { state_->clients[state_->current].second->count_race(store_won); }
+void Fetch::count_race(bool store_won) {
+  // A store that has answered without the program loses nothing.
+  if (store_won || !has_ended()) state_->clients[state_->current].second->count_race(store_won);
+}
 
 SharedStores::SharedStores(const CacheOptions& options, const Identity& identity, const void* owner)
     : identity_(identity.digest()),
@@ -253,30 +292,39 @@ SharedStores::Chosen SharedStores::settings_of(const CacheOptions& options) {
 }
 
 void SharedStores::add(const SharedStore& store, const void* owner) {
-  StoreClient::Settings settings{
-      .name = store.name, .mode = store.mode, .timeout = store.timeout, .verify = store.verify, .open = {}};
+  using Opened = StoreClient::Opened;
+  StoreClient::Settings settings{.name = store.name,
+                                 .mode = store.mode,
+                                 .timeout = std::clamp(store.timeout, std::chrono::milliseconds(1), longest_timeout),
+                                 .verify = store.verify,
+                                 .open = {}};
   if (store.object != nullptr) {
-    settings.open = [object = GuardedStore(store.object, owner)]() -> Result<std::unique_ptr<EntryPlace>> {
-      return std::unique_ptr<EntryPlace>(std::make_unique<ApplicationPlace>(object));
+    settings.open = [object = GuardedStore(store.object, owner), verify = store.verify]() -> Result<Opened> {
+      return Opened{std::make_unique<ApplicationPlace>(object), verify};
     };
   } else {
-    const auto url = store::parse_store_url(store.url);
+    auto url = store::parse_store_url(store.url);
     if (!url) return log_->write(LogLevel::warning, url.error().message());
     settings.name = url->display();
     settings.mode = url->mode;
     settings.timeout = url->timeout;
     settings.keeps_limits = url->is_network();
-    settings.verify = url->verify;
-    settings.open = [url = *url, manifest = manifest_]() -> Result<std::unique_ptr<EntryPlace>> {
-      // Others must not be able to create a trusted folder first.
+    settings.verify = url->verify.value_or(Verification::required);
+    settings.open = [url = std::move(*url), manifest = manifest_]() -> Result<Opened> {
+      auto verify = url.verify.value_or(Verification::required);
+      if (url.is_network())
+        return Opened{std::make_unique<ObjectPlace>(KILN_TRY(store::open_remote_store(url)), manifest), verify};
+      // The permissions of a new folder decide, too.
       std::error_code ignored;
-      if (!url.is_network() && url.mode != StoreMode::read_only)
-        std::filesystem::create_directories(url.path, ignored);
-      auto objects = KILN_TRY(url.is_network() ? store::open_remote_store(url) : store::make_file_store(url.path));
-      return std::unique_ptr<EntryPlace>(std::make_unique<ObjectPlace>(std::move(objects), manifest));
+      if (url.mode != StoreMode::read_only) std::filesystem::create_directories(url.path, ignored);
+      auto access = store::FolderAccess::open;
+      if (!url.verify && store::is_trusted_folder(url.path)) {
+        verify = Verification::off;
+        access = store::FolderAccess::private_only;
+      }
+      return Opened{std::make_unique<ObjectPlace>(KILN_TRY(store::make_file_store(url.path, access)), manifest),
+                    verify};
     };
-    if (!url->verify)
-      settings.is_trusted = [url = *url] { return !url.is_network() && store::is_trusted_folder(url.path); };
   }
   auto client = std::make_shared<StoreClient>(std::move(settings), log_);
   clients_.push_back(client);
@@ -284,7 +332,9 @@ void SharedStores::add(const SharedStore& store, const void* owner) {
     if (client->verification() == Verification::off) return true;
     const auto examined = store::examine_entry(sealed);
     if (examined && !examined->signatures.empty()) return true;
-    client->refuse_unsigned_upload(keys->trusted().keys().empty() ? LogLevel::warning : LogLevel::debug);
+    // What comes from another store may have no signature although this user has a key.
+    if (keys->own().empty())
+      client->refuse_unsigned_upload(keys->trusted()->keys().empty() ? LogLevel::warning : LogLevel::debug);
     return false;
   };
   uploaders_.push_back(std::make_unique<Uploader>(std::move(client), queue_, may));
@@ -310,7 +360,7 @@ std::unique_ptr<Fetch> SharedStores::fetch(const Key& key, std::optional<std::ch
     const auto examined = KILN_TRY(store::examine_entry(sealed));
     if (examined.label.key != wanted) return damaged("it holds another program");
     if (examined.label.identity != identity) return damaged("it was made for another device, driver or compiler");
-    if (client.verification() == Verification::required) KILN_TRY(keys->trusted().verify(examined));
+    if (client.verification() == Verification::required) KILN_TRY(keys->trusted()->verify(examined));
     auto opened = KILN_TRY(store::unpack_entry(examined));
     if (opened.entry.binary() == nullptr) return damaged("it has no binary");
     return std::move(opened.entry);
@@ -326,11 +376,12 @@ void SharedStores::probe(const std::shared_ptr<StoreClient>& client, const Key& 
   const bool started = threads_.run(
       [client, address, ending = ending_] {
         StoreClient::Reading reading;
+        reading.is_probe = true;
         const auto limit = Clock::now() + client->settings().timeout;
         static_cast<void>(client->get(address, {limit, ending->descriptor()}, reading));
       },
       client->settings().keeps_limits ? CallThreads::AtEnd::wait : CallThreads::AtEnd::leave_behind);
-  if (!started) client->skip_probe();
+  if (!started) client->drop_probe();
 }
 
 void SharedStores::upload(const Key& key, const Sealed& sealed, std::size_t before) {

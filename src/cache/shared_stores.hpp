@@ -42,9 +42,13 @@ class Fetch {
   /// Returns when the search has ended, or at `when`; whether it has ended.
   bool wait_until(Clock::time_point when);
   bool has_ended() const;
-  /// Tells the store that is being asked that a caller has waited for it in vain. Returns whether it is now
-  /// skipped.
+  /// When the search ends. Calls of folders and of the application's stores may take longer.
+  Clock::time_point deadline() const noexcept;
+  /// Reports to the circuit breaker of the store being asked that a caller has waited for long. Returns whether it
+  /// is open now.
   bool unanswered();
+  /// Reports to the same that the caller waits no longer.
+  void stopped_waiting();
   /// What was found, once the search has ended.
   std::optional<Fetched> take();
   /// Calls `then` once the search has ended; at once if it has.

@@ -7,12 +7,18 @@
 
 #include <fmt/format.h>
 
+#include "cache/flights.hpp"
+
 namespace kiln::cache {
 namespace {
 
 /// How long it is believed that a store lacks a program.
 constexpr auto lacking_limit = std::chrono::seconds(30);
 constexpr std::size_t most_lacking = 16384;
+/// A call that takes less than this is not late.
+constexpr auto least_late = std::chrono::milliseconds(100);
+/// How many calls may hang in a store that keeps no limits.
+constexpr int most_hanging = 8;
 /// Distinct messages that are logged as warnings.
 constexpr std::size_t most_logged = 64;
 
@@ -33,27 +39,33 @@ void ClosableLog::close() {
   log_.reset();
 }
 
+StoreClient::StoreClient(Settings settings, std::shared_ptr<ClosableLog> log)
+    : settings_(std::move(settings)),
+      log_(std::move(log)),
+      reading_(settings_.timeout),
+      writing_(settings_.timeout),
+      verification_(settings_.verify) {}
+
 CircuitBreaker::Turn StoreClient::ask_to_read(const Digest& key, Clock::time_point now) {
   using Turn = CircuitBreaker::Turn;
-  if (settings_.mode == StoreMode::write_only || unusable_ || reading_.would_skip(now)) return Turn::skip;
-  {
-    const base::MutexLock lock(mutex_);
-    if (const auto found = lacking_.find(key); found != lacking_.end()) {
-      if (now < found->second) return Turn::skip;
-      lacking_.erase(found);
-    }
-  }
-  return reading_.ask(now);
+  if (settings_.mode == StoreMode::write_only || unusable_) return Turn::skip;
+  const Turn turn = reading_.ask(now);
+  if (turn != Turn::call) return turn;
+  const base::MutexLock lock(mutex_);
+  const auto found = lacking_.find(key);
+  if (found == lacking_.end()) return turn;
+  if (now < found->second) return Turn::skip;
+  lacking_.erase(found);
+  return turn;
 }
 
 EntryPlace* StoreClient::place() {
   const base::MutexLock lock(open_mutex_);
   if (place_ == nullptr && !unusable_) {
-    auto opened = settings_.open();
+    auto opened = without_exceptions([&] { return settings_.open(); });
     if (opened) {
-      place_ = std::move(*opened);
-      const bool trusted = !settings_.verify && settings_.is_trusted && settings_.is_trusted();
-      verification_ = settings_.verify.value_or(trusted ? Verification::off : Verification::required);
+      place_ = std::move(opened->place);
+      verification_ = opened->verification;
     } else {
       unusable_ = true;
       log_->write(LogLevel::warning, fmt::format("{} is not used: {}", settings_.name, opened.error().message()));
@@ -74,60 +86,97 @@ bool StoreClient::is_new(std::string_view problem) {
 
 Result<std::optional<StoreClient::Bytes>> StoreClient::get(const EntryAddress& address,
                                                            const store::CallLimit& limit, Reading& reading) {
-  EntryPlace* const place = this->place();
-  if (place == nullptr) {
-    reading_.gave_up_probe();
-    return std::optional<Bytes>{};
-  }
   const auto start = Clock::now();
-  auto answer = place->get(address, limit);
-  const auto took = Clock::now() - start;
+  reading.start = start.time_since_epoch().count();
+  EntryPlace* const place = this->place();
+  if (place == nullptr) return std::optional<Bytes>{};
+  auto answer = settings_.keeps_limits ? without_exceptions([&] { return place->get(address, limit); })
+                                       : get_unless_others_hang(*place, address, limit);
+  const auto now = Clock::now();
   if (!answer) {
-    if (answer.error().code() == ErrorCode::cancelled)
-      reading_.gave_up_probe();
-    else if (!reading.counted.exchange(true))
-      failed(reading_, fmt::format("asking for {}", address.key.name), answer.error(), took);
+    if (answer.error().code() == ErrorCode::cancelled) {
+      if (reading.is_probe) reading_.probe_dropped(now);
+    } else if (!reading.counted.exchange(true)) {
+      ++errors_;
+      log_failure("asked for " + address.key.name, answer.error());
+      if (reading.is_probe)
+        reading_.probe_failed(now);
+      else
+        log_opened(reading_.failed(now), "asked");
+    }
     return answer;
   }
-  record_latency(took);
+  record_latency(now - start);
   if (reading_.succeeded()) log_->write(LogLevel::info, fmt::format("{} answers again", settings_.name));
   if (*answer) {
     bytes_read_ += (*answer)->size();
-    return answer;
+  } else {
+    ++misses_;
+    note_lacking(address.key.digest);
   }
-  ++misses_;
-  const base::MutexLock lock(mutex_);
-  if (lacking_.size() >= most_lacking) lacking_.clear();
-  lacking_[address.key.digest] = Clock::now() + lacking_limit;
   return answer;
 }
 
-void StoreClient::unanswered(Reading& reading, Clock::duration waited) {
-  if (reading.counted.exchange(true)) return;
-  failed(reading_, "asking for a program", Error(ErrorCode::timed_out, "it does not answer in time"), waited);
+Result<std::optional<StoreClient::Bytes>> StoreClient::get_unless_others_hang(EntryPlace& place,
+                                                                             const EntryAddress& address,
+                                                                             const store::CallLimit& limit) {
+  struct Entered {
+    std::atomic<int>& count;
+    const int others = count++;
+    ~Entered() { --count; }
+  } const entered{hanging_};
+  // Their threads must be left for other stores.
+  if (entered.others >= most_hanging) return Error(ErrorCode::cancelled, "too many calls are under way");
+  return without_exceptions([&] { return place.get(address, limit); });
 }
 
-void StoreClient::failed(CircuitBreaker& breaker, std::string_view what, const Error& why, Clock::duration waited) {
-  ++(&breaker == &reading_ ? errors_ : upload_errors_);
-  const bool opened = breaker.failed(Clock::now(), &breaker == &reading_ ? waited : Clock::duration::zero());
-  log_->write(is_new(why.message()) ? LogLevel::warning : LogLevel::debug,
-              fmt::format("{} failed when {}: {}", settings_.name, what, why.message()));
+void StoreClient::unanswered(Reading& reading) {
+  if (reading.start == 0) return;  // The call has not begun, because others hang.
+  report_waiting(reading);
+  // The caller may have waited for another store before.
+  if (Clock::duration(reading.reported) < least_late) return;
+  if (reading.counted.exchange(true)) return;
+  ++errors_;
+  log_failure("asked for a program", Error(ErrorCode::timed_out, "it does not answer in time"));
+  log_opened(reading_.failed(Clock::now()), "asked");
+}
+
+void StoreClient::stopped_waiting(Reading& reading) {
+  if (reading.start != 0) report_waiting(reading);
+}
+
+void StoreClient::report_waiting(Reading& reading) {
+  const auto now = Clock::now();
+  const Clock::rep since = now.time_since_epoch().count() - reading.start;
+  const Clock::rep reported = reading.reported.exchange(since);
+  log_opened(reading_.waited(now, Clock::duration(std::max<Clock::rep>(since - reported, 0))), "asked");
+}
+
+void StoreClient::log_failure(std::string_view when, const Error& why) {
+  // One warning for each kind of problem: messages may differ in names and times.
+  log_->write(is_new(to_string(why.code())) ? LogLevel::warning : LogLevel::debug,
+              fmt::format("{} failed when it was {}: {}", settings_.name, when, why.message()));
+}
+
+void StoreClient::log_opened(bool opened, std::string_view what) {
   if (opened)
-    log_->write(LogLevel::info, fmt::format("{} is not {} for a while, because it fails", settings_.name,
-                                            &breaker == &reading_ ? "asked" : "written to"));
+    log_->write(LogLevel::info, fmt::format("{} is not {} for a while, because it fails", settings_.name, what));
 }
 
 void StoreClient::refuse(const EntryAddress& address, const Error& why) {
   ++refusals_;
-  // A store of another group's entries is full of them: once for each signer.
-  const std::string reason =
-      why.code() == ErrorCode::untrusted ? why.message() : fmt::format("{}: {}", address.key.name, why.message());
-  log_->write(
-      is_new(reason) ? LogLevel::warning : LogLevel::debug,
-      fmt::format("the copy of {} in {} cannot be used: {}", address.key.name, settings_.name, why.message()));
+  // A store may be full of entries of an unknown signer: once for each signer.
+  const std::string reason = why.code() == ErrorCode::untrusted ? why.message() : address.key.name + why.message();
+  log_->write(is_new(reason) ? LogLevel::warning : LogLevel::debug,
+              fmt::format("the copy of {} in {} cannot be used: {}", address.key.name, settings_.name,
+                          why.message()));
+  note_lacking(address.key.digest);
+}
+
+void StoreClient::note_lacking(const Digest& key) {
   const base::MutexLock lock(mutex_);
   if (lacking_.size() >= most_lacking) lacking_.clear();
-  lacking_[address.key.digest] = Clock::now() + lacking_limit;
+  lacking_[key] = Clock::now() + lacking_limit;
 }
 
 bool StoreClient::takes_uploads() const noexcept {
@@ -138,27 +187,41 @@ Result<void> StoreClient::put(const EntryAddress& address, std::span<const std::
                               const store::CallLimit& limit) {
   EntryPlace* const place = this->place();
   if (place == nullptr) return {};
-  if (writing_.ask(Clock::now()) == CircuitBreaker::Turn::skip) {
-    count_dropped_upload(address, "it does not answer");
+  const auto turn = writing_.ask(Clock::now());
+  if (turn == CircuitBreaker::Turn::skip) {
+    count_dropped_upload(address, "it did not answer before");
     return {};
   }
-  auto put = place->put(address, sealed, limit);
+  const bool is_probe = turn == CircuitBreaker::Turn::probe;
+  auto put = without_exceptions([&] { return place->put(address, sealed, limit); });
   if (put) {
     ++uploads_;
     bytes_written_ += sealed.size();
     if (writing_.succeeded()) log_->write(LogLevel::info, fmt::format("{} takes uploads again", settings_.name));
     const base::MutexLock lock(mutex_);
     lacking_.erase(address.key.digest);
-  } else if (put.error().code() == ErrorCode::cancelled) {
-    writing_.gave_up_probe();
-  } else if (put.error().code() == ErrorCode::denied) {
-    ++upload_errors_;
-    if (!refuses_uploads_.exchange(true))
+    return put;
+  }
+  if (put.error().code() == ErrorCode::cancelled) {
+    if (is_probe) writing_.probe_dropped(Clock::now());
+    return put;
+  }
+  ++upload_errors_;
+  // Permanent, or a matter of this entry: the server answers.
+  if (put.error().code() == ErrorCode::denied || put.error().code() == ErrorCode::unsupported) {
+    static_cast<void>(writing_.succeeded());
+    if (put.error().code() == ErrorCode::denied && !refuses_uploads_.exchange(true))
       log_->write(LogLevel::warning,
                   fmt::format("{} is only read from now on: {}", settings_.name, put.error().message()));
-  } else {
-    failed(writing_, fmt::format("{} was uploaded", address.key.name), put.error(), {});
+    else
+      log_failure("sent " + address.key.name, put.error());
+    return put;
   }
+  log_failure("sent " + address.key.name, put.error());
+  if (is_probe)
+    writing_.probe_failed(Clock::now());
+  else
+    log_opened(writing_.failed(Clock::now()), "written to");
   return put;
 }
 
@@ -186,7 +249,7 @@ StoreStats StoreClient::stats() const {
   stats.name = settings_.name;
   stats.mode = settings_.mode;
   if (stats.mode == StoreMode::read_write && (refuses_uploads_ || lacks_key_)) stats.mode = StoreMode::read_only;
-  stats.verify = settings_.verify.value_or(verification_);
+  stats.verify = verification_;
   stats.usable = !unusable_;
   stats.reading = !reading_.is_open();
   stats.writing = !writing_.is_open();

@@ -57,54 +57,64 @@ class StoreClient {
   using Clock = std::chrono::steady_clock;
   using Bytes = std::vector<std::byte>;
 
+  /// An open place, and whether its entries need a signature.
+  struct Opened {
+    std::unique_ptr<EntryPlace> place;
+    Verification verification;
+  };
+
   struct Settings {
     /// For messages and statistics; without secrets.
     std::string name;
     StoreMode mode = StoreMode::read_write;
     std::chrono::milliseconds timeout = default_store_timeout;
-    /// Nothing: required unless `is_trusted`.
-    std::optional<Verification> verify = {};
+    /// Until it is open.
+    Verification verify = Verification::required;
     /// Whether its calls return by their limit.
     bool keeps_limits = false;
     /// Opens the place with the first call.
-    std::function<Result<std::unique_ptr<EntryPlace>>()> open;
-    std::function<bool()> is_trusted = {};
+    std::function<Result<Opened>()> open;
   };
 
-  StoreClient(Settings settings, std::shared_ptr<ClosableLog> log)
-      : settings_(std::move(settings)), log_(std::move(log)) {}
+  StoreClient(Settings settings, std::shared_ptr<ClosableLog> log);
 
   const Settings& settings() const noexcept { return settings_; }
-
   /// Whether entries need a signature. May wait for a folder that does not answer.
   Verification verification();
 
   /// Whether a request for this program should ask the store. Takes no lock that is held during a call.
   CircuitBreaker::Turn ask_to_read(const Digest& key, Clock::time_point now);
-  /// The turn that ask_to_read() gave is not used.
-  void skip_probe() { reading_.gave_up_probe(); }
+  /// Returns a probe turn that cannot be used.
+  void drop_probe() { reading_.probe_dropped(Clock::now()); }
+  bool is_read() const noexcept { return !reading_.is_open(); }
 
   /// One call of get(), which a caller may stop waiting for.
   struct Reading {
+    bool is_probe = false;
+    std::atomic<Clock::rep> start{0};
+    /// Since `start`: the waiting time that is reported.
+    std::atomic<Clock::rep> reported{0};
     /// Its failure is counted.
     std::atomic<bool> counted{false};
   };
-  /// Errors are counted, logged and told to the circuit breaker.
+  /// Errors, and exceptions as well, are counted, logged and reported to the circuit breaker.
   Result<std::optional<Bytes>> get(const EntryAddress& address, const store::CallLimit& limit, Reading& reading);
-  /// A caller has waited for so long without an answer.
-  void unanswered(Reading& reading, Clock::duration waited);
+  /// A caller still waits for the call, and for long enough that this counts as a failure; or it has stopped
+  /// waiting.
+  void unanswered(Reading& reading);
+  void stopped_waiting(Reading& reading);
+
   /// The answer could be used, or could not: it was damaged, of another program, or had no trusted signature.
   void count_hit() { ++hits_; }
   void refuse(const EntryAddress& address, const Error& why);
   void count_race(bool store_won) { ++(store_won ? races_won_ : races_lost_); }
-  bool is_skipped() const { return reading_.would_skip(Clock::now()); }
 
   /// Whether entries are uploaded to it.
   bool takes_uploads() const noexcept;
-  /// Errors are counted, logged and told to the circuit breaker.
+  /// Errors, and exceptions as well, are counted, logged and reported to the circuit breaker.
   Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed, const store::CallLimit& limit);
   void count_dropped_upload(const EntryAddress& address, std::string_view why);
-  /// An entry was not uploaded because it has no signature and the store needs one.
+  /// An entry was not uploaded because it has no signature, the store needs one, and this user has no key.
   void refuse_unsigned_upload(LogLevel level);
 
   StoreStats stats() const;
@@ -113,9 +123,14 @@ class StoreClient {
 
  private:
   EntryPlace* place();
+  Result<std::optional<Bytes>> get_unless_others_hang(EntryPlace& place, const EntryAddress& address,
+                                                      const store::CallLimit& limit);
   /// Whether this is not logged yet. Notes it.
   bool is_new(std::string_view problem);
-  void failed(CircuitBreaker& breaker, std::string_view what, const Error& why, Clock::duration waited);
+  void log_failure(std::string_view when, const Error& why);
+  void log_opened(bool opened, std::string_view what);
+  void report_waiting(Reading& reading);
+  void note_lacking(const Digest& key);
   void record_latency(Clock::duration took);
 
   const Settings settings_;
@@ -124,11 +139,13 @@ class StoreClient {
   CircuitBreaker writing_;
   /// It cannot be opened.
   std::atomic<bool> unusable_{false};
+  /// Calls of get() under way, if they may hang.
+  std::atomic<int> hanging_{0};
   /// It refuses what is put.
   std::atomic<bool> refuses_uploads_{false};
   /// There is no key to sign what is put.
   std::atomic<bool> lacks_key_{false};
-  std::atomic<Verification> verification_{Verification::required};
+  std::atomic<Verification> verification_;
 
   std::atomic<std::uint64_t> hits_{0}, misses_{0}, errors_{0}, refusals_{0}, races_won_{0}, races_lost_{0};
   std::atomic<std::uint64_t> uploads_{0}, upload_errors_{0}, bytes_read_{0}, bytes_written_{0};

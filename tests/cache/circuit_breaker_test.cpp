@@ -49,8 +49,10 @@ TEST(CircuitBreaker, StaysClosedIfASuccessIsBetweenFailures) {
 
 TEST(CircuitBreaker, OpensWhenCallersHaveWaitedForTooLong) {
   CircuitBreaker breaker;
-  EXPECT_FALSE(breaker.failed(start, milliseconds(150)));
-  EXPECT_TRUE(breaker.failed(start, milliseconds(150)));
+  EXPECT_FALSE(breaker.waited(start, milliseconds(150)));
+  EXPECT_TRUE(breaker.waited(start, milliseconds(150)));
+  EXPECT_TRUE(breaker.succeeded());
+  EXPECT_FALSE(breaker.waited(start, milliseconds(150)));
 }
 
 TEST(CircuitBreaker, GivesOneProbeAtATimeAndClosesWithItsSuccess) {
@@ -75,7 +77,7 @@ TEST(CircuitBreaker, ProbesAtGrowingDistancesOfAtMostAMinute) {
     EXPECT_LE(waited, pause + milliseconds(1));
     longest = std::max(longest, waited);
     now += waited;
-    EXPECT_FALSE(breaker.failed(now));
+    breaker.probe_failed(now);
   }
   EXPECT_LE(longest, CircuitBreaker::longest_pause + milliseconds(1));
 }
@@ -97,13 +99,31 @@ TEST(CircuitBreaker, CallsThatBeganBeforeItOpenedDoNotPostponeTheProbe) {
   EXPECT_EQ(breaker.ask(start + CircuitBreaker::first_pause), Turn::probe);
 }
 
-TEST(CircuitBreaker, AProbeThatIsGivenUpIsGivenAgain) {
+TEST(CircuitBreaker, AProbeThatIsDroppedIsGivenAgain) {
   CircuitBreaker breaker;
   open(breaker);
   const auto later = start + CircuitBreaker::first_pause;
   EXPECT_EQ(breaker.ask(later), Turn::probe);
-  breaker.gave_up_probe();
+  breaker.probe_dropped(later);
   EXPECT_EQ(breaker.ask(later), Turn::probe);
+}
+
+TEST(CircuitBreaker, AProbeThatHangsDoesNotPreventTheNextOne) {
+  CircuitBreaker breaker(std::chrono::seconds(2));
+  open(breaker);
+  const auto later = start + CircuitBreaker::first_pause;
+  EXPECT_EQ(breaker.ask(later), Turn::probe);
+  EXPECT_EQ(breaker.ask(later + std::chrono::seconds(2)), Turn::skip);
+  EXPECT_EQ(breaker.ask(later + std::chrono::seconds(3)), Turn::probe);
+}
+
+TEST(CircuitBreaker, CallsThatBeganBeforeItOpenedDoNotEndAProbe) {
+  CircuitBreaker breaker;
+  open(breaker);
+  const auto later = start + CircuitBreaker::first_pause;
+  EXPECT_EQ(breaker.ask(later), Turn::probe);
+  EXPECT_FALSE(breaker.failed(later));
+  EXPECT_EQ(breaker.ask(later + milliseconds(1)), Turn::skip) << "the probe is under way";
 }
 
 TEST(CircuitBreaker, GivesOneProbeToManyThreads) {

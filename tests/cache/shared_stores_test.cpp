@@ -11,6 +11,7 @@
 #include "fakes/files.hpp"
 #include "fakes/gate.hpp"
 #include "fakes/stores.hpp"
+#include "store/bookkeeping.hpp"
 #include "store/sealed_entry.hpp"
 
 // How a cache uses its shared stores: in which order, for how long, and what it does when they are late or fail.
@@ -135,6 +136,147 @@ TEST_F(SharedStores, AnErrorOfTheCompilerIsReturnedIfALateAnswerIsAMiss) {
   ASSERT_FALSE(program);
   EXPECT_EQ(program.error().code(), ErrorCode::compile_failed);
   EXPECT_EQ(node->stats().failures, 1U);
+}
+
+/// With a store that never answers.
+class SilentStore : public SharedStores {
+ protected:
+  SilentStore() {
+    store_->on_get = [gate = gate_](const EntryAddress&) { gate->pass(); };
+  }
+  ~SilentStore() override { gate_->open(); }
+
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+  const std::shared_ptr<TestStore> store_ = std::make_shared<TestStore>();
+};
+
+TEST_F(SilentStore, IsNotWaitedForByFindOrAPreloadOfOneOrAFailedCompile) {
+  const auto node = cache("node", {store_});
+  const auto start = steady_clock::now();
+  EXPECT_FALSE(node->find(request(0)).value());
+  const auto program = cache("other", {store_})->get(Request({.name = "wrong", .source = "does not compile"}));
+  ASSERT_FALSE(program);
+  EXPECT_EQ(program.error().code(), ErrorCode::compile_failed);
+  const Request one = request(1);
+  EXPECT_EQ(cache("third", {store_})->preload(std::span(&one, 1)).ready, 1U);
+  EXPECT_LT(steady_clock::now() - start, milliseconds(4000)) << "about 300 ms each";
+  fakes::expect_counts_add_up(node->stats());
+}
+
+TEST_F(SilentStore, LeavesAPlaceToCompileToTheThreadThatGotIt) {
+  struct Places final : Backend {
+    explicit Places(std::shared_ptr<fakes::FakeBackend> backend) : fake(std::move(backend)) {}
+    const Identity& identity() const noexcept override { return fake->identity(); }
+    std::unique_ptr<CompilePlace> wait_for_place(Urgency) override {
+      struct Place final : CompilePlace {
+        ~Place() override { EXPECT_EQ(thread, std::this_thread::get_id()); }
+        const std::thread::id thread = std::this_thread::get_id();
+      };
+      place_of = std::this_thread::get_id();
+      return std::make_unique<Place>();
+    }
+    Result<Compiled> compile(const Request& wanted) override {
+      EXPECT_EQ(place_of, std::this_thread::get_id());
+      return fake->compile(wanted);
+    }
+    Result<std::unique_ptr<Module>> load(const Binary& binary) override { return fake->load(binary); }
+    std::shared_ptr<fakes::FakeBackend> fake;
+    std::thread::id place_of;
+  };
+  Cache node(std::make_shared<Places>(backend_), machine("node", {store_}));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(node.get(request(i)));
+}
+
+TEST_F(SilentStore, LeavesAWorkerToProgramsThatABackendRequests) {
+  CacheOptions options = machine("node", {store_});
+  options.threads = 1;
+  Cache* cache_of_backend = nullptr;
+  backend_->on_compile = [&](const Request& wanted) {
+    if (wanted.name() == "program_0") {
+      EXPECT_TRUE(cache_of_backend->get_async(request(1)).get());
+    }
+  };
+  Cache node(backend_, options);
+  cache_of_backend = &node;
+  EXPECT_TRUE(node.get_async(request(0)).get());
+}
+
+TEST_F(SilentStore, LetsProgramsThatRequestEachOtherFailInsteadOfWaitingForever) {
+  Cache* cache_of_backend = nullptr;
+  std::atomic<int> refused{0};
+  backend_->on_compile = [&](const Request& wanted) {
+    if (!cache_of_backend->get(request(wanted.name() == "program_0" ? 1 : 0))) ++refused;
+  };
+  const auto node = cache("node", {store_});
+  cache_of_backend = node.get();
+  EXPECT_TRUE(node->get(request(0)));
+  EXPECT_EQ(refused, 1);
+}
+
+TEST_F(SilentStore, IsSkippedAlsoIfProgramsCompileFasterThanARequestWouldWait) {
+  CacheOptions options = machine("node", {store_});
+  options.disk = false;
+  backend_->on_compile = [](const Request&) { std::this_thread::sleep_for(milliseconds(20)); };
+  Cache node(backend_, options);
+  // One name, so that the time to compile it is known.
+  for (int i = 0; i < 20; ++i)
+    EXPECT_TRUE(node.get(Request({.name = "variant", .source = "variant " + std::to_string(i)})));
+  EXPECT_FALSE(node.stats().stores.at(0).reading);
+}
+
+TEST_F(SilentStore, DoesNotKeepOthersFromBeingAsked) {
+  const auto fast = std::make_shared<TestStore>();
+  SharedStore slow(store_);
+  slow.name = "slow";
+  const auto node = cache("node", {fast, slow});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 80; ++t) threads.emplace_back([&, t] { EXPECT_TRUE(node->get(request(t))); });
+  for (std::thread& thread : threads) thread.join();
+  const int before = fast->gets;
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(node->get(request(1000 + i)));
+  EXPECT_EQ(fast->gets, before + 10);
+  EXPECT_TRUE(node->stats().stores.at(0).reading);
+}
+
+TEST_F(SharedStores, AreNotBlamedForTheTimeOfAnotherStore) {
+  const auto late = std::make_shared<TestStore>();
+  const auto good = std::make_shared<TestStore>();
+  late->on_get = [](const EntryAddress&) { std::this_thread::sleep_for(milliseconds(140)); };
+  good->on_get = [](const EntryAddress&) { std::this_thread::sleep_for(milliseconds(30)); };
+  const auto node = cache("node", {late, good});
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(node->get(request(i)));
+  EXPECT_EQ(node->stats().stores.at(1).errors, 0U);
+  EXPECT_TRUE(node->stats().stores.at(1).reading);
+}
+
+TEST_F(SharedStores, CountARequestOfAPreloadOnce) {
+  { EXPECT_TRUE(Cache(backend_, options()).get(request(0))); }
+  for (const auto& entry : entries()) fakes::write_file(entry, "garbage");
+  CacheOptions options = this->options();
+  options.stores = std::vector<SharedStore>{std::make_shared<MemoryStore>()};
+  Cache node(backend_, options);
+  const Request requests[] = {request(0), Request({.name = "wrong", .source = ""})};
+  EXPECT_EQ(node.preload(requests).errors.size(), 1U);
+  const Stats stats = node.stats();
+  EXPECT_EQ(stats.requests, 2U);
+  EXPECT_EQ(stats.failures, 1U);
+  EXPECT_EQ(stats.store_failures, 1U) << "the damaged entry";
+}
+
+TEST_F(SharedStores, AppearInTheTotalsOfTheDirectoryAlsoIfAnUploadEndsLate) {
+  const auto store = std::make_shared<TestStore>();
+  const auto gate = std::make_shared<Gate>();
+  store->on_put = [gate] { gate->pass(); };
+  CacheOptions options = machine("node", {store});
+  options.upload_limit = milliseconds(20);
+  {
+    Cache node(backend_, options);
+    EXPECT_TRUE(node.get(request(0)));
+    node.flush();
+    gate->open();
+    while (node.stats().stores.at(0).uploads == 0) std::this_thread::yield();
+  }
+  EXPECT_EQ(store::read_lifetime(options.directory).totals.stores.at(0).uploads, 1U);
 }
 
 TEST_F(SharedStores, ABackendThatRequestsItsOwnProgramDuringARaceGetsAnError) {
