@@ -26,7 +26,7 @@ enum class ErrorCode {
   timed_out,          ///< a time limit was exceeded
   callback_failed,    ///< a callback threw an exception
   denied,             ///< a server refused access: wrong credentials, or no permission
-  untrusted,          ///< an entry of a shared store has no signature by a trusted key
+  untrusted,          ///< a shared store has an entry without a trusted signature, or is not private
 };
 
 /// The name of a code, as in "compile_failed". The text is static.

@@ -107,6 +107,14 @@ Error system_error(const std::string& what, const std::filesystem::path& path) {
   return Error(ErrorCode::io, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(errno)));
 }
 
+std::optional<std::string> why_not_trusted(const struct stat& status, const std::filesystem::path& path) {
+  if (!trusted_owner(status))
+    return fmt::format("it belongs to another user (uid {}); use one of your own", status.st_uid);
+  if (!S_ISLNK(status.st_mode) && (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return fmt::format("other users can write to it; fix its permissions with 'chmod go-w {}'", path.string());
+  return std::nullopt;
+}
+
 Result<void> write_file(const std::filesystem::path& path, std::string_view text) {
   FileHandle file(
       FileSystem::system().open(AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
@@ -145,7 +153,7 @@ Result<Folder> Folder::open(const std::filesystem::path& path, bool create, cons
     for (const auto& part : path) {
       const std::filesystem::path above = so_far;
       so_far /= part;
-      if (system.make_folder(so_far.c_str(), 0700) == 0) {
+      if (system.make_folder(AT_FDCWD, so_far.c_str(), 0700) == 0) {
         if (made_in.empty()) made_in = above.empty() ? "." : above;
         continue;
       }
@@ -160,14 +168,8 @@ Result<Folder> Folder::open(const std::filesystem::path& path, bool create, cons
   if (!handle) return system_error("open the folder", path);
   struct stat status {};
   if (system.status(handle.get(), &status) != 0) return system_error("examine the folder", path);
-  if (!trusted_owner(status))
-    return Error(ErrorCode::io, fmt::format("the folder {} belongs to another user (uid {}); use a folder of your "
-                                            "own",
-                                            path.string(), status.st_uid));
-  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return Error(ErrorCode::io, fmt::format("other users can write to the folder {}; fix its permissions with "
-                                            "'chmod go-w'",
-                                            path.string()));
+  if (const auto why = why_not_trusted(status, path))
+    return Error(ErrorCode::io, fmt::format("the folder {} is not trusted, because {}", path.string(), *why));
   return Folder(path, std::move(made_in), std::move(handle));
 }
 

@@ -72,7 +72,9 @@ int open_above_standard_streams(int folder, const char* name, int flags, mode_t 
 
 }  // namespace
 
-int FileSystem::make_folder(const char* path, mode_t mode) const { return ::mkdir(path, mode); }
+int FileSystem::make_folder(int folder, const char* name, mode_t mode) const {
+  return ::mkdirat(folder, name, mode);
+}
 
 int FileSystem::open(int folder, const char* name, int flags, mode_t mode) const {
   return open_above_standard_streams(folder, name, flags, mode);

@@ -16,7 +16,8 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  virtual int make_folder(const char* path, mode_t mode) const;
+  /// mkdirat().
+  virtual int make_folder(int folder, const char* name, mode_t mode) const;
   /// openat(). The default never returns 0, 1 or 2: if a standard stream is closed, output to that stream would go
   /// into the file.
   virtual int open(int folder, const char* name, int flags, mode_t mode) const;

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/dynamic_library.hpp"
@@ -35,6 +37,23 @@ std::filesystem::path own_file() {
   return {};
 }
 
+/// Whether no other user could have put code there; see find_own_library().
+bool is_trusted(const std::filesystem::path& path, const std::optional<uid_t>& owner_of_kiln) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return false;
+  const bool is_own = status.st_uid == ::geteuid();
+  if (!is_own && status.st_uid != 0 && status.st_uid != owner_of_kiln) return false;
+  if ((status.st_mode & S_IWOTH) != 0) return false;
+  const bool has_own_group = is_own && status.st_gid == ::getgid() && !has_more_rights_than_its_caller();
+  return (status.st_mode & S_IWGRP) == 0 || has_own_group;
+}
+
+std::optional<uid_t> owner_of(const std::filesystem::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return std::nullopt;
+  return status.st_uid;
+}
+
 }  // namespace
 
 std::vector<std::filesystem::path> folders_of(const InstalledPlace& place) {
@@ -53,9 +72,13 @@ std::optional<std::filesystem::path> find_own_library(const std::string& file_na
   if (const char* wanted = environment(override_variable); wanted != nullptr && *wanted != '\0') return wanted;
   auto folders = folders_of({".", KILN_LIB_FROM_BIN, KILN_LIB_FROM_LIBEXEC, KILN_LIBDIR});
   for (auto& folder : DynamicLibrary::search_path()) folders.push_back(std::move(folder));
+  // Its code runs in this process already.
+  const auto owner_of_kiln = owner_of(own_file());
   for (const auto& folder : folders) {
     auto path = (folder / file_name).lexically_normal();
-    if (::access(path.c_str(), R_OK) == 0) return path;
+    if (::access(path.c_str(), R_OK) == 0 && is_trusted(path, owner_of_kiln) &&
+        is_trusted(path.parent_path(), owner_of_kiln))
+      return path;
   }
   return std::nullopt;
 }

@@ -25,8 +25,13 @@ struct InstalledPlace {
 std::vector<std::filesystem::path> folders_of(const InstalledPlace& place);
 
 /// The path of a shared library that is built with Kiln and opened when it is needed: `override_variable` of the
-/// environment if it is set, else the file in the folders above or in the dynamic loader's search path. Nothing if
-/// it is in none of them.
+/// environment if it is set, else the first file in the folders above or in the dynamic loader's search path that
+/// can be trusted. Nothing if there is none.
+///
+/// A library is code. A file is trusted if it and its folder belong to this user, to root, or to the owner of the
+/// file that holds Kiln's code, and others cannot write to them. Folders and files of this user may be writable by
+/// the user's primary group, as with a umask of 002; a program with more rights than its caller does not accept
+/// that.
 std::optional<std::filesystem::path> find_own_library(const std::string& file_name, const char* override_variable);
 
 }  // namespace kiln::base

@@ -1,6 +1,7 @@
 #include "store/remote_library.hpp"
 
 #include <atomic>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -28,13 +29,18 @@ Result<RemoteLibrary> find_library() {
   const auto path = base::find_own_library(library_name, override_variable);
   if (!path)
     return unusable(fmt::format(
-        "{}, which has the stores of servers, is not beside Kiln and not in its library folder", library_name));
+        "{}, which has the stores of servers, is not beside Kiln and not in its library folder, or other users can "
+        "write there",
+        library_name));
   // Never unloaded: its threads may still end.
   auto library = base::DynamicLibrary::open_for_good(path->string());
   if (!library) return unusable(library.error().message());
   const auto version = library->function<const char*()>("kiln_remote_version");
   if (version == nullptr || std::string_view(version()) != KILN_VERSION)
     return unusable(fmt::format("{} belongs to another version of Kiln than {}", path->string(), KILN_VERSION));
+  const auto interface = library->function<std::uint64_t()>("kiln_remote_interface");
+  if (interface == nullptr || interface() != remote_interface())
+    return unusable(fmt::format("{} belongs to another build of Kiln {}", path->string(), KILN_VERSION));
   auto* open = library->function<OpenRemoteStore>(remote_function);
   if (open == nullptr) return unusable(fmt::format("{} has no {}", path->string(), remote_function));
   return RemoteLibrary{open};
@@ -43,14 +49,25 @@ Result<RemoteLibrary> find_library() {
 }  // namespace
 
 Result<std::unique_ptr<ObjectStore>> open_remote_store(const StoreUrl& url) {
+  // libcurl reads the caller's environment, for example SSLKEYLOGFILE and http_proxy.
+  if (base::has_more_rights_than_its_caller())
+    return Error(
+        ErrorCode::unsupported,
+        fmt::format("{} is a server, and set-uid programs and others with more rights than their caller use "
+                    "no servers; use a folder",
+                    url.display()));
   static std::atomic<OpenRemoteStore*> known{nullptr};
-  OpenRemoteStore* open = known.load(std::memory_order_acquire);
-  if (open == nullptr) {
-    auto found = find_library();
-    if (!found) return std::move(found).error();
-    known.store(open = found->open, std::memory_order_release);
-  }
-  return open(url);
+  if (OpenRemoteStore* open = known.load(std::memory_order_acquire); open != nullptr) return open(url);
+  // The libraries start with the first store that is opened. A fork meanwhile would leave the child with locks that
+  // nobody holds, so it waits.
+  auto& starting = base::once_per_process<base::ForkMutex>(
+      [] { return std::make_unique<base::ForkMutex>(base::ForkMutex::Order::outer); });
+  const base::MutexLock lock(starting);
+  auto found = find_library();
+  if (!found) return std::move(found).error();
+  auto store = found->open(url);
+  known.store(found->open, std::memory_order_release);
+  return store;
 }
 
 }  // namespace kiln::store

@@ -1,7 +1,12 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <kiln/result.hpp>
 
@@ -11,13 +16,30 @@
 namespace kiln::store {
 
 /// Opens libkiln_remote, which has the stores of servers, with the first call of the process. Fails with
-/// unsupported if the library is not installed or belongs to another version of Kiln; the message says where it was
-/// searched. Fails with invalid_request for an option that cannot be used, such as a password_file that cannot be
-/// read. Connects to nothing.
+/// unsupported if the library is not installed or belongs to another version or build of Kiln, and in a program
+/// with more rights than its caller; the message says why. Fails with invalid_request for an option that cannot be
+/// used, such as a password_file that cannot be read. Connects to nothing.
 Result<std::unique_ptr<ObjectStore>> open_remote_store(const StoreUrl& url);
 
 /// The function that libkiln_remote exports, and its name there.
 using OpenRemoteStore = Result<std::unique_ptr<ObjectStore>>(const StoreUrl& url);
 inline constexpr const char* remote_function = "kiln_remote_open";
+
+/// The number of the interface between Kiln and libkiln_remote. Increase it with each change of StoreUrl,
+/// ObjectStore, CallLimit or Result that leaves their sizes as they are, such as another order of functions.
+inline constexpr std::uint64_t remote_interface_number = 1;
+
+/// A digest of the interface that this file was compiled with. libkiln_remote returns its own as
+/// kiln_remote_interface(), so that an older build of the same version is refused.
+constexpr std::uint64_t remote_interface() {
+  constexpr std::uint64_t prime = 0x100000001b3;
+  std::uint64_t digest = 0xcbf29ce484222325;
+  for (const std::uint64_t part : std::array<std::uint64_t, 8>{
+           remote_interface_number, sizeof(StoreUrl), alignof(StoreUrl), sizeof(ObjectStore), sizeof(CallLimit),
+           sizeof(Result<std::unique_ptr<ObjectStore>>), sizeof(Result<std::optional<std::vector<std::byte>>>),
+           sizeof(Error)})
+    digest = (digest ^ part) * prime;
+  return digest;
+}
 
 }  // namespace kiln::store

@@ -11,7 +11,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -142,22 +141,30 @@ void read_config_line(std::string_view line, const std::string& place, ConfigRea
 /// The text of a config file; nothing if there is no file.
 Result<std::optional<std::string>> read_config_text(const std::filesystem::path& path) {
   const base::FileSystem& system = base::FileSystem::system();
-  // Follows symbolic links: managers of dotfiles and Kubernetes use them. O_NONBLOCK: a FIFO must not block.
-  const base::FileHandle file(system.open(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0),
-                              system);
-  if (!file && (errno == ENOENT || errno == ENOTDIR)) return std::optional<std::string>();
-  if (!file) return base::system_error("read", path);
-  struct stat status {};
-  if (system.status(file.get(), &status) != 0) return base::system_error("examine", path);
   const auto refused = [&path](std::string_view why) {
     return Error(ErrorCode::io, fmt::format("{} is ignored, because {}", path.string(), why));
   };
+  struct stat status {};
+  // First, because a folder without a config file need not be trusted.
+  if (system.status(AT_FDCWD, path.c_str(), &status) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::optional<std::string>();
+    return base::system_error("read", path);
+  }
+  const auto folder = base::Folder::open(path.parent_path(), false, system);
+  if (!folder) return refused(folder.error().message());
+  // Follows symbolic links, because managers of dotfiles and Kubernetes use them, but none of another user.
+  const std::string name = path.filename();
+  if (system.status(folder->descriptor(), name.c_str(), &status) != 0) return base::system_error("examine", path);
+  if (const auto why = S_ISLNK(status.st_mode) ? base::why_not_trusted(status, path) : std::nullopt)
+    return refused(*why);
+  // O_NONBLOCK: a FIFO must not block.
+  const base::FileHandle file(
+      system.open(folder->descriptor(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0), system);
+  if (!file && (errno == ENOENT || errno == ENOTDIR)) return std::optional<std::string>();
+  if (!file) return base::system_error("read", path);
+  if (system.status(file.get(), &status) != 0) return base::system_error("examine", path);
   if (!S_ISREG(status.st_mode)) return refused("it is not a regular file");
-  if (status.st_uid != ::geteuid() && status.st_uid != 0)
-    return refused(
-        fmt::format("it belongs to another user (uid {}); copy it to a file of your own", status.st_uid));
-  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return refused("other users can write to it; fix its permissions with 'chmod go-w'");
+  if (const auto why = base::why_not_trusted(status, path)) return refused(*why);
 
   std::string text;
   std::array<char, 4096> buffer{};

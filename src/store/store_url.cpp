@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -127,6 +128,7 @@ Result<void> set_common_option(StoreUrl& url, const std::string& name, const std
 }
 
 Result<void> set_options(StoreUrl& url, std::string_view text) {
+  std::set<std::string> seen;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('&'), text.size());
     const std::string_view item = text.substr(0, end);
@@ -136,16 +138,20 @@ Result<void> set_options(StoreUrl& url, std::string_view text) {
     const auto value = decode(equals == std::string_view::npos ? "" : item.substr(equals + 1));
     if (!name || !value) return invalid("has an option with an invalid % escape");
     if (std::ranges::any_of(*value, is_control)) return invalid("has an option with control characters");
-    if (has_word("mode timeout verify", *name)) {
-      KILN_TRY(set_common_option(url, *name, *value));
-      continue;
-    }
+    const bool is_common = has_word("mode timeout verify", *name);
     // The name of an unknown option may be part of a password that was not escaped.
-    if (!has_word(named(url.scheme).options, *name))
+    if (!is_common && !has_word(named(url.scheme).options, *name))
       return invalid(fmt::format("has an unknown option; {}: URLs have mode, timeout, verify{}{}",
                                  named(url.scheme).name, named(url.scheme).options.empty() ? "" : " and ",
                                  named(url.scheme).options));
-    if (!url.options.emplace(*name, *value).second) return invalid("has an option twice");
+    if (!seen.insert(*name).second) return invalid(fmt::format("has {}= twice", *name));
+    // The URL applies to processes with any working folder.
+    if (has_word("ca password_file token_file unix_socket", *name) && !value->starts_with('/'))
+      return invalid(fmt::format("has a {}= that is not an absolute path", *name));
+    if (is_common)
+      KILN_TRY(set_common_option(url, *name, *value));
+    else
+      url.options.emplace(*name, *value);
   }
   return {};
 }
@@ -191,6 +197,9 @@ Result<void> set_path(StoreUrl& url, std::string_view text) {
     const auto allowed = [](char c) {
       return c > ' ' && c < 0x7f && c != '"' && c != '<' && c != '>' && c != '\\';
     };
+    // The host may be the beginning of a password.
+    if (text.find('@') != std::string_view::npos)
+      return invalid("has an '@' in its path; write it as %40, and a '/' in a password as %2F");
     if (!decode(text) || !std::ranges::all_of(text, allowed)) return invalid("has an invalid path");
     while (text.ends_with('/')) text.remove_suffix(1);
     url.path = std::string(text);

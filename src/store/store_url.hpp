@@ -27,7 +27,7 @@ struct StoreUrl {
   std::uint16_t port = 0;
   /// Decoded for a folder, a Unix socket and Redis; as written, without a slash at its end, for HTTP.
   std::string path = {};
-  /// The options of the scheme, decoded: prefix, db, ca, layout, token_file and password_file.
+  /// The options of the scheme, decoded: prefix, db, ca, layout, token_file, password_file and unix_socket.
   std::map<std::string, std::string> options = {};
 
   /// The options that all schemes have.
@@ -45,7 +45,8 @@ struct StoreUrl {
   friend bool operator==(const StoreUrl&, const StoreUrl&) = default;
 };
 
-/// Fails with invalid_request; the message never contains a user, a password or the value of an option.
+/// The paths of files and sockets are absolute, and no option is there twice. Fails with invalid_request; the
+/// message never contains a user, a password or the value of an option.
 Result<StoreUrl> parse_store_url(std::string_view text);
 
 }  // namespace kiln::store

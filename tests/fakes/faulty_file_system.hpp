@@ -40,8 +40,8 @@ class FaultyFileSystem final : public base::FileSystem {
   /// Whether a fault was injected.
   bool went_wrong() const noexcept { return went_wrong_; }
 
-  int make_folder(const char* path, mode_t mode) const override {
-    return call([&] { return FileSystem::make_folder(path, mode); });
+  int make_folder(int folder, const char* name, mode_t mode) const override {
+    return call([&] { return FileSystem::make_folder(folder, name, mode); });
   }
   int open(int folder, const char* name, int flags, mode_t mode) const override {
     return call([&] { return FileSystem::open(folder, name, flags, mode); });

@@ -22,10 +22,11 @@ class PowerLoss final : public base::FileSystem {
 
   explicit PowerLoss(std::filesystem::path root) : root_(std::move(root)) {}
 
-  int make_folder(const char* path, mode_t mode) const override {
+  int make_folder(int folder, const char* name, mode_t mode) const override {
     const std::lock_guard lock(mutex_);
-    const int result = FileSystem::make_folder(path, mode);
-    if (result == 0) changes_.push_back({Change::Kind::made_folder, std::filesystem::path(path)});
+    const int result = FileSystem::make_folder(folder, name, mode);
+    const std::filesystem::path path = folder == AT_FDCWD ? std::filesystem::path(name) : paths_[folder] / name;
+    if (result == 0) changes_.push_back({Change::Kind::made_folder, path});
     return result;
   }
   int open(int folder, const char* name, int flags, mode_t mode) const override {

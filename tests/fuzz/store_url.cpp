@@ -25,6 +25,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                "a time limit is between a millisecond and an hour");
   fuzz::expect(url->host.find_first_of("@/? \r\n") == std::string::npos, "a host is one word");
   fuzz::expect(url->is_network() || url->path.starts_with('/'), "the path of a folder is absolute");
+  const bool is_http =
+      url->scheme == store::StoreUrl::Scheme::http || url->scheme == store::StoreUrl::Scheme::https;
+  fuzz::expect(!is_http || url->path.find('@') == std::string::npos, "no password is taken for a path");
+  for (const char* name : {"ca", "password_file", "token_file", "unix_socket"})
+    fuzz::expect(!url->options.contains(name) || url->option(name).starts_with('/'),
+                 "the path of a file is absolute");
   fuzz::expect(url->path.find('\0') == std::string::npos, "no path contains a NUL");
   return 0;
 }

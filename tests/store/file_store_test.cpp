@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,8 +52,8 @@ class SharedFileSystem final : public base::FileSystem {
   int rename(int folder, const char* from, const char* to) const override {
     return fails(Call::rename) ? -1 : FileSystem::rename(folder, from, to);
   }
-  int make_folder(const char* path, mode_t mode) const override {
-    return fails(Call::make_folder) ? -1 : FileSystem::make_folder(path, mode);
+  int make_folder(int folder, const char* name, mode_t mode) const override {
+    return fails(Call::make_folder) ? -1 : FileSystem::make_folder(folder, name, mode);
   }
   int close(int file) const override {
     const bool fails_now = fails(Call::close);
@@ -183,9 +184,9 @@ TEST_F(FileStoreTest, RefusesLongFiles) {
   const auto store = store_in(root());
   fakes::write_file(file("long"), "x");
   std::filesystem::resize_file(file("long"), max_object_bytes + 1);
-  EXPECT_EQ(fetch(*store, "long"), "io");
+  EXPECT_EQ(fetch(*store, "long"), "unsupported");
   const std::byte first{};
-  EXPECT_FALSE(store->put("long", std::span(&first, max_object_bytes + 1), {}).ok());
+  EXPECT_EQ(store->put("long", std::span(&first, max_object_bytes + 1), {}).error().code(), ErrorCode::unsupported);
 }
 
 TEST_F(FileStoreTest, RefusesWhatIsNoRegularFile) {
@@ -203,6 +204,173 @@ TEST_F(FileStoreTest, RefusesWhatIsNoRegularFile) {
   EXPECT_EQ(keep(*store, "link", "y"), "ok") << "an object replaces the link";
   EXPECT_EQ(fetch(*store, "link"), "y");
   EXPECT_EQ(fetch(*store, "target"), "x");
+}
+
+TEST_F(FileStoreTest, FollowsNoLinksBelowTheRoot) {
+  const auto store = store_in(root());
+  fakes::write_file(folder_.path() / "outside" / "a", "x");
+  ASSERT_EQ(keep(*store, "3/b", "y"), "ok");
+  std::filesystem::create_symlink(folder_.path() / "outside", file("link"));
+  std::filesystem::create_symlink(folder_.path() / "outside", file("3/link"));
+  for (const std::string link : {"link", "3/link"}) {
+    EXPECT_EQ(fetch(*store, link + "/a"), "io");
+    EXPECT_EQ(keep(*store, link + "/b", "y"), "io");
+    EXPECT_EQ(keep(*store, link + "/below/b", "y"), "io");
+    EXPECT_FALSE(store->has(link + "/a", {}).ok());
+    EXPECT_FALSE(store->remove(link + "/a", {}).ok());
+    const auto names = store->list(link, {});
+    ASSERT_FALSE(names.ok());
+    EXPECT_NE(names.error().message().find(file(link).string() + ": it is a symbolic link"), std::string::npos)
+        << names.error().message();
+  }
+  EXPECT_EQ(fakes::names_in(folder_.path() / "outside"), std::vector<std::string>{"a"});
+}
+
+TEST_F(FileStoreTest, TakesALinkForItsRoot) {
+  std::filesystem::create_directory(folder_.path() / "disk");
+  std::filesystem::create_directory_symlink(folder_.path() / "disk", root());
+  const auto store = store_in(root());
+  EXPECT_EQ(keep(*store, "3/a", "x"), "ok");
+  EXPECT_EQ(fetch(*store, "3/a"), "x");
+  EXPECT_EQ(fakes::read_file(folder_.path() / "disk" / "3" / "a"), "x");
+}
+
+TEST_F(FileStoreTest, ReadsFilesInFoldersThatCannotBeListed) {
+  fakes::write_file(file("3/a"), "x");
+  const std::string outcome = fakes::in_ordinary_child(folder_.path(), [&] {
+    for (const auto& path : {root(), file("3")}) std::filesystem::permissions(path, std::filesystem::perms(0311));
+    const auto store = store_in(root());
+    const auto listed = store->list("3", {});
+    const std::string seen = fetch(*store, "3/a") + " " + keep(*store, "3/b", "y") + " " +
+                             (listed ? "listed" : std::string(to_string(listed.error().code())));
+    for (const auto& path : {root(), file("3")}) std::filesystem::permissions(path, std::filesystem::perms(0755));
+    return seen;
+  });
+  EXPECT_EQ(outcome, "x ok denied");
+}
+
+TEST_F(FileStoreTest, TakesMemoryOnlyForBytesThatArrive) {
+  /// Files are shorter than their status says.
+  class Claiming final : public base::FileSystem {
+   public:
+    using FileSystem::status;
+    int status(int file, struct stat* status) const override {
+      const int result = FileSystem::status(file, status);
+      if (result == 0 && S_ISREG(status->st_mode)) status->st_size = max_object_bytes;
+      return result;
+    }
+  };
+  ASSERT_EQ(keep(*store_in(root()), "a", "x"), "ok");
+  const std::string outcome = fakes::in_child([&] {
+    const auto peak = [] {
+      rusage usage{};
+      getrusage(RUSAGE_SELF, &usage);
+      return usage.ru_maxrss;
+    };
+    const Claiming system;
+    const long before = peak();
+    const std::string object = fetch(*store_on(system), "a");
+    return object + (peak() - before < 64 * 1024 ? " in little memory" : " in much memory");
+  });
+  EXPECT_EQ(outcome, "x in little memory");
+}
+
+/// A store in a folder that was private when it was opened.
+class PrivateFileStore : public FileStoreTest {
+ protected:
+  PrivateFileStore() { keep(*store_, "3/ab/cd", "x"); }
+
+  /// The codes of all calls for 3/ab/cd.
+  std::vector<std::string> codes() const {
+    const auto code = [](const auto& result) {
+      return result ? std::string("ok") : std::string(to_string(result.error().code()));
+    };
+    return {code(store_->get("3/ab/cd", {})), code(store_->put("3/ab/ef", fakes::bytes_of("y"), {})),
+            code(store_->has("3/ab/cd", {})), code(store_->remove("3/ab/ef", {})), code(store_->list("3/ab", {}))};
+  }
+
+  const std::unique_ptr<ObjectStore> store_ = make_file_store(root(), FolderAccess::private_only).value();
+  const std::vector<std::string> all_ok_{5, "ok"};
+  const std::vector<std::string> none_{5, "untrusted"};
+};
+
+TEST_F(PrivateFileStore, FailsAsSoonAsOthersCanWriteToAFolder) {
+  for (const auto& folder : {root(), file("3"), file("3/ab")}) {
+    EXPECT_EQ(codes(), all_ok_);
+    for (const unsigned mode : {0775U, 0757U}) {
+      std::filesystem::permissions(folder, std::filesystem::perms(mode));
+      EXPECT_EQ(codes(), none_) << folder;
+    }
+    const auto got = store_->get("3/ab/cd", {});
+    ASSERT_FALSE(got.ok());
+    EXPECT_NE(got.error().message().find(fmt::format("'chmod go-w {}', or add verify=required", folder.string())),
+              std::string::npos)
+        << got.error().message();
+    std::filesystem::permissions(folder, std::filesystem::perms(0755));
+  }
+}
+
+TEST_F(PrivateFileStore, FailsIfAFolderBelongsToAnotherUser) {
+  if (!fakes::is_root()) GTEST_SKIP() << "only root can give a folder to another user";
+  for (const auto& folder : {root(), file("3"), file("3/ab")}) {
+    ASSERT_EQ(chown(folder.c_str(), fakes::other_user, fakes::other_user), 0);
+    EXPECT_EQ(codes(), none_) << folder;
+    ASSERT_EQ(chown(folder.c_str(), 0, 0), 0);
+  }
+  EXPECT_EQ(codes(), all_ok_);
+}
+
+TEST_F(PrivateFileStore, ReadsNoFileThatOthersCanWriteTo) {
+  for (const unsigned mode : {0664U, 0646U}) {
+    std::filesystem::permissions(file("3/ab/cd"), std::filesystem::perms(mode));
+    EXPECT_EQ(codes(), (std::vector<std::string>{"untrusted", "ok", "untrusted", "ok", "ok"})) << mode;
+  }
+  EXPECT_EQ(keep(*store_, "3/ab/cd", "new"), "ok") << "a new file replaces it";
+  EXPECT_EQ(fetch(*store_, "3/ab/cd"), "new");
+}
+
+TEST_F(PrivateFileStore, ReadsNoFileOfAnotherUser) {
+  if (!fakes::is_root()) GTEST_SKIP() << "only root can give a file to another user";
+  ASSERT_EQ(chown(file("3/ab/cd").c_str(), fakes::other_user, fakes::other_user), 0);
+  EXPECT_EQ(fetch(*store_, "3/ab/cd"), "untrusted");
+}
+
+TEST_F(PrivateFileStore, ChecksAFolderThatIsMovedToItsPlace) {
+  std::filesystem::rename(root(), folder_.path() / "before");
+  EXPECT_EQ(fetch(*store_, "3/ab/cd"), "nothing");
+  fakes::write_file(file("3/ab/cd"), "planted");
+  std::filesystem::permissions(root(), std::filesystem::perms(0777));
+  EXPECT_EQ(codes(), none_);
+  EXPECT_EQ(fakes::names_in(file("3/ab")), std::vector<std::string>{"cd"});
+}
+
+TEST_F(PrivateFileStore, CreatesWhatOthersCannotWriteTo) {
+  const std::string modes = fakes::in_child([&] {
+    std::string all;
+    for (const mode_t mask : {0002U, 0027U}) {
+      std::filesystem::remove_all(root());
+      umask(mask);
+      if (!store_->put("3/a", fakes::bytes_of("x"), {})) return std::string("failed");
+      for (const auto& path : {root(), file("3"), file("3/a")}) {
+        struct stat status {};
+        if (lstat(path.c_str(), &status) != 0) return std::string("missing");
+        all += fmt::format("{:o} ", status.st_mode & 07777U);
+      }
+    }
+    return all;
+  });
+  EXPECT_EQ(modes, "755 755 644 750 750 640 ");
+}
+
+TEST_F(PrivateFileStore, FailsIfAnyCallOfTheFileSystemFails) {
+  bool failed = true;
+  for (std::uint64_t at = 0; failed; ++at) {
+    const FaultyFileSystem system({.at = at, .error = EIO});
+    const base::ScopedFileSystem in_place_of_the_system(system);
+    const std::string got = fetch(*make_file_store(root(), FolderAccess::private_only).value(), "3/ab/cd");
+    failed = system.went_wrong();
+    EXPECT_EQ(got, failed ? "io" : "x") << "call " << at;
+  }
 }
 
 TEST_F(FileStoreTest, IsDeniedToWriteIntoAFolderOfOthers) {

@@ -324,6 +324,44 @@ TEST_F(ReadSettings, IgnoresAFileOfAnotherUser) {
   expect_ignored("belongs to another user");
 }
 
+TEST_F(ReadSettings, IgnoresAFileInAFolderThatOthersCanWriteTo) {
+  write_first("upload_limit = 7s\n");
+  write_user("share_facts = 0\n");
+  for (const mode_t mode : {0775, 0757, 0777, 01777}) {
+    ASSERT_EQ(chmod(user_.c_str(), mode), 0);
+    expect_ignored("chmod go-w " + user_.string());
+  }
+  // The folder does not matter if it has no such file.
+  fs::remove(user_file_);
+  EXPECT_EQ(read_settings().problems, Texts());
+  EXPECT_EQ(read_settings().files[0].state, ConfigFile::State::absent);
+}
+
+TEST_F(ReadSettings, IgnoresAFileInAFolderOfAnotherUser) {
+  if (!fakes::is_root()) GTEST_SKIP() << "only root can give a folder to another user";
+  write_first("upload_limit = 7s\n");
+  write_user("share_facts = 0\n");
+  ASSERT_EQ(chown(user_.c_str(), fakes::other_user, fakes::other_user), 0);
+  expect_ignored("the folder " + user_.string() + " is not trusted, because it belongs to another user");
+}
+
+TEST_F(ReadSettings, IgnoresALinkOfAnotherUser) {
+  if (!fakes::is_root()) GTEST_SKIP() << "only root can give a link to another user";
+  write_first("upload_limit = 7s\n");
+  fakes::write_file(home_.path() / "own.conf", "share_facts = 0\n");
+  fs::create_directories(user_);
+  fs::create_symlink(home_.path() / "own.conf", user_file_);
+  EXPECT_FALSE(read_settings().share_facts.value);
+  ASSERT_EQ(lchown(user_file_.c_str(), fakes::other_user, fakes::other_user), 0);
+  expect_ignored("belongs to another user");
+}
+
+TEST_F(ReadSettings, TakesALinkToNothingForNoFile) {
+  fs::create_directories(user_);
+  fs::create_symlink("missing", user_file_);
+  EXPECT_EQ(read_settings().problems, Texts());
+}
+
 TEST_F(ReadSettings, ReadsFilesOfRootForEveryUser) {
   if (!fakes::is_root()) GTEST_SKIP() << "only root can make a file of root";
   write_user("share_facts = 0\n");

@@ -117,6 +117,38 @@ TEST(StoreUrl, HasOptionsOfAllStores) {
     refused(std::string("file:///x?") + option);
 }
 
+TEST(StoreUrl, RefusesOptionsThatAreThereTwice) {
+  for (const char* option : {"mode=ro", "timeout=1s", "verify=off", "layout=bazel", "token_file=/a",
+                             "password_file=/a", "unix_socket=/a", "ca=/a"}) {
+    const std::string text = std::string("https://h?") + option;
+    accepted(text);
+    const std::string name = std::string(option).substr(0, std::string(option).find('=') + 1);
+    EXPECT_EQ(refused(text + "&" + option), "the store URL has " + name + " twice");
+  }
+  EXPECT_EQ(refused("file:///x?verify=required&mode=ro&verify=off"), "the store URL has verify= twice");
+  EXPECT_EQ(refused("redis://h?mode=ro&m%6fde=rw"), "the store URL has mode= twice");
+}
+
+TEST(StoreUrl, RefusesRelativePaths) {
+  for (const char* option : {"ca", "password_file", "token_file", "unix_socket"})
+    for (const char* path : {"", "a/b", "./a", "~/a", "%2e%2fa"})
+      EXPECT_EQ(refused(std::string("https://h?") + option + "=" + path),
+                std::string("the store URL has a ") + option + "= that is not an absolute path");
+  EXPECT_EQ(accepted("https://h?ca=%2Fa").option("ca"), "/a");
+  refused("redis://h?password_file=p");
+}
+
+TEST(StoreUrl, TakesNoPartOfAPasswordForAPath) {
+  for (const char* text : {"http://wilhelmina:12/hunter-2@host/cache", "https://wilhelmina:12/hunter-2@host",
+                           "http://wilhelmina/hunter-2@host", "http://host/a@b"})
+    EXPECT_EQ(refused(text),
+              "the store URL has an '@' in its path; write it as %40, and a '/' in a password as %2F");
+  EXPECT_EQ(accepted("http://host/a%40b").path, "/a%40b");
+  for (const char* text : {"redis://wilhelmina:12/3@host", "redis+unix://:12/hunter-2@localhost/s",
+                           "file://wilhelmina:12/hunter-2@localhost/x"})
+    refused(text);
+}
+
 TEST(StoreUrl, RefusesOptionsOfOtherSchemes) {
   for (const char* text : {"file:///x?prefix=a", "http://h?ca=/x", "http://h?db=1", "redis://h?ca=/x",
                            "redis://h?db=1", "redis+unix:///s?ca=/x", "redis://h?layout=bazel",
@@ -187,6 +219,8 @@ TEST(StoreUrl, ShowsNoSecrets) {
                                  "redis://host?verify=hunter-2",
                                  "redis://host?timeout=hunter-2",
                                  "redis://host?prefix=hunter-2&prefix=wilhelmina",
+                                 "redis://host?password_file=hunter-2",
+                                 "http://wilhelmina:1/hunter-2@host",
                                  "http://host/hunter-2 wilhelmina",
                                  "redis://host/hunter-2",
                                  "https://host?layout=hunter-2",
@@ -198,7 +232,7 @@ TEST(StoreUrl, ShowsNoSecrets) {
   }
   for (const char* text :
        {"redis://wilhelmina:hunter-2@host/1?prefix=hunter-2", "redis+unix://wilhelmina:hunter-2@/s",
-        "http://wilhelmina:hunter-2@host:1/p?token_file=hunter-2", "https://hunter-2@host"}) {
+        "http://wilhelmina:hunter-2@host:1/p?token_file=/hunter-2", "https://hunter-2@host"}) {
     const std::string shown = accepted(text).display();
     EXPECT_EQ(shown.find("hunter"), std::string::npos) << shown;
     EXPECT_EQ(shown.find("wilhelmina"), std::string::npos) << shown;
