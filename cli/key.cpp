@@ -28,7 +28,7 @@ struct KnownKey {
 };
 
 struct KnownKeys {
-  /// Sorted by name.
+  /// Sorted by name. If a file of public keys cannot be used, no key is trusted.
   std::vector<KnownKey> keys = {};
   std::vector<std::string> problems = {};
 
@@ -50,11 +50,13 @@ KnownKeys known_keys(const Context& context, const ConfigFolders& folders) {
   std::vector<std::filesystem::path> all = folders.system;
   if (folders.user) all.push_back(*folders.user);
   std::vector<PublicKey> revoked;
+  bool is_trust_known = true;
   for (const auto& folder : all)
     for (const char* name : {store::trusted_keys_name, store::revoked_keys_name}) {
       const auto keys = store::read_key_file(folder, name);
       if (!keys) {
         known.problems.push_back(keys.error().message() + "; no key is trusted until this is corrected");
+        is_trust_known = false;
         continue;
       }
       const bool trusts = name == store::trusted_keys_name;
@@ -70,14 +72,16 @@ KnownKeys known_keys(const Context& context, const ConfigFolders& folders) {
     known.problems.push_back(own.error().message());
   }
   // A revoked key is revoked under every name.
-  for (KnownKey& key : known.keys)
+  for (KnownKey& key : known.keys) {
     key.revoked = std::ranges::find(revoked, key.key.bytes, &PublicKey::bytes) != revoked.end();
+    key.trusted = key.trusted && !key.revoked && is_trust_known;
+  }
   return known;
 }
 
 std::string base64_part(const PublicKey& key) { return store::to_line(key).substr(key.name.size() + 1); }
 
-Json lines_json(const std::vector<PublicKey>& keys) {
+Json lines_json(std::span<const PublicKey> keys) {
   auto lines = Json::array();
   for (const PublicKey& key : keys) lines.push_back(store::to_line(key));
   return lines;
@@ -114,7 +118,7 @@ void list_keys(Context& context) {
     for (const KnownKey& key : known.keys)
       list.push_back({{"name", key.key.name},
                       {"public_key", store::to_line(key.key)},
-                      {"trusted", key.trusted && !key.revoked && known.problems.empty()},
+                      {"trusted", key.trusted},
                       {"revoked", key.revoked},
                       {"own", key.own}});
     return print_json(list);
@@ -132,11 +136,29 @@ void list_keys(Context& context) {
   print(table.format(context.terminal()));
 }
 
+/// Adds keys to a file of the user's folder, and prints those that it did not hold.
+void add_and_print(const Context& context, const std::filesystem::path& folder, const std::string& name,
+                   std::span<const PublicKey> keys) {
+  const auto before = store::read_key_file(folder, name).value();
+  const auto count = store::add_keys(folder, name, keys).value();
+  std::vector<PublicKey> added;
+  for (const PublicKey& key : keys)
+    if (std::ranges::find(before, key) == before.end() && std::ranges::find(added, key) == added.end())
+      added.push_back(key);
+  const std::string file = (folder / name).string();
+  if (context.json)
+    return print_json(
+        {{"file", file}, {"keys", lines_json(keys)}, {"added", count}, {"added_keys", lines_json(added)}});
+  print(fmt::format("added {} to {}{}\n", human_count(count, "key"), printable(file), added.empty() ? "" : ":"));
+  for (const PublicKey& key : added) print("  " + store::to_line(key) + "\n");
+}
+
 /// The keys of NAME:BASE64 or of a file.
 std::vector<PublicKey> keys_in(const std::string& argument) {
+  // First, so that a file of this name cannot take the place of the key.
+  if (auto keys = store::parse_keys(argument); keys && !keys->empty()) return std::move(*keys);
   std::error_code ignored;
   if (std::filesystem::exists(argument, ignored)) return store::read_public_keys(argument).value();
-  if (auto keys = store::parse_keys(argument); keys && !keys->empty()) return std::move(*keys);
   // Not quoted: it may be a private key that was mistyped.
   throw UsageError("the argument is neither NAME:BASE64, with 32 bytes in base64, nor a file");
 }
@@ -153,12 +175,7 @@ void trust_keys(Context& context, const std::string& argument) {
       throw Failure(Error(ErrorCode::untrusted,
                           fmt::format("the key {} is revoked; to trust it again, first remove its line from {}",
                                       key.name, store::revoked_keys_name)));
-  const auto added = store::add_keys(folder, store::trusted_keys_name, keys).value();
-  if (context.json)
-    return print_json(
-        {{"file", (folder / store::trusted_keys_name).string()}, {"keys", lines_json(keys)}, {"added", added}});
-  print(fmt::format("added {} to {}\n", human_count(added, "key"),
-                    printable((folder / store::trusted_keys_name).string())));
+  add_and_print(context, folder, store::trusted_keys_name, keys);
 }
 
 void revoke_keys(Context& context, const std::string& argument) {
@@ -169,26 +186,21 @@ void revoke_keys(Context& context, const std::string& argument) {
   if (store::is_key_name(argument)) {
     for (const KnownKey& key : known.keys)
       if (key.key.name == argument) keys.push_back(key.key);
-    if (keys.empty()) {
-      report_problems(context, known.problems);
+    // A file that cannot be read may have more keys of this name.
+    report_problems(context, known.problems);
+    if (keys.empty())
       throw Failure(Error(ErrorCode::invalid_request,
                           fmt::format("no key has the name {}; `kiln key ls` lists all keys", argument)));
-    }
   } else if (auto parsed = store::parse_keys(argument); parsed && parsed->size() == 1) {
     keys = std::move(*parsed);
   } else {
     throw UsageError("the argument is neither the name of a key nor NAME:BASE64, with 32 bytes in base64");
   }
-  const auto added = store::add_keys(folder, store::revoked_keys_name, keys).value();
-  if (context.json)
-    return print_json(
-        {{"file", (folder / store::revoked_keys_name).string()}, {"keys", lines_json(keys)}, {"added", added}});
-  print(fmt::format("added {} to {}\n", human_count(added, "key"),
-                    printable((folder / store::revoked_keys_name).string())));
+  add_and_print(context, folder, store::revoked_keys_name, keys);
   const bool own = std::ranges::any_of(known.keys, [&keys](const KnownKey& key) {
     return key.own && std::ranges::find(keys, key.key.bytes, &PublicKey::bytes) != keys.end();
   });
-  if (own)
+  if (own && !context.json)
     remark(context, fmt::format("The private key still signs: remove its file from {} and make another key.",
                                 (folder / store::private_keys_name).string()));
 }

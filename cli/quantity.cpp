@@ -76,7 +76,8 @@ std::string human_age(std::chrono::system_clock::time_point moment, std::chrono:
 
 std::string human_count(std::uint64_t count, std::string_view noun) {
   if (count == 1) return fmt::format("1 {}", noun);
-  if (noun.ends_with("y")) return fmt::format("{} {}ies", count, noun.substr(0, noun.size() - 1));
+  if (noun.ends_with("y") && !noun.ends_with("ey"))
+    return fmt::format("{} {}ies", count, noun.substr(0, noun.size() - 1));
   return fmt::format("{} {}s", count, noun);
 }
 

@@ -209,7 +209,7 @@ void add_sign(CLI::App& app, Context& context) {
       ->type_name("FILE");
   command
       ->add_option("PATH", options->paths,
-                   "Entry files, or folders of them, such as the folder of a shared store [the cache directory]")
+                   "Entry files, or folders of them that only this user can write to [the cache directory]")
       ->type_name("");
   command->footer(
       "A signature says that you trust the program: sign only entries that you compiled. Entries that the key\n"
@@ -218,7 +218,7 @@ void add_sign(CLI::App& app, Context& context) {
       "Exits with 1 if an entry cannot be signed.\n\n"
       "Examples:\n"
       "  kiln sign\n"
-      "  kiln sign --key ci.key /srv/kiln\n"
+      "  kiln sign --key ci.key ./shader_cache\n"
       "  kiln verify --signatures");
   command->callback([&context, options] { sign(context, *options); });
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/file.hpp"
+#include "base/try.hpp"
 #include "commands.hpp"
 #include "inventory.hpp"
 #include "quantity.hpp"
@@ -44,6 +45,7 @@ struct SignatureFinding {
   std::string signer;
   /// Why it is not trusted.
   std::string problem;
+  bool removed = false;
 };
 
 struct Report {
@@ -62,8 +64,12 @@ struct Report {
   std::size_t count(SignatureFinding::Kind kind) const {
     return static_cast<std::size_t>(std::ranges::count(signatures, kind, &SignatureFinding::kind));
   }
+  std::size_t removed_as_untrusted() const {
+    return static_cast<std::size_t>(std::ranges::count(signatures, true, &SignatureFinding::removed));
+  }
   bool sound() const {
-    return problems.empty() && count(SignatureFinding::Kind::trusted) == signatures.size() &&
+    return problems.empty() &&
+           count(SignatureFinding::Kind::trusted) + removed_as_untrusted() == signatures.size() &&
            std::none_of(findings.begin(), findings.end(),
                         [](const Finding& f) { return f.kind == Finding::Kind::damage && !f.repaired; });
   }
@@ -135,7 +141,7 @@ class Verifier {
       }
       return found({Finding::Kind::damage, relative(folder, file.name), opened.error().message(), removed});
     }
-    if (trust_) check_signatures(folder, file);
+    if (trust_ && check_signatures(folder, file)) return;
     // Entries of format 2 have no target and a different .meta file.
     if (opened->label.target == Digest{}) return;
     const auto status = folder.status(file.name);
@@ -148,24 +154,54 @@ class Verifier {
            stored ? "it does not match its entry" : "it is missing or is not JSON", rewritten});
   }
 
-  void check_signatures(const base::Folder& folder, const store::StoredFile& file) {
-    const auto contents = folder.read(file.name, store::max_entry_bytes);
-    // Another process may have removed it after it was checked.
-    if (!done(contents) || !*contents) return;
-    const auto examined = store::examine_entry((*contents)->bytes);
-    if (!done(examined)) return;
-    const auto signer = trust_->verify(*examined);
+  /// Returns whether it removed the entry.
+  bool check_signatures(const base::Folder& folder, const store::StoredFile& file) {
+    auto finding = signature_of(folder, file);
+    if (!done(finding) || !*finding) return false;
+    if (repair_ && (*finding)->kind != SignatureFinding::Kind::trusted) {
+      auto removed = remove_untrusted(folder, file);
+      if (done(removed)) finding = std::move(removed);
+      // Another process removed it.
+      if (!*finding) return true;
+    }
+    const std::lock_guard lock(mutex_);
+    report_.signatures.push_back(std::move(**finding));
+    return report_.signatures.back().removed;
+  }
+
+  /// Nothing if there is no entry any longer.
+  Result<std::optional<SignatureFinding>> signature_of(const base::Folder& folder,
+                                                       const store::StoredFile& file) const {
+    const auto contents = KILN_TRY(folder.read(file.name, store::max_entry_bytes));
+    if (!contents) return std::optional<SignatureFinding>();
+    const auto examined = KILN_TRY(store::examine_entry(contents->bytes));
+    const auto signer = trust_->verify(examined);
     SignatureFinding finding{
         .kind = SignatureFinding::Kind::trusted, .file = relative(folder, file.name), .signer = {}, .problem = {}};
     if (signer) {
       finding.signer = *signer;
     } else {
-      finding.kind =
-          examined->signatures.empty() ? SignatureFinding::Kind::none : SignatureFinding::Kind::untrusted;
+      finding.kind = examined.signatures.empty() ? SignatureFinding::Kind::none : SignatureFinding::Kind::untrusted;
       finding.problem = signer.error().message();
     }
-    const std::lock_guard lock(mutex_);
-    report_.signatures.push_back(std::move(finding));
+    return std::optional(std::move(finding));
+  }
+
+  /// Removes an entry, unless another process has replaced it by one with a trusted signature. Nothing if there is
+  /// no entry any longer.
+  Result<std::optional<SignatureFinding>> remove_untrusted(const base::Folder& folder,
+                                                           const store::StoredFile& file) const {
+    const auto lock_file = KILN_TRY(folder.open_lock_file(store::lock_name));
+    const auto lock = base::FileLock::acquire(lock_file, file.key.digest.word(0), lock_patience);
+    // If the file system has no locks, continue without one.
+    if (!lock && base::FileLock::is_held(lock_file, file.key.digest.word(0)).value_or(false))
+      return Error(ErrorCode::timed_out,
+                   fmt::format("{} is being replaced by another process", (folder.path() / file.name).string()));
+    auto finding = KILN_TRY(signature_of(folder, file));
+    if (!finding || finding->kind == SignatureFinding::Kind::trusted) return finding;
+    finding->removed = KILN_TRY(folder.remove(file.name));
+    KILN_TRY(folder.remove(store::meta_file_name(file.name)));
+    return finding;
   }
 
   void check_metas_without_entry(const base::Folder& folder, const FolderListing& listing) {
@@ -269,7 +305,8 @@ Json signatures_json(const Report& report) {
     list.push_back({{"file", finding.file},
                     {"state", kind_name(finding.kind)},
                     {"signed_by", or_null(finding.signer)},
-                    {"problem", or_null(finding.problem)}});
+                    {"problem", or_null(finding.problem)},
+                    {"removed", finding.removed}});
   return list;
 }
 
@@ -304,9 +341,10 @@ std::string signatures_text(const Report& report, const Terminal& terminal) {
   for (const auto& finding : report.signatures) {
     const bool is_trusted = finding.kind == SignatureFinding::Kind::trusted;
     const auto kind = fmt::format("{:<9}", kind_name(finding.kind));
-    text += fmt::format("{} {}: {}\n", paint(kind, is_trusted ? Ink::good : Ink::bad, terminal.colors),
+    text += fmt::format("{} {}: {}{}\n", paint(kind, is_trusted ? Ink::good : Ink::bad, terminal.colors),
                         printable(finding.file),
-                        printable(is_trusted ? "it is signed by " + finding.signer : finding.problem));
+                        printable(is_trusted ? "it is signed by " + finding.signer : finding.problem),
+                        paint(finding.removed ? " (removed)" : "", Ink::good, terminal.colors));
   }
   return text;
 }
@@ -333,6 +371,7 @@ std::string report_text(const Report& report, const Terminal& terminal, const Ve
     for (const auto kind :
          {SignatureFinding::Kind::trusted, SignatureFinding::Kind::none, SignatureFinding::Kind::untrusted})
       if (const auto count = report.count(kind); count > 0) text += fmt::format(", {} {}", count, kind_name(kind));
+  if (const auto count = report.removed_as_untrusted(); count > 0) text += fmt::format(", {} removed", count);
   return text + "\n";
 }
 
@@ -365,15 +404,18 @@ void add_verify(CLI::App& app, Context& context) {
       "--repair", options->repair,
       "Remove damaged entries and abandoned temporary files; rewrite wrong .meta files and manifests");
   command->add_flag("--signatures", options->signatures,
-                    "Also list who signed each entry, and which entries no trusted key signed");
+                    "Also list who signed each entry, and which entries have no signature by a trusted key;\n"
+                    "with --repair, remove those entries");
   command->footer(
       "Kiln never loads a damaged entry: it compiles the program again and replaces the entry. Kiln does not\n"
       "read .meta files, so a wrong .meta file is not damage.\n\n"
-      "Exits with 1 if an entry is damaged and was not repaired, and with --signatures also if no trusted key\n"
-      "signed an entry.\n\n"
+      "Exits with 1 if an entry is damaged and was not repaired. With --signatures, also exits with 1 if any "
+      "entry\n"
+      "has no signature by a trusted key and was not removed.\n\n"
       "Examples:\n"
       "  kiln verify\n"
       "  kiln verify --repair\n"
+      "  kiln verify --repair --signatures\n"
       "  kiln verify --json | jq -r '.damaged[].file'");
   command->callback([&context, options] { run(context, *options); });
 }

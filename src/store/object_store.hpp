@@ -26,9 +26,13 @@ struct CallLimit {
 /// Objects on a server or in a folder, by paths such as "3/<identity>/<kk>/<key>", which consist of lower-case
 /// letters, digits, '.', '-' and '/'. Calls come from any number of threads at once.
 ///
-/// Errors: timed_out at the deadline, cancelled, denied if the server refuses access (wrong password, no permission
-/// to write), unsupported, and io for everything else. Messages name the server and never contain credentials.
-/// Each call returns by its limit, except those of a folder, which may hang with its file system.
+/// Errors: timed_out at the deadline; cancelled; denied if this user has no permission, which trying again does not
+/// change (HTTP 403, and 405 for put(); NOPERM of Redis); unsupported if the object is too large for the store, or
+/// above max_object_bytes, or if the store has no such request; untrusted if other users can write to a folder that
+/// must be private; io for everything else, also if the server does not accept the credentials or their file cannot
+/// be read, because that may be corrected at any time. After unsupported, the store still works. Messages name the
+/// server and never contain credentials. Each call returns by its limit, except those of a folder, which may hang
+/// with its file system.
 class ObjectStore {
  public:
   ObjectStore() = default;

@@ -119,7 +119,7 @@ TEST_F(CliConfig, NeverShowsCredentials) {
   const std::string broken = "redis://user:" + secret + "@host:port/0";
   fakes::write_file(user_file(), "store = " + url + "\nstore = " + broken + "\n" + url + "\npassword = " + secret +
                                      "\nshare_facts = " + secret + "\n");
-  const Environment environment = {{"KILN_SHARED", url + " " + broken + " http://host/a?token_file=" + secret}};
+  const Environment environment = {{"KILN_SHARED", url + " " + broken + " http://host/a?token_file=/" + secret}};
   for (const Words& options : {Words{}, Words{"--json"}, Words{"--verbose"}, Words{"--shared", url}})
     for (const Environment& variables : {Environment{}, environment}) {
       const auto shown = config(options, variables);

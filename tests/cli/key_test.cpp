@@ -68,7 +68,8 @@ TEST_F(Keys, AreListedWithTheirState) {
   EXPECT_TRUE(contains(none.error, "kiln key new NAME")) << none.error;
   const std::string own = make_key("own");
   const std::string other = key_of_another("other");
-  EXPECT_EQ(run({"key", "trust", other}).out, "added 1 key to " + (config() / "trusted-keys").string() + "\n");
+  EXPECT_EQ(run({"key", "trust", other}).out,
+            "added 1 key to " + (config() / "trusted-keys").string() + ":\n  " + other + "\n");
   EXPECT_EQ(run({"key", "revoke", "other"}).status, 0);
   const auto listed = run({"key", "ls"});
   EXPECT_EQ(listed.status, 0) << listed.error;
@@ -102,9 +103,65 @@ TEST_F(Keys, OfAFileAreTrustedOnce) {
   write(home_.path() / "team.txt", "# the team\n" + one + "\n" + two + "\n");
   const std::string file = (home_.path() / "team.txt").string();
   EXPECT_EQ(run({"key", "trust", one, "--json"}).json()["added"], 1);
-  EXPECT_EQ(run({"key", "trust", file, "--json"}).json()["added"], 1);
-  EXPECT_EQ(run({"key", "trust", file, "--json"}).json()["added"], 0);
+  const auto json = run({"key", "trust", file, "--json"}).json();
+  EXPECT_EQ(json["added"], 1);
+  EXPECT_EQ(json["keys"], (nlohmann::json{one, two}));
+  EXPECT_EQ(json["added_keys"], (nlohmann::json{two}));
+  EXPECT_EQ(run({"key", "trust", file}).out, "added 0 keys to " + (config() / "trusted-keys").string() + "\n");
   EXPECT_EQ(contents(config() / "trusted-keys"), one + "\n" + two + "\n");
+}
+
+TEST_F(Keys, OfTheCommandLineAreNotReadFromAFileOfThatName) {
+  const auto folder = fs::current_path();
+  fs::current_path(home_.path());
+  std::string key = key_of_another("one");
+  // A '/' would be in a folder.
+  while (contains(key, "/")) key = key_of_another("one");
+  const std::string other = key_of_another("other");
+  write(home_.path() / key, other + "\n");
+  const auto outcome = run({"key", "trust", key});
+  fs::current_path(folder);
+  EXPECT_EQ(outcome.status, 0) << outcome.error;
+  EXPECT_EQ(contents(config() / "trusted-keys"), key + "\n");
+}
+
+TEST_F(Keys, OfUnreadableFilesMakeTheOthersUntrustedAndARevocationIncomplete) {
+  const std::string line = key_of_another("ci");
+  EXPECT_EQ(run({"key", "trust", line}).status, 0);
+  fs::create_directories(home_.path() / "system" / "kiln");
+  write(home_.path() / "system" / "kiln" / "trusted-keys", "no key\n");
+  const auto listed = run({"key", "ls"});
+  EXPECT_EQ(listed.status, 1);
+  EXPECT_TRUE(contains(line_with(listed.out, "ci"), line.substr(3) + "  not trusted  -")) << listed.out;
+  EXPECT_EQ(run({"key", "ls", "--json"}).json()[0]["trusted"], false);
+  const auto revoked = run({"key", "revoke", "ci"});
+  EXPECT_EQ(revoked.status, 1);
+  EXPECT_TRUE(contains(revoked.error, (home_.path() / "system" / "kiln" / "trusted-keys").string()))
+      << revoked.error;
+  EXPECT_EQ(contents(config() / "revoked-keys"), line + "\n");
+}
+
+TEST_F(Keys, ThatAreRevokedAreFollowedByARemovalOfWhatTheySigned) {
+  const auto lost = store(fire_gpu, request("lost"));
+  make_key("ci");
+  EXPECT_EQ(run({"sign"}).status, 0);
+  EXPECT_EQ(run({"key", "revoke", "ci"}).status, 0);
+  fs::remove(private_key("ci"));
+  make_key("new");
+  const auto kept = store(fire_gpu, request("kept"));
+  const auto unsigned_entry = store(water_gpu, request("unsigned"));
+  EXPECT_EQ(run({"sign", kept.string()}).status, 0);
+  const auto repaired = run({"verify", "--repair", "--signatures"});
+  EXPECT_EQ(repaired.status, 0) << repaired.out << repaired.error;
+  EXPECT_TRUE(contains(line_with(repaired.out, lost.filename().string()), "(removed)")) << repaired.out;
+  EXPECT_TRUE(contains(repaired.out, ", 1 signed, 1 unsigned, 1 untrusted, 2 removed")) << repaired.out;
+  EXPECT_FALSE(fs::exists(lost) || fs::exists(fs::path(lost).replace_extension(".meta")));
+  EXPECT_FALSE(fs::exists(unsigned_entry));
+  EXPECT_TRUE(fs::exists(kept));
+  const auto json = run({"verify", "--signatures", "--json"}).json();
+  EXPECT_EQ(json["ok"], true);
+  ASSERT_EQ(json["signatures"].size(), 1U);
+  EXPECT_EQ(json["signatures"][0]["removed"], false);
 }
 
 TEST_F(Keys, ThatArePrivateAreNotTakenForPublicOnes) {

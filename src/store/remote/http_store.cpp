@@ -2,24 +2,22 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <climits>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <string_view>
 #include <utility>
 
 #include <curl/curl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mutex.hpp"
-#include "base/process.hpp"
 #include "base/sha256.hpp"
 #include "base/try.hpp"
+#include "store/remote/curl.hpp"
+#include "store/remote/secret_file.hpp"
 
 namespace kiln::store {
 namespace {
@@ -30,7 +28,6 @@ constexpr int max_redirects = 5;
 constexpr std::size_t max_header_bytes = 64 << 10;
 /// Of an answer whose body is not wanted. After more than this, the connection is closed.
 constexpr std::size_t max_skipped_bytes = 64 << 10;
-constexpr std::size_t max_secret_bytes = 64 << 10;
 constexpr std::size_t max_idle_connections = 8;
 
 enum class Method { get, put, head, remove };
@@ -44,57 +41,6 @@ const char* name_of(Method method) {
   }
   return "DELETE";
 }
-
-/// A password or a token in a file, which may change while the process runs. Thread-safe.
-class HttpSecretFile {
- public:
-  explicit HttpSecretFile(std::string path) : path_(std::move(path)) {}
-
-  /// The contents without white space at the ends. Fails with denied.
-  Result<std::string> read() {
-    const auto unusable = [this](std::string_view why) {
-      return Error(ErrorCode::denied, fmt::format("cannot use the secret in {}: {}", path_, why));
-    };
-    struct stat status {};
-    if (stat(path_.c_str(), &status) != 0) return unusable(std::strerror(errno));
-    if (!S_ISREG(status.st_mode)) return unusable("it is not a file");
-
-    const base::MutexLock lock(mutex_);
-    const Version version{status.st_dev, status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec,
-                          status.st_size};
-    if (version == version_) return secret_;
-    std::ifstream stream(path_, std::ios::binary);
-    std::string text(max_secret_bytes + 1, '\0');
-    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-    if (stream.bad() || !stream.eof()) return unusable("it cannot be read, or is longer than 64 KiB");
-    text.resize(static_cast<std::size_t>(stream.gcount()));
-    constexpr std::string_view spaces = " \t\r\n\v\f";
-    text.erase(text.find_last_not_of(spaces) + 1);
-    text.erase(0, std::min(text.find_first_not_of(spaces), text.size()));
-    if (text.empty()) return unusable("it is empty");
-    // A line break would begin another header.
-    if (std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }))
-      return unusable("it has more than one line, or control characters");
-    secret_ = std::move(text);
-    version_ = version;
-    return secret_;
-  }
-
- private:
-  struct Version {
-    dev_t device = 0;
-    ino_t file = 0;
-    std::int64_t seconds = 0;
-    std::int64_t nanoseconds = 0;
-    off_t size = 0;
-    friend bool operator==(const Version&, const Version&) = default;
-  };
-
-  const std::string path_;
-  base::Mutex mutex_;
-  Version version_ KILN_GUARDED_BY(mutex_);
-  std::string secret_ KILN_GUARDED_BY(mutex_);
-};
 
 /// What only the server of the store gets.
 struct HttpAccess {
@@ -162,10 +108,31 @@ class HttpConnection {
                               const HttpAccess* access, const std::string& ca, const CallLimit& limit) {
     method_ = method;
     unsent_ = body_ = body;
-    received_.clear();
     header_bytes_ = skipped_bytes_ = 0;
     trouble_ = Trouble::none;
     message_[0] = '\0';
+    auto answer = exchange_once(address, access, ca, limit);
+    // A connection that is kept keeps no memory of bodies, whatever happened.
+    std::vector<std::byte>().swap(received_);
+    return answer;
+  }
+
+ private:
+  enum class Trouble { none, headers_too_long, body_too_long, body_not_wanted, encoded, no_memory };
+  struct FreeEasy {
+    void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
+  };
+  struct FreeMulti {
+    void operator()(CURLM* handle) const { curl_multi_cleanup(handle); }
+  };
+  struct FreeList {
+    void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+  };
+
+  HttpConnection() = default;
+
+  Result<HttpAnswer> exchange_once(const HttpAddress& address, const HttpAccess* access, const std::string& ca,
+                                   const CallLimit& limit) {
     if (set_options(address, access, ca, limit) != CURLE_OK ||
         curl_multi_add_handle(multi_.get(), easy_.get()) != CURLM_OK)
       return Error(ErrorCode::io, "libcurl cannot begin the request");
@@ -185,20 +152,6 @@ class HttpConnection {
     answer.body = std::move(received_);
     return answer;
   }
-
- private:
-  enum class Trouble { none, headers_too_long, body_too_long, body_not_wanted, no_memory };
-  struct FreeEasy {
-    void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
-  };
-  struct FreeMulti {
-    void operator()(CURLM* handle) const { curl_multi_cleanup(handle); }
-  };
-  struct FreeList {
-    void operator()(curl_slist* list) const { curl_slist_free_all(list); }
-  };
-
-  HttpConnection() = default;
 
   CURLcode set_options(const HttpAddress& address, const HttpAccess* access, const std::string& ca,
                        const CallLimit& limit) {
@@ -298,20 +251,24 @@ class HttpConnection {
     // libcurl's word for a header line that is longer than its limit.
     if (code == CURLE_OUT_OF_MEMORY)
       return Error(ErrorCode::io, "there is no memory left, or a header is too long");
-    if (code == CURLE_FILESIZE_EXCEEDED || trouble_ == Trouble::body_too_long)
-      return Error(ErrorCode::io, fmt::format("the server sends more than {} MiB, the limit of an object",
-                                              max_object_bytes >> 20));
+    if (code == CURLE_FILESIZE_EXCEEDED || trouble_ == Trouble::body_too_long) {
+      // A body of unknown length may have no end: that server failed.
+      const bool is_announced = code == CURLE_FILESIZE_EXCEEDED && received_.empty();
+      return Error(
+          is_announced ? ErrorCode::unsupported : ErrorCode::io,
+          fmt::format("the server sends more than {} MiB, the limit of an object", max_object_bytes >> 20));
+    }
+    if (trouble_ == Trouble::encoded)
+      return Error(ErrorCode::io, "the server sends a body with a Transfer-Encoding other than chunked");
     if (trouble_ == Trouble::headers_too_long)
       return Error(ErrorCode::io,
                    fmt::format("the server sends more than {} KiB of headers", max_header_bytes >> 10));
     long proxy_status = 0;
     curl_easy_getinfo(easy_.get(), CURLINFO_HTTP_CONNECTCODE, &proxy_status);
-    if (proxy_status == 407) return Error(ErrorCode::denied, "the proxy requires a user and a password");
+    if (proxy_status == 407) return Error(ErrorCode::io, "the proxy requires a user and a password");
     // The text of another server could repeat what this one sent.
-    std::string why = may_quote && message_[0] != '\0' ? message_.data() : curl_easy_strerror(code);
-    std::ranges::replace_if(
-        why, [](char c) { return c < ' ' || c > '~'; }, '?');
-    return Error(ErrorCode::io, std::move(why));
+    return Error(ErrorCode::io,
+                 printable_text(may_quote && message_[0] != '\0' ? message_.data() : curl_easy_strerror(code)));
   }
 
   bool wants_body() const {
@@ -342,10 +299,27 @@ class HttpConnection {
     return count;
   }
 
-  static std::size_t on_header(char* /*data*/, std::size_t /*one*/, std::size_t count, void* self) noexcept {
+  static std::size_t on_header(char* data, std::size_t /*one*/, std::size_t count, void* self) noexcept {
     auto& connection = *static_cast<HttpConnection*>(self);
     connection.header_bytes_ += count;
-    return connection.header_bytes_ <= max_header_bytes ? count : connection.stop(Trouble::headers_too_long);
+    if (connection.header_bytes_ > max_header_bytes) return connection.stop(Trouble::headers_too_long);
+    // libcurl would decompress the body, whose signature is not verified yet.
+    return is_encoded({data, count}) ? connection.stop(Trouble::encoded) : count;
+  }
+
+  /// Whether a header line is a Transfer-Encoding other than chunked.
+  static bool is_encoded(std::string_view line) noexcept {
+    const auto is_same = [](std::string_view text, std::string_view lower_case) {
+      return std::ranges::equal(text, lower_case, {},
+                                [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    };
+    constexpr std::string_view name = "transfer-encoding";
+    if (!is_same(line.substr(0, name.size()), name)) return false;
+    std::string_view value = line.substr(name.size());
+    constexpr std::string_view spaces = ": \t\r\n";
+    value.remove_prefix(std::min(value.find_first_not_of(spaces), value.size()));
+    value = value.substr(0, value.find_last_not_of(spaces) + 1);
+    return !is_same(value, "chunked");
   }
 
   static std::size_t on_send(char* to, std::size_t size, std::size_t count, void* self) noexcept {
@@ -394,18 +368,20 @@ Error refusal(Method method, long status, bool redirected) {
   switch (status) {
     case 401:
       return Error(
-          ErrorCode::denied,
+          ErrorCode::io,
           reason(redirected ? "the server redirects to another one, which requires credentials; use its URL"
                             : "the server requires other credentials; check the user and password, or the "
                               "token file"));
     case 403:
       return Error(ErrorCode::denied, reason(writes ? "the server permits no writing with these credentials"
                                                     : "the server permits no reading with these credentials"));
-    case 407: return Error(ErrorCode::denied, reason("the proxy requires a user and a password"));
+    case 407: return Error(ErrorCode::io, reason("the proxy requires a user and a password"));
     case 405:
       if (writes) return Error(ErrorCode::denied, reason("the server permits no writing"));
       break;
-    case 413: return Error(ErrorCode::io, reason("the server permits no object of this size; raise its limit"));
+    case 413:
+      return Error(method == Method::put ? ErrorCode::unsupported : ErrorCode::io,
+                   reason("the server permits no object of this size; raise its limit"));
     case 429:
     case 503: return Error(ErrorCode::io, reason("the server is overloaded"));
     case 507: return Error(ErrorCode::io, reason("the server is full"));
@@ -418,31 +394,21 @@ Error refusal(Method method, long status, bool redirected) {
 
 class HttpStore final : public ObjectStore {
  public:
-  HttpStore(const StoreUrl& url, HttpAddress address)
+  /// `secret` is null if the options name no file.
+  HttpStore(const StoreUrl& url, HttpAddress address, std::unique_ptr<SecretFile> secret)
       : display_(url.display()),
         address_(std::move(address)),
         is_bazel_(url.option("layout") == "bazel"),
         ca_(url.option("ca")),
-        access_{url.user, url.password, {}, url.option("unix_socket")} {
-    for (const char* option : {"password_file", "token_file"})
-      if (const std::string path = url.option(option); !path.empty()) {
-        is_token_ = option == std::string_view("token_file");
-        secret_.emplace(path);
-      }
-  }
+        access_{url.user, url.password, {}, url.option("unix_socket")},
+        secret_(std::move(secret)),
+        is_token_(!url.option("token_file").empty()) {}
 
   ~HttpStore() override {
     if (getpid() == process_) return;
     // Closing the connections of a parent would end its TLS sessions.
     const base::MutexLock lock(mutex_);
     for (auto& connection : idle_) static_cast<void>(connection.release());
-  }
-
-  /// The credentials as they are now.
-  Result<HttpAccess> access() {
-    HttpAccess now = access_;
-    if (secret_) (is_token_ ? now.token : now.password) = KILN_TRY(secret_->read());
-    return now;
   }
 
   Result<std::optional<std::vector<std::byte>>> get(const std::string& path, const CallLimit& limit) override {
@@ -453,8 +419,9 @@ class HttpStore final : public ObjectStore {
 
   Result<void> put(const std::string& path, std::span<const std::byte> bytes, const CallLimit& limit) override {
     if (bytes.size() > max_object_bytes)
-      return Error(ErrorCode::io, fmt::format("cannot PUT {}/{}: it is larger than {} MiB, the limit of an object",
-                                              display_, path, max_object_bytes >> 20));
+      return Error(ErrorCode::unsupported,
+                   fmt::format("cannot PUT {}/{}: it is larger than {} MiB, the limit of an object", display_, path,
+                               max_object_bytes >> 20));
     KILN_TRY(call(Method::put, path, bytes, limit, {200, 201, 204}));
     return {};
   }
@@ -474,6 +441,13 @@ class HttpStore final : public ObjectStore {
   }
 
  private:
+  /// The credentials as they are now.
+  Result<HttpAccess> access() {
+    HttpAccess now = access_;
+    if (secret_) (is_token_ ? now.token : now.password) = KILN_TRY(secret_->read());
+    return now;
+  }
+
   /// An answer with one of the statuses `expected`; other answers become errors.
   Result<HttpAnswer> call(Method method, const std::string& path, std::span<const std::byte> body,
                           const CallLimit& limit, std::initializer_list<long> expected) {
@@ -507,6 +481,8 @@ class HttpStore final : public ObjectStore {
       if (!next) return Error(ErrorCode::io, "the server redirects to what is no address of an HTTP server");
       if (address.scheme == "https" && next->scheme == "http")
         return Error(ErrorCode::io, "the server redirects from https to http, which is refused");
+      if ((method == Method::put || method == Method::remove) && next->origin != address_.origin)
+        return Error(ErrorCode::io, "the server redirects to another one, where Kiln does not write; use its URL");
       // Another server could send the request back to an address of its choice; it gets no credentials then.
       at_store = at_store && next->origin == address_.origin;
       address = *std::move(next);
@@ -539,8 +515,8 @@ class HttpStore final : public ObjectStore {
   const std::string ca_;
   /// As in the URL.
   const HttpAccess access_;
-  std::optional<HttpSecretFile> secret_;
-  bool is_token_ = false;
+  const std::unique_ptr<SecretFile> secret_;
+  const bool is_token_;
 
   base::Mutex mutex_;
   std::vector<std::unique_ptr<HttpConnection>> idle_ KILN_GUARDED_BY(mutex_);
@@ -549,10 +525,7 @@ class HttpStore final : public ObjectStore {
 }  // namespace
 
 Result<std::unique_ptr<ObjectStore>> make_http_store(const StoreUrl& url) {
-  const CURLcode ready = base::once_per_process<CURLcode>(
-      [] { return std::make_unique<CURLcode>(curl_global_init(CURL_GLOBAL_DEFAULT)); });
-  if (ready != CURLE_OK)
-    return Error(ErrorCode::unsupported, fmt::format("libcurl cannot be used: {}", curl_easy_strerror(ready)));
+  KILN_TRY(start_curl());
   const auto invalid = [&url](std::string_view why) {
     return Error(ErrorCode::invalid_request, fmt::format("the store {} {}", url.display(), why));
   };
@@ -561,15 +534,20 @@ Result<std::unique_ptr<ObjectStore>> make_http_store(const StoreUrl& url) {
     return invalid("has a token_file beside a user or a password; remove one of them");
   if (!url.password.empty() && !url.option("password_file").empty())
     return invalid("has a password beside a password_file; remove one of them");
-  if (const std::string ca = url.option("ca"); !ca.empty() && access(ca.c_str(), R_OK) != 0)
-    return invalid(fmt::format("cannot use the certificates in {}: {}", ca, std::strerror(errno)));
+  if (const std::string ca = url.option("ca"); !ca.empty())
+    if (const auto usable = check_certificates(ca); !usable) return invalid(usable.error().message());
   auto address = HttpAddress::parse(url.display());
   if (!address) return invalid("has an address that libcurl does not accept");
   // curl_url_get() adds a slash to a URL without a path.
   while (address->url.ends_with('/')) address->url.pop_back();
-  auto store = std::make_unique<HttpStore>(url, *std::move(address));
-  if (const auto access = store->access(); !access) return invalid(access.error().message());
-  return std::unique_ptr<ObjectStore>(std::move(store));
+  std::unique_ptr<SecretFile> secret;
+  for (const char* option : {"password_file", "token_file"})
+    if (const std::string path = url.option(option); !path.empty()) {
+      auto opened = SecretFile::open(path);
+      if (!opened) return invalid(opened.error().message());
+      secret = *std::move(opened);
+    }
+  return std::unique_ptr<ObjectStore>(std::make_unique<HttpStore>(url, *std::move(address), std::move(secret)));
 }
 
 }  // namespace kiln::store

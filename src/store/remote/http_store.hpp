@@ -13,9 +13,10 @@ namespace kiln::store {
 /// `<url>/ac/<SHA-256 of the path>`. list() is unsupported. Connects to nothing.
 ///
 /// Sends the user and password of the URL (Basic), the password in the file of the option password_file, or the
-/// token in the file of token_file (Bearer). Reads these files again when they change. Follows up to five
-/// redirects, never from https to http; another server, or another port, gets no credentials. Proxies are those of
-/// the environment variables of curl, such as http_proxy and no_proxy.
+/// token in the file of token_file (Bearer). Reads these files again once per second of use. Follows up to five
+/// redirects, never from https to http; another server, or another port, gets no credentials, and no PUT and
+/// DELETE. Proxies are those of the environment variables of curl, such as http_proxy and no_proxy. Bodies are
+/// never decompressed.
 ///
 /// Keeps connections open between calls. A child of this process cannot use the store: its calls fail with
 /// unsupported, and destroying it there leaves the connections as they are.

@@ -1,4 +1,6 @@
 // What libkiln_remote exports.
+#include <cstdint>
+
 #include "store/remote/http_store.hpp"
 #include "store/remote/redis_store.hpp"
 #include "store/remote_library.hpp"
@@ -6,6 +8,8 @@
 namespace kiln::store {
 
 extern "C" [[gnu::visibility("default")]] const char* kiln_remote_version() { return KILN_VERSION; }
+
+extern "C" [[gnu::visibility("default")]] std::uint64_t kiln_remote_interface() { return remote_interface(); }
 
 [[gnu::visibility("default")]] Result<std::unique_ptr<ObjectStore>> open_remote(const StoreUrl& url) __asm__(
     "kiln_remote_open");

@@ -6,11 +6,8 @@
 #include <chrono>
 #include <climits>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include <curl/curl.h>
@@ -21,7 +18,9 @@
 
 #include "base/mutex.hpp"
 #include "base/try.hpp"
+#include "store/remote/curl.hpp"
 #include "store/remote/resp.hpp"
+#include "store/remote/secret_file.hpp"
 
 namespace kiln::store {
 namespace {
@@ -37,7 +36,8 @@ struct RedisAddress {
   std::string certificates;
   std::string user;
   std::string password;
-  std::string password_file;
+  /// Null: none.
+  std::unique_ptr<SecretFile> password_file;
   std::string database;
 };
 
@@ -77,9 +77,7 @@ std::string printable_answer(std::string text, const RedisCredentials& credentia
   replace_each(text, credentials.password, "***");
   replace_each(text, credentials.user, "***");
   if (text.size() > longest) text.resize(longest);
-  std::ranges::replace_if(
-      text, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
+  return printable_text(std::move(text));
 }
 
 bool is_redis_denial(std::string_view text) {
@@ -93,28 +91,13 @@ bool is_redis_denial(std::string_view text) {
 Error refused_command(const RedisAddress& server, const RespAnswer& answer, const RedisCredentials& credentials) {
   const std::string text = printable_answer(answer.text, credentials);
   if (is_redis_denial(answer.text))
-    return redis_error(server, ErrorCode::denied,
+    // A wrong password may be corrected, and a replica become the master, at any time.
+    return redis_error(server, answer.text.starts_with("NOPERM") ? ErrorCode::denied : ErrorCode::io,
                        fmt::format("refuses access: {}; check the user, the password and the user's rights", text));
+  if (answer.text.starts_with("ERR Protocol error: invalid bulk length"))
+    return redis_error(server, ErrorCode::unsupported,
+                       fmt::format("takes no object of this size: {}; raise proto-max-bulk-len", text));
   return redis_error(server, ErrorCode::io, fmt::format("answered with an error: {}", text));
-}
-
-Result<std::string> read_redis_password(const RedisAddress& server, ErrorCode code) {
-  constexpr std::streamsize longest = 4096;
-  std::error_code ignored;
-  std::ifstream file;
-  // Opening a FIFO would wait for its writer.
-  if (std::filesystem::is_regular_file(server.password_file, ignored))
-    file.open(server.password_file, std::ios::binary);
-  std::string text(longest + 1, '\0');
-  file.read(text.data(), longest + 1);
-  if (!file.is_open() || file.bad() || file.gcount() > longest)
-    return redis_error(server, code,
-                       fmt::format("has a password_file that cannot be read or has more than {} bytes", longest));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  // Editors end files with a line end.
-  text.erase(text.find_last_not_of(" \t\r\n") + 1);
-  if (text.empty()) return redis_error(server, code, "has an empty password_file");
-  return text;
 }
 
 struct FreeRedisEasy {
@@ -124,8 +107,8 @@ struct FreeRedisMulti {
   void operator()(CURLM* handle) const noexcept { curl_multi_cleanup(handle); }
 };
 
-/// A connection to the server, over which libcurl resolves names, tries all addresses and encrypts; it takes no
-/// part in the protocol. For one thread at a time.
+/// A connection made by libcurl, which resolves names, tries all addresses and handles TLS. The Redis protocol is
+/// ours. For one thread at a time.
 class RedisConnection {
  public:
   static Result<std::unique_ptr<RedisConnection>> open(const RedisAddress& server, const CallLimit& limit) {
@@ -199,7 +182,10 @@ bool RedisConnection::set_options(const CallLimit& limit) {
              // Do not wait for getaddrinfo(), which has no deadline, when the handle is freed.
              set(CURLOPT_QUICK_EXIT, 1L);
   if (!server_.unix_socket.empty()) all = all && set(CURLOPT_UNIX_SOCKET_PATH, server_.unix_socket.c_str());
-  if (!server_.certificates.empty()) all = all && set(CURLOPT_CAINFO, server_.certificates.c_str());
+  if (!server_.certificates.empty())
+    all = all && set(CURLOPT_CAINFO, server_.certificates.c_str()) &&
+          // Trust no others: by default libcurl adds those of the system.
+          set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));
   return all;
 }
 
@@ -216,9 +202,10 @@ Result<void> RedisConnection::connect(const CallLimit& limit) {
   const CURLcode result = message != nullptr ? message->data.result : CURLE_FAILED_INIT;
   if (result == CURLE_OPERATION_TIMEDOUT) return redis_timed_out(server_);
   if (result != CURLE_OK)
-    return redis_error(server_, ErrorCode::io,
-                       fmt::format("cannot be reached: {}",
-                                   curl_error_[0] != '\0' ? curl_error_.data() : curl_easy_strerror(result)));
+    return redis_error(
+        server_, ErrorCode::io,
+        fmt::format("cannot be reached: {}",
+                    printable_text(curl_error_[0] != '\0' ? curl_error_.data() : curl_easy_strerror(result))));
   curl_socket_t socket = CURL_SOCKET_BAD;
   if (curl_easy_getinfo(easy_.get(), CURLINFO_ACTIVESOCKET, &socket) != CURLE_OK || socket == CURL_SOCKET_BAD)
     return redis_error(server_, ErrorCode::io, "closed the connection");
@@ -244,8 +231,11 @@ Result<void> RedisConnection::wait_until_connected(const CallLimit& limit) {
 Result<void> RedisConnection::greet(const CallLimit& limit) {
   using Kind = RespAnswer::Kind;
   credentials_ = {server_.user, server_.password};
-  if (!server_.password_file.empty())
-    credentials_.password = KILN_TRY(read_redis_password(server_, ErrorCode::denied));
+  if (server_.password_file != nullptr) {
+    auto password = server_.password_file->read();
+    if (!password) return redis_error(server_, ErrorCode::io, password.error().message());
+    credentials_.password = *std::move(password);
+  }
   const bool with_password = !credentials_.user.empty() || !credentials_.password.empty();
   if (with_password)
     KILN_TRY(call(credentials_.user.empty()
@@ -330,8 +320,7 @@ Result<RespAnswer> RedisConnection::receive(const CallLimit& limit) {
       return redis_error(server_, ErrorCode::io, "closed the connection before its answer was complete");
     }
     const auto used = parser.consume(std::span(buffer_).first(got));
-    if (!used)
-      return redis_error(server_, used.error().code(), "sent something invalid: " + used.error().message());
+    if (!used) return redis_error(server_, used.error().code(), "sent " + used.error().message());
     if (!parser.is_complete()) continue;
     reusable_ = *used == got;
     return std::move(parser).take();
@@ -351,7 +340,7 @@ class RedisStore final : public ObjectStore {
   Result<void> put(const std::string& path, std::span<const std::byte> bytes, const CallLimit& limit) override {
     if (bytes.size() > max_object_bytes)
       return redis_error(
-          server_, ErrorCode::io,
+          server_, ErrorCode::unsupported,
           fmt::format("takes objects of at most {} bytes, and this one has {}", max_object_bytes, bytes.size()));
     const std::string_view value(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     KILN_TRY(call({"SET", key_of(path), value}, RespAnswer::Kind::text, limit));
@@ -437,8 +426,7 @@ void RedisStore::close_idle() {
 }  // namespace
 
 Result<std::unique_ptr<ObjectStore>> make_redis_store(const StoreUrl& url) {
-  // libcurl counts the calls, and its functions are thread-safe afterwards.
-  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
+  KILN_TRY(start_curl());
   const bool on_unix_socket = url.scheme == StoreUrl::Scheme::redis_unix;
   constexpr int default_port = 6379;
   RedisAddress server = {
@@ -449,18 +437,23 @@ Result<std::unique_ptr<ObjectStore>> make_redis_store(const StoreUrl& url) {
       .certificates = url.option("ca"),
       .user = url.user,
       .password = url.password,
-      .password_file = url.option("password_file"),
+      .password_file = nullptr,
       .database = on_unix_socket ? url.option("db") : url.path,
   };
-  if (started != CURLE_OK)
-    return redis_error(server, ErrorCode::io, "cannot be used: libcurl cannot be initialised");
   if (server.database.find_first_not_of('0') == std::string::npos) server.database.clear();
   if (server.unix_socket.size() >= sizeof(sockaddr_un::sun_path))
     return redis_error(server, ErrorCode::invalid_request, "has a path that is too long for a Unix socket");
-  if (!server.password.empty() && !server.password_file.empty())
-    return redis_error(server, ErrorCode::invalid_request,
-                       "has both a password and a password_file; use one of them");
-  if (!server.password_file.empty()) KILN_TRY(read_redis_password(server, ErrorCode::invalid_request));
+  if (!server.certificates.empty())
+    if (const auto usable = check_certificates(server.certificates); !usable)
+      return redis_error(server, ErrorCode::invalid_request, usable.error().message());
+  if (const std::string file = url.option("password_file"); !file.empty()) {
+    if (!server.password.empty())
+      return redis_error(server, ErrorCode::invalid_request,
+                         "has both a password and a password_file; use one of them");
+    auto secret = SecretFile::open(file);
+    if (!secret) return redis_error(server, ErrorCode::invalid_request, secret.error().message());
+    server.password_file = *std::move(secret);
+  }
   const std::string prefix = url.option("prefix");
   return std::unique_ptr<ObjectStore>(
       std::make_unique<RedisStore>(std::move(server), prefix.empty() ? "kiln" : prefix));

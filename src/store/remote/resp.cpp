@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view line_end = "\r\n";
 
-Error invalid_answer(const std::string& why) { return Error(ErrorCode::io, "it is not a Redis answer: " + why); }
+Error invalid_answer(const std::string& why) { return Error(ErrorCode::io, "what is not a Redis answer: " + why); }
 
 std::optional<std::int64_t> resp_integer(std::string_view text) {
   std::int64_t value = 0;
@@ -82,8 +82,10 @@ Result<void> RespParser::parse_line() {
     answer_.kind = RespAnswer::Kind::null;
     return {};
   }
-  if (*value < 0 || static_cast<std::uint64_t>(*value) > max_bulk_bytes_)
-    return invalid_answer(fmt::format("it has {} bytes, and {} are allowed", *value, max_bulk_bytes_));
+  if (*value < 0) return invalid_answer("a length is negative");
+  if (static_cast<std::uint64_t>(*value) > max_bulk_bytes_)
+    return Error(ErrorCode::unsupported,
+                 fmt::format("an object of {} bytes, and {} are allowed", *value, max_bulk_bytes_));
   answer_.kind = RespAnswer::Kind::bulk;
   bulk_bytes_left_ = static_cast<std::size_t>(*value) + line_end.size();
   state_ = State::bulk;

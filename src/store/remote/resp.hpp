@@ -42,7 +42,8 @@ class RespParser {
   explicit RespParser(std::uint64_t max_bulk_bytes = max_object_bytes) noexcept : max_bulk_bytes_(max_bulk_bytes) {}
 
   /// Consumes the next bytes of the stream. Returns how many of them belong to the answer: all, unless the answer
-  /// is complete. Fails with io if they are not a valid answer; the parser is unusable then.
+  /// is complete. Fails with io if they are not a valid answer, and with unsupported if it is too long; the parser
+  /// is unusable then. The message follows "the server sent".
   Result<std::size_t> consume(std::span<const std::byte> bytes);
   bool is_complete() const noexcept { return state_ == State::complete; }
   /// Only once, when it is complete.
