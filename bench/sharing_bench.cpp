@@ -88,7 +88,10 @@ Json node(const std::string& directory, const std::string& api, const std::strin
   const double took = milliseconds_since(start);
   cache.flush();
   const Stats stats = cache.stats();
-  return {{"ms", took}, {"compiles", stats.compiles}, {"disk", stats.disk_hits}, {"shared", stats.shared_hits},
+  return {{"ms", took},
+          {"compiles", stats.compiles},
+          {"disk", stats.disk_hits},
+          {"shared", stats.shared_hits},
           {"failures", stats.store_failures}};
 }
 
@@ -140,7 +143,8 @@ Json hit(const std::string& directory, const std::string& url, const std::string
   };
   const double of_disk = median(disk_us);
   const double of_store = median(store_us);
-  const double answer = std::chrono::duration<double, std::micro>(from_store.stats().stores.at(0).latency_p50).count();
+  const double answer =
+      std::chrono::duration<double, std::micro>(from_store.stats().stores.at(0).latency_p50).count();
   return {{"bytes", bytes},
           {"disk_us", of_disk},
           {"store_us", of_store},

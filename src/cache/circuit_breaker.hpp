@@ -7,9 +7,9 @@
 
 namespace kiln::cache {
 
-/// Decides whether to call a server that may be down. After several failures in a row it is open: calls are skipped,
-/// except for probes; the pause between them doubles with each failure, up to a minute. One success closes it. Safe
-/// from any thread; skipping a call takes no lock.
+/// Decides whether to call a server that may be down. After several failures in a row it is open: calls are
+/// skipped, except for probes; the pause between them doubles with each failure, up to a minute. One success closes
+/// it. Safe from any thread; skipping a call takes no lock.
 class CircuitBreaker {
  public:
   using Clock = std::chrono::steady_clock;

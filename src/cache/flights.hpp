@@ -49,7 +49,8 @@ class WorkForThread {
   WorkForThread& operator=(const WorkForThread&) = delete;
 
   struct State : std::enable_shared_from_this<State> {
-    explicit State(std::shared_ptr<const State> work_of_waiting_thread) : outer(std::move(work_of_waiting_thread)) {}
+    explicit State(std::shared_ptr<const State> work_of_waiting_thread)
+        : outer(std::move(work_of_waiting_thread)) {}
     const std::thread::id waiting = std::this_thread::get_id();
     /// The work that the waiting thread does itself for another one.
     const std::shared_ptr<const State> outer;

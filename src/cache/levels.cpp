@@ -142,8 +142,7 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
 Levels::Outcome Levels::provide(const Request& request, const How& how, Won* won) {
   const Key& key = request.key();
   // First the place, then the lock: what is locked here, no other process compiles.
-  auto place =
-      how.place != nullptr && *how.place ? std::move(*how.place) : backend_->wait_for_place(how.urgency);
+  auto place = how.place != nullptr && *how.place ? std::move(*how.place) : backend_->wait_for_place(how.urgency);
   auto lock = lock_key(key, how.if_locked, place);
   if (!lock && uses_locks()) {
     const bool leaves_it = how.if_locked == IfLocked::return_nothing || how.if_locked == IfLocked::take_over;
@@ -237,8 +236,8 @@ Levels::Outcome Levels::race(const Request& request, const How& how, Fetch& fetc
           race->changed.wait(race->mutex);
           continue;
         }
-        const auto until =
-            std::min(std::chrono::steady_clock::now() + std::chrono::nanoseconds(longest_head_start), fetch.deadline());
+        const auto until = std::min(std::chrono::steady_clock::now() + std::chrono::nanoseconds(longest_head_start),
+                                    fetch.deadline());
         race->changed.wait_until(race->mutex, until);
         if (std::chrono::steady_clock::now() >= until && !race->store_ended)
           store_is_out = fetch.unanswered() || until == fetch.deadline();
@@ -289,8 +288,7 @@ Result<std::optional<Program>> Levels::find(const Request& request) {
   return find_or_compile(request, {.if_missing = IfMissing::return_nothing, .ask_stores = AskStores::patiently});
 }
 
-Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> lock,
-                                Won* won) {
+Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> lock, Won* won) {
   const auto lost = [] { return Error(ErrorCode::cancelled, "a shared store was faster"); };
   if (won != nullptr && *won) return lost();
   // The compiler reads files itself. If one changes meanwhile, the program does not belong to this key.

@@ -75,7 +75,8 @@ class ObjectPlace final : public EntryPlace {
     const std::string key = address.key.digest.hex();
     return fmt::format("{}/{}/{}", folder_of(address), key.substr(0, 2), key);
   }
-  /// Tools read from it what the digest of an identity stands for. That it is refused does not decide about entries.
+  /// Tools read from it what the digest of an identity stands for. That it is refused does not decide about
+  /// entries.
   Result<void> put_identity(const EntryAddress& address, const store::CallLimit& limit) {
     if (has_identity_) return {};
     const std::string path = folder_of(address) + "/identity.json";
@@ -293,11 +294,12 @@ SharedStores::Chosen SharedStores::settings_of(const CacheOptions& options) {
 
 void SharedStores::add(const SharedStore& store, const void* owner) {
   using Opened = StoreClient::Opened;
-  StoreClient::Settings settings{.name = store.name,
-                                 .mode = store.mode,
-                                 .timeout = std::clamp(store.timeout, std::chrono::milliseconds(1), longest_timeout),
-                                 .verify = store.verify,
-                                 .open = {}};
+  StoreClient::Settings settings{
+      .name = store.name,
+      .mode = store.mode,
+      .timeout = std::clamp(store.timeout, std::chrono::milliseconds(1), longest_timeout),
+      .verify = store.verify,
+      .open = {}};
   if (store.object != nullptr) {
     settings.open = [object = GuardedStore(store.object, owner), verify = store.verify]() -> Result<Opened> {
       return Opened{std::make_unique<ApplicationPlace>(object), verify};

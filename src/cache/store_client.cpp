@@ -96,6 +96,12 @@ Result<std::optional<StoreClient::Bytes>> StoreClient::get(const EntryAddress& a
   if (!answer) {
     if (answer.error().code() == ErrorCode::cancelled) {
       if (reading.is_probe) reading_.probe_dropped(now);
+    } else if (answer.error().code() == ErrorCode::unsupported) {
+      // The server answers, and the object is too large.
+      ++errors_;
+      static_cast<void>(reading_.succeeded());
+      log_failure("asked for " + address.key.name, answer.error());
+      note_lacking(address.key.digest);
     } else if (!reading.counted.exchange(true)) {
       ++errors_;
       log_failure("asked for " + address.key.name, answer.error());
@@ -118,8 +124,8 @@ Result<std::optional<StoreClient::Bytes>> StoreClient::get(const EntryAddress& a
 }
 
 Result<std::optional<StoreClient::Bytes>> StoreClient::get_unless_others_hang(EntryPlace& place,
-                                                                             const EntryAddress& address,
-                                                                             const store::CallLimit& limit) {
+                                                                              const EntryAddress& address,
+                                                                              const store::CallLimit& limit) {
   struct Entered {
     std::atomic<int>& count;
     const int others = count++;
@@ -167,9 +173,9 @@ void StoreClient::refuse(const EntryAddress& address, const Error& why) {
   ++refusals_;
   // A store may be full of entries of an unknown signer: once for each signer.
   const std::string reason = why.code() == ErrorCode::untrusted ? why.message() : address.key.name + why.message();
-  log_->write(is_new(reason) ? LogLevel::warning : LogLevel::debug,
-              fmt::format("the copy of {} in {} cannot be used: {}", address.key.name, settings_.name,
-                          why.message()));
+  log_->write(
+      is_new(reason) ? LogLevel::warning : LogLevel::debug,
+      fmt::format("the copy of {} in {} cannot be used: {}", address.key.name, settings_.name, why.message()));
   note_lacking(address.key.digest);
 }
 

@@ -29,7 +29,7 @@ using std::chrono::steady_clock;
 
 /// A password that no log or message may contain.
 constexpr const char* secret = "correct-horse-7391";
-constexpr int programs = 24;
+constexpr int shared_programs = 24;
 
 /// The place that machines share.
 class Place {
@@ -121,8 +121,8 @@ class SharingTest : public fakes::CacheTest {
     options.stores = std::vector<SharedStore>{url};
     return std::make_unique<Cache>(backend_, options);
   }
-  /// Gets all programs, and returns how many were compiled.
-  static std::uint64_t get_all(Cache& cache, int count = programs) {
+  /// gets all programs, and returns how many were compiled.
+  static std::uint64_t get_all(Cache& cache, int count = shared_programs) {
     for (int i = 0; i < count; ++i) {
       const auto program = cache.get(request(i));
       EXPECT_TRUE(program) << program.error().message();
@@ -158,11 +158,11 @@ class Sharing : public SharingTest, public testing::WithParamInterface<PlaceKind
 };
 
 TEST_P(Sharing, TheSecondMachineCompilesNothing) {
-  EXPECT_EQ(get_all(*node("one", place_->url({}))), static_cast<std::uint64_t>(programs));
+  EXPECT_EQ(get_all(*node("one", place_->url({}))), static_cast<std::uint64_t>(shared_programs));
   const auto second = node("two", place_->url({}));
   EXPECT_EQ(get_all(*second), 0U) << logged();
   const Stats stats = second->stats();
-  EXPECT_EQ(stats.shared_hits, static_cast<std::uint64_t>(programs));
+  EXPECT_EQ(stats.shared_hits, static_cast<std::uint64_t>(shared_programs));
   EXPECT_EQ(stats.stores.at(0).verify, Verification::required);
   EXPECT_EQ(stats.store_failures, 0U) << logged();
   EXPECT_GT(stats.stores.at(0).latency_p99, std::chrono::nanoseconds(0));
@@ -231,17 +231,35 @@ TEST_P(Sharing, AfterARevocationEntriesAreNotUsed) {
 }
 
 TEST_P(Sharing, DuringAKeyRotationOldAndNewMachinesUseTheEntries) {
+  forget_own_keys();
+  const auto old = make_key("old");
   const auto next = make_key("next");
+  own_key(old);
   own_key(next);  // Both sign.
   static_cast<void>(get_all(*node("one", place_->url({})), 3));
-  // A machine that trusts the old key only, and one that trusts the new key only.
   forget_own_keys();
-  trust_nobody();
-  trust(next);
-  EXPECT_EQ(get_all(*node("new", place_->url({})), 3), 0U) << logged();
+  for (const auto* key : {&old, &next}) {
+    trust_nobody();
+    trust(*key);
+    EXPECT_EQ(get_all(*node("trusts " + key->name(), place_->url({})), 3), 0U) << logged();
+  }
 }
 
-TEST_P(Sharing, AnEntryThatIsAlteredAtAnyByteIsNotUsed) {
+TEST_P(Sharing, EntriesOfAMachineWhoseClockIsTenYearsOffAreUsed) {
+  static_cast<void>(get_all(*node("one", place_->url({})), 1));
+  const auto objects = place_->objects();
+  const auto opened = store::open_entry(objects->get(path_of(0), {}).value().value()).value();
+  const auto keys = store::signing_keys("", store::config_folders()).value();
+  for (const int years : {-10, 10}) {
+    auto entry = opened.entry;
+    entry.created += years * std::chrono::hours(24 * 365);
+    ASSERT_TRUE(
+        objects->put(path_of(0), store::sign_entry(store::seal_entry(opened.label, entry), keys).value(), {}));
+    EXPECT_EQ(get_all(*node("two" + std::to_string(years), place_->url("mode=ro")), 1), 0U) << logged();
+  }
+}
+
+TEST_P(Sharing, AnEntryThatIsAlteredAnywhereIsNotUsed) {
   static_cast<void>(get_all(*node("one", place_->url({})), 1));
   const auto objects = place_->objects();
   const auto sound = objects->get(path_of(0), {}).value().value();

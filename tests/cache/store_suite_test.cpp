@@ -8,6 +8,7 @@
 
 #include "fakes/cache_fixture.hpp"
 #include "fakes/gate.hpp"
+#include "fakes/servers.hpp"
 #include "fakes/stores.hpp"
 #include "store/directory.hpp"
 #include "store/disk_store.hpp"
@@ -24,7 +25,13 @@ using Found = std::optional<Bytes>;
 
 /// A store under test, and what may be expected of it.
 struct Subject {
-  std::shared_ptr<Store> store;
+  Subject(std::shared_ptr<Store> object, bool does_share = true, bool does_fail = false, bool does_answer = true)
+      : store(std::move(object)), shares(does_share), fails(does_fail), answers(does_answer) {}
+  Subject(std::string url, std::shared_ptr<fakes::Server> runs = {})
+      : store(std::move(url)), server(std::move(runs)) {}
+
+  SharedStore store;
+  std::shared_ptr<fakes::Server> server = {};
   /// Whether another cache finds there what one has put there.
   bool shares = true;
   /// Whether its failures are to be seen in the statistics.
@@ -36,6 +43,8 @@ struct Subject {
 struct Kind {
   std::string name;
   std::function<Subject(const Identity&, const std::filesystem::path&)> make;
+  /// The server that it needs.
+  std::string program = {};
   friend void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 };
 
@@ -48,24 +57,24 @@ struct WithoutAMessage : std::exception {
 /// put() and get() as in `memory`, with the answer of get() passed through `spoil`.
 Subject spoiled(std::function<Found(Bytes)> spoil) {
   auto memory = std::make_shared<fakes::MemoryStore>();
-  return {std::make_shared<fakes::FunctionStore>(
-              [memory, spoil = std::move(spoil)](const EntryAddress& address) -> Result<Found> {
-                auto found = memory->get(address);
-                if (!found || !*found) return found;
-                return spoil(std::move(**found));
-              },
-              [memory](const EntryAddress& address, std::span<const std::byte> sealed) {
-                return memory->put(address, sealed);
-              }),
-          false, true};
+  return Subject{std::make_shared<fakes::FunctionStore>(
+                     [memory, spoil = std::move(spoil)](const EntryAddress& address) -> Result<Found> {
+                       auto found = memory->get(address);
+                       if (!found || !*found) return found;
+                       return spoil(std::move(**found));
+                     },
+                     [memory](const EntryAddress& address, std::span<const std::byte> sealed) {
+                       return memory->put(address, sealed);
+                     }),
+                 false, true};
 }
 
 template <class Thrown>
 Subject throwing(Thrown thrown) {
-  return {std::make_shared<fakes::FunctionStore>(
-              [thrown](const EntryAddress&) -> Result<Found> { throw thrown; },
-              [thrown](const EntryAddress&, std::span<const std::byte>) -> Result<void> { throw thrown; }),
-          false, true, false};
+  return Subject{std::make_shared<fakes::FunctionStore>(
+                     [thrown](const EntryAddress&) -> Result<Found> { throw thrown; },
+                     [thrown](const EntryAddress&, std::span<const std::byte>) -> Result<void> { throw thrown; }),
+                 false, true, false};
 }
 
 /// Answers with what was put under another key.
@@ -75,19 +84,19 @@ Subject mixing_up() {
     std::map<Digest, Bytes> put;
   };
   auto state = std::make_shared<State>();
-  return {std::make_shared<fakes::FunctionStore>(
-              [state](const EntryAddress& address) -> Result<Found> {
-                const std::lock_guard lock(state->mutex);
-                for (const auto& [key, sealed] : state->put)
-                  if (key != address.key.digest) return Found(sealed);
-                return Found{};
-              },
-              [state](const EntryAddress& address, std::span<const std::byte> sealed) -> Result<void> {
-                const std::lock_guard lock(state->mutex);
-                state->put.insert_or_assign(address.key.digest, Bytes(sealed.begin(), sealed.end()));
-                return {};
-              }),
-          false, true};
+  return Subject{std::make_shared<fakes::FunctionStore>(
+                     [state](const EntryAddress& address) -> Result<Found> {
+                       const std::lock_guard lock(state->mutex);
+                       for (const auto& [key, sealed] : state->put)
+                         if (key != address.key.digest) return Found(sealed);
+                       return Found{};
+                     },
+                     [state](const EntryAddress& address, std::span<const std::byte> sealed) -> Result<void> {
+                       const std::lock_guard lock(state->mutex);
+                       state->put.insert_or_assign(address.key.digest, Bytes(sealed.begin(), sealed.end()));
+                       return {};
+                     }),
+                 false, true};
 }
 
 const Kind kinds[] = {
@@ -97,6 +106,20 @@ const Kind kinds[] = {
      }},
     {"Memory",
      [](const Identity&, const std::filesystem::path&) { return Subject{std::make_shared<fakes::MemoryStore>()}; }},
+    {"Folder", [](const Identity&,
+                  const std::filesystem::path& root) { return Subject("file://" + (root / "shared").string()); }},
+    {"Nginx",
+     [](const Identity&, const std::filesystem::path&) {
+       const auto server = std::make_shared<fakes::NginxServer>();
+       return Subject(server->url("verify=off"), server);
+     },
+     "nginx"},
+    {"Redis",
+     [](const Identity&, const std::filesystem::path&) {
+       const auto server = std::make_shared<fakes::RedisServer>();
+       return Subject(server->url("verify=off"), server);
+     },
+     "redis-server"},
     {"ThrowsAnException",
      [](const Identity&, const std::filesystem::path&) { return throwing(std::runtime_error("no network")); }},
     {"ThrowsAnExceptionWithoutAMessage",
@@ -143,12 +166,17 @@ const Kind kinds[] = {
 
 class StoreSuite : public fakes::CacheTest, public testing::WithParamInterface<Kind> {
  protected:
+  void SetUp() override {
+    if (!GetParam().program.empty() && !fakes::is_installed(GetParam().program))
+      GTEST_SKIP() << GetParam().program << " is not installed";
+  }
   Subject subject() { return GetParam().make(backend_->identity(), folder_.path()); }
   /// A cache on a machine of its own, with the store.
   std::unique_ptr<Cache> machine(const std::string& name, const Subject& subject) {
     CacheOptions options = this->options();
     options.directory = folder_.path() / name;
-    if (subject.store) options.stores = std::vector<SharedStore>{subject.store};
+    if (subject.store.object || !subject.store.url.empty())
+      options.stores = std::vector<SharedStore>{subject.store};
     return std::make_unique<Cache>(backend_, options);
   }
 };
@@ -178,7 +206,7 @@ TEST_P(StoreSuite, GivesEveryMachineTheRightProgramAndSavesCompilesIfItWorks) {
   }
   EXPECT_EQ(backend_->compiles, subject.shares ? programs : 2 * programs);
   // Whatever the store did, what is on disk is sound, and found without the store.
-  const auto again = machine("two", {});
+  const auto again = machine("two", std::shared_ptr<Store>());
   for (int i = 0; i < programs; ++i) EXPECT_EQ(again->get(request(i)).value().origin(), Origin::disk);
 }
 
