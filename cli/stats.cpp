@@ -104,6 +104,28 @@ std::string uploads_table(const std::vector<StoreStats>& stores, const Terminal&
   return table.format(terminal);
 }
 
+std::string state_of(const StoreStats& store) {
+  if (store.reading && store.writing) return "in use";
+  if (store.reading) return "uploads skipped";
+  return store.writing ? "reads skipped" : "skipped";
+}
+
+std::string answers_table(const std::vector<StoreStats>& stores, const Terminal& terminal) {
+  using enum Table::Align;
+  Table table({{"LAST PROCESS", left, Table::Overflow::wrap},
+               {"MEDIAN", right},
+               {"90 %", right},
+               {"99 %", right},
+               {"STATE"}});
+  const auto time = [](std::chrono::nanoseconds latency) {
+    return latency.count() > 0 ? human_duration(latency) : std::string("-");
+  };
+  for (const StoreStats& store : stores)
+    table.add(
+        {store.name, time(store.latency_p50), time(store.latency_p90), time(store.latency_p99), state_of(store)});
+  return table.format(terminal);
+}
+
 std::string devices_table(const std::vector<OnDisk>& devices, const Terminal& terminal) {
   using enum Table::Align;
   Table table(
@@ -136,6 +158,12 @@ Json stats_json(const std::filesystem::path& root, const store::LifetimeStats& l
   for (const StoreStats& store : lifetime.totals.stores) {
     auto& counters = stores.emplace_back(Json{{"name", store.name}});
     for (const auto& [name, member] : key::store_counters) counters[name] = store.*member;
+    const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); };
+    counters["latency_p50_s"] = seconds(store.latency_p50);
+    counters["latency_p90_s"] = seconds(store.latency_p90);
+    counters["latency_p99_s"] = seconds(store.latency_p99);
+    counters["reading"] = store.reading;
+    counters["writing"] = store.writing;
   }
   auto& list = object["devices"] = Json::array();
   for (const auto& device : devices)
@@ -167,7 +195,8 @@ void run(Context& context, bool details) {
     if (details) print("\n" + details_of(device, terminal));
   if (lifetime.sessions > 0) print("\n" + counters(lifetime).format(terminal));
   if (const auto& stores = lifetime.totals.stores; !stores.empty())
-    print("\n" + reads_table(stores, terminal) + "\n" + uploads_table(stores, terminal));
+    print("\n" + reads_table(stores, terminal) + "\n" + uploads_table(stores, terminal) + "\n" +
+          answers_table(stores, terminal));
   if (devices.empty() && lifetime.sessions == 0) remark_empty(context, root);
 }
 
@@ -183,7 +212,9 @@ void add_stats(CLI::App& app, Context& context) {
       "have used the directory. A process adds its counters when it flushes or closes its cache.\n\n"
       "The tables of shared stores count what programs asked each store for. REFUSED entries were damaged, of\n"
       "another program, or without a trusted signature. If a store answers late, the program is compiled as well:\n"
-      "RACES WON and LOST count which was first. NOT UPLOADED are uploads that failed or were dropped.\n\n"
+      "RACES WON and LOST count which was first. NOT UPLOADED are uploads that failed or were dropped. LAST "
+      "PROCESS\n"
+      "shows how long the last process waited for answers, and whether it skipped the store at its end.\n\n"
       "Examples:\n"
       "  kiln stats\n"
       "  kiln stats --long\n"

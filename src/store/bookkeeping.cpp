@@ -1,6 +1,7 @@
 #include "store/bookkeeping.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <fmt/format.h>
@@ -111,6 +112,15 @@ std::uint64_t number(const nlohmann::ordered_json& json, const char* name) {
   return std::min(found->get<std::uint64_t>(), std::uint64_t{1} << 61);
 }
 
+/// What the last process that used a store measured.
+struct Latency {
+  const char* name;
+  std::chrono::nanoseconds StoreStats::*member;
+};
+constexpr std::array latencies = {Latency{"latency_p50_ns", &StoreStats::latency_p50},
+                                  Latency{"latency_p90_ns", &StoreStats::latency_p90},
+                                  Latency{"latency_p99_ns", &StoreStats::latency_p99}};
+
 /// How many shared stores have totals of their own.
 constexpr std::size_t most_stores = 64;
 
@@ -138,8 +148,13 @@ nlohmann::ordered_json to_json(const LifetimeStats& stats) {
   json["compile_time_ns"] = stats.totals.compile_time.count();
   json["compile_time_saved_ns"] = stats.totals.compile_time_saved.count();
   auto& stores = json["stores"] = nlohmann::ordered_json::object();
-  for (const StoreStats& store : stats.totals.stores)
-    for (const auto& [name, member] : key::store_counters) stores[store.name][name] = store.*member;
+  for (const StoreStats& store : stats.totals.stores) {
+    auto& json_of_store = stores[store.name];
+    for (const auto& [name, member] : key::store_counters) json_of_store[name] = store.*member;
+    for (const auto& [name, member] : latencies) json_of_store[name] = (store.*member).count();
+    json_of_store["skipped_reads"] = store.reading ? 0 : 1;
+    json_of_store["skipped_uploads"] = store.writing ? 0 : 1;
+  }
   return json;
 }
 
@@ -154,6 +169,10 @@ LifetimeStats lifetime_in(const nlohmann::ordered_json& json) {
       StoreStats* const totals = totals_of(stats.totals, store);
       if (totals == nullptr || !counters.is_object()) continue;
       for (const auto& [name, member] : key::store_counters) totals->*member = number(counters, name);
+      for (const auto& [name, member] : latencies)
+        totals->*member = std::chrono::nanoseconds(number(counters, name));
+      totals->reading = number(counters, "skipped_reads") == 0;
+      totals->writing = number(counters, "skipped_uploads") == 0;
     }
   return stats;
 }
@@ -173,8 +192,13 @@ Result<void> add_to_lifetime(const std::filesystem::path& root, const LifetimeSt
   stats.sessions += more.sessions;
   for (const auto& [name, member] : key::counters) stats.totals.*member += more.totals.*member;
   for (const StoreStats& store : more.totals.stores)
-    if (StoreStats* const totals = totals_of(stats.totals, store.name))
+    if (StoreStats* const totals = totals_of(stats.totals, store.name)) {
       for (const auto& [name, member] : key::store_counters) totals->*member += store.*member;
+      totals->reading = store.reading;
+      totals->writing = store.writing;
+      for (const auto& [name, member] : latencies)
+        if (store.*member > std::chrono::nanoseconds(0)) totals->*member = store.*member;
+    }
   stats.totals.compile_time += more.totals.compile_time;
   stats.totals.compile_time_saved += more.totals.compile_time_saved;
   return write_json(folder, stats_name, to_json(stats));

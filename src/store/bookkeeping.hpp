@@ -52,8 +52,8 @@ Usage total_usage(const std::filesystem::path& root, const base::FileSystem& sys
 struct LifetimeStats {
   /// The number of caches that used the directory.
   std::uint64_t sessions = 0;
-  /// Sums of the counters; `programs` and `bytes` are not included. Of shared stores, 64 at most, only names and
-  /// counters.
+  /// Sums of the counters; `programs` and `bytes` are not included. Of shared stores, 64 at most, names and
+  /// counters, and the latencies and circuit breakers of the last process that used them.
   Stats totals;
 };
 

@@ -31,6 +31,9 @@ LifetimeStats sample(std::uint64_t factor = 1) {
   for (const char* name : {"redis://cache:6379/0", "file:///mnt/kiln"}) {
     StoreStats& store = stats.totals.stores.emplace_back(StoreStats{.name = name});
     for (const auto& [counter, member] : key::store_counters) store.*member = factor * value++;
+    // Of the last process.
+    store.latency_p99 = 7ms;
+    store.writing = false;
   }
   return stats;
 }
@@ -45,6 +48,9 @@ void expect_equal(const LifetimeStats& found, const LifetimeStats& expected) {
     EXPECT_EQ(found.totals.stores[i].name, expected.totals.stores[i].name);
     for (const auto& [name, member] : key::store_counters)
       EXPECT_EQ(found.totals.stores[i].*member, expected.totals.stores[i].*member) << name;
+    EXPECT_EQ(found.totals.stores[i].latency_p99, expected.totals.stores[i].latency_p99);
+    EXPECT_EQ(found.totals.stores[i].reading, expected.totals.stores[i].reading);
+    EXPECT_EQ(found.totals.stores[i].writing, expected.totals.stores[i].writing);
   }
 }
 
