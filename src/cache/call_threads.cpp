@@ -18,6 +18,9 @@ namespace kiln::cache {
 namespace {
 
 constexpr auto idle_limit = std::chrono::seconds(10);
+/// A call that takes so long counts as one that hangs.
+constexpr auto hanging_after = std::chrono::milliseconds(500);
+constexpr std::size_t most_hanging = 1024;
 /// How long the end waits for calls that may hang.
 constexpr auto grace = std::chrono::milliseconds(100);
 
@@ -25,8 +28,9 @@ constexpr auto grace = std::chrono::milliseconds(100);
 
 struct CallThreads::Worker {
   std::thread thread = {};
-  /// It is inside a call that may hang.
+  /// It is inside a call that may hang, since `began`.
   bool may_hang = false;
+  std::chrono::steady_clock::time_point began = {};
   /// It has ended, and can be joined without waiting.
   bool ended = false;
 };
@@ -50,14 +54,22 @@ struct CallThreads::State {
   std::list<Worker> workers KILN_GUARDED_BY(mutex);
   bool ending KILN_GUARDED_BY(mutex) = false;
 
-  /// The threads of workers that have ended.
-  std::vector<std::thread> take_ended() KILN_REQUIRES(mutex) {
-    std::vector<std::thread> ended;
+  /// The workers that have ended.
+  std::list<Worker> take_ended() KILN_REQUIRES(mutex) {
+    std::list<Worker> ended;
     for (auto worker = workers.begin(); worker != workers.end();) {
-      if (worker->ended) ended.push_back(std::move(worker->thread));
-      worker = worker->ended ? workers.erase(worker) : std::next(worker);
+      const auto next = std::next(worker);
+      if (worker->ended) ended.splice(ended.end(), workers, worker);
+      worker = next;
     }
     return ended;
+  }
+  /// Whether a thread may be started: those that hang do not count for long.
+  bool has_room() KILN_REQUIRES(mutex) {
+    const auto late = std::chrono::steady_clock::now() - hanging_after;
+    const auto hanging = static_cast<std::size_t>(std::ranges::count_if(
+        workers, [&](const Worker& worker) { return worker.may_hang && worker.began < late; }));
+    return alive - hanging < most && hanging < most_hanging;
   }
 };
 
@@ -87,21 +99,21 @@ CallThreads::~CallThreads() {
 }
 
 bool CallThreads::run(std::function<void()> call, AtEnd at_end) {
-  std::vector<std::thread> ended;
+  std::list<Worker> ended;
   bool runs = false;
   {
     const base::MutexLock lock(state_->mutex);
     try {
       ended = state_->take_ended();
-      runs = state_->idle > state_->waiting.size() || (state_->alive < state_->most && start()) ||
-             state_->alive >= state_->most;
+      const bool is_full = state_->idle <= state_->waiting.size() && !state_->has_room();
+      runs = state_->idle > state_->waiting.size() || is_full || start();
       if (runs) state_->waiting.push_back({std::move(call), at_end});
     } catch (const std::bad_alloc&) {
       runs = false;
     }
     if (runs) state_->changed.notify_one();
   }
-  for (std::thread& thread : ended) thread.join();
+  for (Worker& worker : ended) worker.thread.join();
   return runs;
 }
 
@@ -139,6 +151,7 @@ void CallThreads::work(const std::shared_ptr<State>& state, Worker& self) {
       call = std::move(state->waiting.front());
       state->waiting.pop_front();
       self.may_hang = call.at_end == AtEnd::leave_behind;
+      self.began = std::chrono::steady_clock::now();
     }
     try {
       call.run();

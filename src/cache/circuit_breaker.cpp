@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 namespace kiln::cache {
 namespace {
@@ -23,7 +24,8 @@ CircuitBreaker::Turn CircuitBreaker::ask(Clock::time_point now) {
   if (!is_open()) return Turn::call;
   if (!is_due()) return Turn::skip;
   // Set again when the probe ends. A probe that hangs does not prevent the next one.
-  set_pause(now, probe_limit_ + pause_);
+  if (std::exchange(is_probing_, true)) pause_ = std::min<Clock::duration>(pause_ * 2, longest_pause);
+  set_pause(now, std::min<Clock::duration>(probe_limit_ + pause_, longest_pause));
   return Turn::probe;
 }
 
@@ -32,6 +34,7 @@ bool CircuitBreaker::succeeded() {
   failures_ = 0;
   waited_ = {};
   pause_ = {};
+  is_probing_ = false;
   return open_.exchange(false, std::memory_order_acq_rel);
 }
 
@@ -48,12 +51,14 @@ bool CircuitBreaker::waited(Clock::time_point now, Clock::duration time) {
 
 void CircuitBreaker::probe_failed(Clock::time_point now) {
   const base::MutexLock lock(mutex_);
+  is_probing_ = false;
   pause_ = std::min<Clock::duration>(pause_ * 2, longest_pause);
   set_pause(now, with_jitter(pause_));
 }
 
 void CircuitBreaker::probe_dropped(Clock::time_point now) {
   const base::MutexLock lock(mutex_);
+  is_probing_ = false;
   set_pause(now, {});
 }
 

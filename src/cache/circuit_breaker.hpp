@@ -52,6 +52,7 @@ class CircuitBreaker {
   int failures_ KILN_GUARDED_BY(mutex_) = 0;
   Clock::duration waited_ KILN_GUARDED_BY(mutex_) = {};
   Clock::duration pause_ KILN_GUARDED_BY(mutex_) = {};
+  bool is_probing_ KILN_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace kiln::cache

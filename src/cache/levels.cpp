@@ -136,22 +136,27 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
   if (how.if_missing == IfMissing::return_nothing) ++counters_.absent;
   if (!compiles) return std::optional<Program>{};
   if (fetch && !fetch->has_ended() && backend_->usable_from_any_thread()) return race(request, how, *fetch);
-  return provide(request, how);
+  return provide(request, how, {.late = fetch.get()});
 }
 
-Levels::Outcome Levels::provide(const Request& request, const How& how, Won* won) {
+Levels::Outcome Levels::provide(const Request& request, const How& how, const Rivals& rivals) {
   const Key& key = request.key();
+  const auto is_lost = [won = rivals.won] { return won != nullptr && *won; };
   // First the place, then the lock: what is locked here, no other process compiles.
   auto place = how.place != nullptr && *how.place ? std::move(*how.place) : backend_->wait_for_place(how.urgency);
-  auto lock = lock_key(key, how.if_locked, place);
+  if (is_lost()) return std::optional<Program>{};
+  auto lock = lock_key(key, how.if_locked, place, rivals.won);
+  if (is_lost()) return std::optional<Program>{};
   if (!lock && uses_locks()) {
     const bool leaves_it = how.if_locked == IfLocked::return_nothing || how.if_locked == IfLocked::take_over;
     if (leaves_it && disk_->has_locks()) return std::optional<Program>{};
     options_.log.debug(fmt::format("compiling {} without the lock between processes", key.name));
   }
-  if (auto program = load_from_disk(key, lock, Look::last, won)) return program;
+  if (auto program = load_from_disk(key, lock, Look::last, rivals.won)) return program;
   if (place == nullptr) place = backend_->wait_for_place(how.urgency);
-  return std::optional(KILN_TRY(compile(request, std::move(lock), won)));
+  if (rivals.late != nullptr && rivals.late->has_ended())
+    if (auto program = load_fetched(key, *rivals.late)) return program;
+  return std::optional(KILN_TRY(compile(request, std::move(lock), rivals.won)));
 }
 
 std::optional<Program> Levels::await_stores(const Request& request, Fetch& fetch, AskStores ask) {
@@ -209,13 +214,13 @@ Levels::Outcome Levels::race(const Request& request, const How& how, Fetch& fetc
       [this, race, request, if_locked = how.if_locked, urgency = how.urgency, call, work = work.state()] {
         const WorkForThread::Scope scope(work);
         auto provided = without_exceptions(
-            [&] { return provide(request, {.if_locked = if_locked, .urgency = urgency}, &race->won); });
+            [&] { return provide(request, {.if_locked = if_locked, .urgency = urgency}, {.won = &race->won}); });
         const base::MutexLock guard(race->mutex);
         race->provided = std::move(provided);
         race->changed.notify_all();
       },
       CallThreads::AtEnd::wait);
-  if (!started) return provide(request, how);
+  if (!started) return provide(request, how, {.late = &fetch});
   fetch.when_ended([race] {
     const base::MutexLock guard(race->mutex);
     race->store_ended = true;
@@ -423,18 +428,27 @@ Result<Program> Levels::add(const Request& request, Compiled compiled, std::chro
 }
 
 std::optional<Levels::KeyLock> Levels::lock_key(const Key& key, IfLocked if_locked,
-                                                std::unique_ptr<CompilePlace>& place) {
+                                                std::unique_ptr<CompilePlace>& place, const Won* won) {
   if (!uses_locks()) return std::nullopt;
+  using enum store::DiskStore::Turn;
+  const auto wait = [&](store::DiskStore::Turn turn) {
+    // Another thread that provides the program may be faster: then this one need not wait.
+    constexpr auto slice = std::chrono::milliseconds(100);
+    auto left = options_.lock_timeout;
+    for (; won != nullptr && left > slice; left -= slice) {
+      if (*won) return std::optional<KeyLock>();
+      if (auto lock = disk_->lock(key, slice, turn)) return lock;
+    }
+    return disk_->lock(key, left, turn);
+  };
   auto lock = disk_->lock(key, {});
   if (!lock && if_locked == IfLocked::wait) {
     // One process compiles; the others get the lock later and find its entry on disk.
     place.reset();
-    lock = disk_->lock(key, options_.lock_timeout);
+    lock = wait(first);
   }
-  using enum store::DiskStore::Turn;
-  if (!lock && if_locked != IfLocked::return_nothing)
-    lock = disk_->lock(key, if_locked == IfLocked::wait ? options_.lock_timeout : std::chrono::milliseconds(0),
-                       second);
+  if (!lock && if_locked == IfLocked::wait) return wait(second);
+  if (!lock && if_locked != IfLocked::return_nothing) lock = disk_->lock(key, {}, second);
   return lock;
 }
 

@@ -150,8 +150,13 @@ class Levels {
   std::optional<Program> await_stores(const Request& request, Fetch& fetch, AskStores ask);
   /// Loads what a search has found, and saves it under the lock, if there is one.
   std::optional<Program> load_fetched(const Key& key, Fetch& fetch, Won* won = nullptr);
+  /// What else may provide a program: another thread, or a search in the shared stores that may end meanwhile.
+  struct Rivals {
+    Won* won = nullptr;
+    Fetch* late = nullptr;
+  };
   /// What is left if no store has the program: its place, its lock, a last look on disk, the compiler.
-  Outcome provide(const Request& request, const How& how, Won* won = nullptr);
+  Outcome provide(const Request& request, const How& how, const Rivals& rivals);
   Result<Program> compile(const Request& request, std::optional<KeyLock> lock, Won* won);
   /// provide() on another thread while the stores are still asked. The first result is used.
   Outcome race(const Request& request, const How& how, Fetch& fetch);
@@ -159,7 +164,8 @@ class Levels {
   std::optional<std::chrono::nanoseconds> expected_time(const std::string& name) KILN_EXCLUDES(times_mutex_);
   void note_time(const std::string& name, std::chrono::nanoseconds took) KILN_EXCLUDES(times_mutex_);
   /// The lock between processes, if it can be had as `if_locked` says.
-  std::optional<KeyLock> lock_key(const Key& key, IfLocked if_locked, std::unique_ptr<CompilePlace>& place);
+  std::optional<KeyLock> lock_key(const Key& key, IfLocked if_locked, std::unique_ptr<CompilePlace>& place,
+                                  const Won* won);
   bool uses_locks() const noexcept { return disk_ && options_.save; }
   /// Reads, checks and loads an entry of the disk. Nothing if it has none; an error if the entry is unusable.
   Result<std::optional<Loaded>> load_stored(const Key& key);

@@ -185,6 +185,8 @@ struct Fetch::State {
     } const end_of_search{*this, result};
     for (std::size_t i = 0; i < clients.size() && !result && !is_cancelled; ++i) {
       const auto& [place, client] = clients[i];
+      // It has stopped answering since the search began.
+      if (!client->is_read()) continue;
       current = i;
       const auto limit = std::min(deadline, Clock::now() + client->settings().timeout);
       if (Clock::now() >= deadline) break;

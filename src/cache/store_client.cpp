@@ -17,10 +17,13 @@ constexpr auto lacking_limit = std::chrono::seconds(30);
 constexpr std::size_t most_lacking = 16384;
 /// A call that takes less than this is not late.
 constexpr auto least_late = std::chrono::milliseconds(100);
-/// How many calls may hang in a store that keeps no limits.
-constexpr int most_hanging = 8;
 /// Distinct messages that are logged as warnings.
 constexpr std::size_t most_logged = 64;
+
+/// Whether the store works, and only this entry cannot be used: it is too large, or others can write to its folder.
+bool is_about_entry(const Error& error) {
+  return error.code() == ErrorCode::unsupported || error.code() == ErrorCode::untrusted;
+}
 
 }  // namespace
 
@@ -90,18 +93,14 @@ Result<std::optional<StoreClient::Bytes>> StoreClient::get(const EntryAddress& a
   reading.start = start.time_since_epoch().count();
   EntryPlace* const place = this->place();
   if (place == nullptr) return std::optional<Bytes>{};
-  auto answer = settings_.keeps_limits ? without_exceptions([&] { return place->get(address, limit); })
-                                       : get_unless_others_hang(*place, address, limit);
+  auto answer = without_exceptions([&] { return place->get(address, limit); });
   const auto now = Clock::now();
   if (!answer) {
     if (answer.error().code() == ErrorCode::cancelled) {
       if (reading.is_probe) reading_.probe_dropped(now);
-    } else if (answer.error().code() == ErrorCode::unsupported) {
-      // The server answers, and the object is too large.
-      ++errors_;
+    } else if (is_about_entry(answer.error())) {
       static_cast<void>(reading_.succeeded());
-      log_failure("asked for " + address.key.name, answer.error());
-      note_lacking(address.key.digest);
+      refuse(address, answer.error());
     } else if (!reading.counted.exchange(true)) {
       ++errors_;
       log_failure("asked for " + address.key.name, answer.error());
@@ -121,19 +120,6 @@ Result<std::optional<StoreClient::Bytes>> StoreClient::get(const EntryAddress& a
     note_lacking(address.key.digest);
   }
   return answer;
-}
-
-Result<std::optional<StoreClient::Bytes>> StoreClient::get_unless_others_hang(EntryPlace& place,
-                                                                              const EntryAddress& address,
-                                                                              const store::CallLimit& limit) {
-  struct Entered {
-    std::atomic<int>& count;
-    const int others = count++;
-    ~Entered() { --count; }
-  } const entered{hanging_};
-  // Their threads must be left for other stores.
-  if (entered.others >= most_hanging) return Error(ErrorCode::cancelled, "too many calls are under way");
-  return without_exceptions([&] { return place.get(address, limit); });
 }
 
 void StoreClient::unanswered(Reading& reading) {
@@ -213,8 +199,8 @@ Result<void> StoreClient::put(const EntryAddress& address, std::span<const std::
     return put;
   }
   ++upload_errors_;
-  // Permanent, or a matter of this entry: the server answers.
-  if (put.error().code() == ErrorCode::denied || put.error().code() == ErrorCode::unsupported) {
+  // Permanent, or a matter of this entry: the store answers.
+  if (put.error().code() == ErrorCode::denied || is_about_entry(put.error())) {
     static_cast<void>(writing_.succeeded());
     if (put.error().code() == ErrorCode::denied && !refuses_uploads_.exchange(true))
       log_->write(LogLevel::warning,

@@ -123,8 +123,6 @@ class StoreClient {
 
  private:
   EntryPlace* place();
-  Result<std::optional<Bytes>> get_unless_others_hang(EntryPlace& place, const EntryAddress& address,
-                                                      const store::CallLimit& limit);
   /// Whether this is not logged yet. Notes it.
   bool is_new(std::string_view problem);
   void log_failure(std::string_view when, const Error& why);
@@ -139,8 +137,6 @@ class StoreClient {
   CircuitBreaker writing_;
   /// It cannot be opened.
   std::atomic<bool> unusable_{false};
-  /// Calls of get() under way, if they may hang.
-  std::atomic<int> hanging_{0};
   /// It refuses what is put.
   std::atomic<bool> refuses_uploads_{false};
   /// There is no key to sign what is put.

@@ -10,6 +10,7 @@
 #include "base/dynamic_library.hpp"
 #include "base/installed.hpp"
 #include "base/process.hpp"
+#include "base/try.hpp"
 
 namespace kiln::store {
 namespace {
@@ -43,6 +44,10 @@ Result<RemoteLibrary> find_library() {
     return unusable(fmt::format("{} belongs to another build of Kiln {}", path->string(), KILN_VERSION));
   auto* open = library->function<OpenRemoteStore>(remote_function);
   if (open == nullptr) return unusable(fmt::format("{} has no {}", path->string(), remote_function));
+  auto* start = library->function<StartRemoteLibrary>(remote_start_function);
+  if (start == nullptr) return unusable(fmt::format("{} has no {}", path->string(), remote_start_function));
+  // Its calls repeat what fails here, with the reason.
+  static_cast<void>(start());
   return RemoteLibrary{open};
 }
 
@@ -58,16 +63,16 @@ Result<std::unique_ptr<ObjectStore>> open_remote_store(const StoreUrl& url) {
                     url.display()));
   static std::atomic<OpenRemoteStore*> known{nullptr};
   if (OpenRemoteStore* open = known.load(std::memory_order_acquire); open != nullptr) return open(url);
-  // The libraries start with the first store that is opened. A fork meanwhile would leave the child with locks that
-  // nobody holds, so it waits.
-  auto& starting = base::once_per_process<base::ForkMutex>(
-      [] { return std::make_unique<base::ForkMutex>(base::ForkMutex::Order::outer); });
-  const base::MutexLock lock(starting);
-  auto found = find_library();
-  if (!found) return std::move(found).error();
-  auto store = found->open(url);
-  known.store(found->open, std::memory_order_release);
-  return store;
+  OpenRemoteStore* open = nullptr;
+  {
+    // A fork while the libraries start would leave the child with locks that nobody holds, so it waits.
+    auto& starting = base::once_per_process<base::ForkMutex>(
+        [] { return std::make_unique<base::ForkMutex>(base::ForkMutex::Order::outer); });
+    const base::MutexLock lock(starting);
+    open = KILN_TRY(find_library()).open;
+  }
+  known.store(open, std::memory_order_release);
+  return open(url);
 }
 
 }  // namespace kiln::store

@@ -24,6 +24,9 @@ Result<std::unique_ptr<ObjectStore>> open_remote_store(const StoreUrl& url);
 /// The function that libkiln_remote exports, and its name there.
 using OpenRemoteStore = Result<std::unique_ptr<ObjectStore>>(const StoreUrl& url);
 inline constexpr const char* remote_function = "kiln_remote_open";
+/// Starts the libraries that libkiln_remote uses. Returns whether it could.
+using StartRemoteLibrary = bool();
+inline constexpr const char* remote_start_function = "kiln_remote_start";
 
 /// The number of the interface between Kiln and libkiln_remote. Increase it with each change of StoreUrl,
 /// ObjectStore, CallLimit or Result that leaves their sizes as they are, such as another order of functions.

@@ -1,6 +1,7 @@
 // What libkiln_remote exports.
 #include <cstdint>
 
+#include "store/remote/curl.hpp"
 #include "store/remote/http_store.hpp"
 #include "store/remote/redis_store.hpp"
 #include "store/remote_library.hpp"
@@ -10,6 +11,8 @@ namespace kiln::store {
 extern "C" [[gnu::visibility("default")]] const char* kiln_remote_version() { return KILN_VERSION; }
 
 extern "C" [[gnu::visibility("default")]] std::uint64_t kiln_remote_interface() { return remote_interface(); }
+
+extern "C" [[gnu::visibility("default")]] bool kiln_remote_start() { return start_curl().ok(); }
 
 [[gnu::visibility("default")]] Result<std::unique_ptr<ObjectStore>> open_remote(const StoreUrl& url) __asm__(
     "kiln_remote_open");

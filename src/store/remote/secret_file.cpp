@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <string_view>
 
 #include <fcntl.h>
@@ -73,7 +74,12 @@ Result<std::string> SecretFile::read() {
     if (is_reading_ || Clock::now() < next_read_) return last_;
     is_reading_ = true;
   }
-  auto now = read_secret(path_);
+  Result<std::string> now = Error(ErrorCode::io, "there is no memory to read " + path_);
+  try {
+    now = read_secret(path_);
+  } catch (const std::bad_alloc&) {
+    // Tried again soon.
+  }
   const base::MutexLock lock(mutex_);
   is_reading_ = false;
   next_read_ = Clock::now() + lifetime;
