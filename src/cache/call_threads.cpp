@@ -106,7 +106,7 @@ bool CallThreads::run(std::function<void()> call, AtEnd at_end) {
     try {
       ended = state_->take_ended();
       const bool is_full = state_->idle <= state_->waiting.size() && !state_->has_room();
-      runs = state_->idle > state_->waiting.size() || is_full || start();
+      runs = state_->idle > state_->waiting.size() || is_full || start(state_);
       if (runs) state_->waiting.push_back({std::move(call), at_end});
     } catch (const std::bad_alloc&) {
       runs = false;
@@ -117,15 +117,15 @@ bool CallThreads::run(std::function<void()> call, AtEnd at_end) {
   return runs;
 }
 
-bool CallThreads::start() {
-  Worker& worker = state_->workers.emplace_back();
+bool CallThreads::start(const std::shared_ptr<State>& state) {
+  Worker& worker = state->workers.emplace_back();
   try {
-    worker.thread = std::thread([state = state_, &worker] { work(state, worker); });
+    worker.thread = std::thread([state, &worker] { work(state, worker); });
   } catch (...) {
-    state_->workers.pop_back();
+    state->workers.pop_back();
     return false;
   }
-  ++state_->alive;
+  ++state->alive;
   return true;
 }
 

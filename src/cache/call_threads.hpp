@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 
+#include "base/mutex.hpp"
+
 namespace kiln::cache {
 
 /// Threads for calls that others wait for only as long as they want to: on servers, on folders of a network, on
@@ -30,7 +32,7 @@ class CallThreads {
   struct State;
   struct Worker;
   /// Starts a thread, with the state locked. False if none can be started.
-  bool start();
+  static bool start(const std::shared_ptr<State>& state) KILN_THREAD_ANNOTATION(no_thread_safety_analysis);
   static void work(const std::shared_ptr<State>& state, Worker& self);
 
   std::shared_ptr<State> state_;

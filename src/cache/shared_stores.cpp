@@ -184,7 +184,8 @@ struct Fetch::State {
       ~End() { state.end(std::move(result)); }
     } const end_of_search{*this, result};
     for (std::size_t i = 0; i < clients.size() && !result && !is_cancelled; ++i) {
-      const auto& [place, client] = clients[i];
+      const std::size_t place = clients[i].first;
+      const std::shared_ptr<StoreClient>& client = clients[i].second;
       // It has stopped answering since the search began.
       if (!client->is_read()) continue;
       current = i;
