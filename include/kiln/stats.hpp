@@ -30,7 +30,7 @@ struct StoreStats {
   /// Entries that were damaged, of another program or device, refused by the driver, or without a trusted
   /// signature.
   std::uint64_t refusals = 0;
-  /// Late answers that came before the compiler was done, and requests that the compiler answered first.
+  /// Races between a late answer and the compiler, by who won.
   std::uint64_t races_won = 0;
   std::uint64_t races_lost = 0;
   /// Entries that were uploaded, and uploads that failed or were dropped.
