@@ -417,6 +417,8 @@ TEST_F(SharedStores, AreNotAskedAgainSoonForWhatTheyLack) {
 
 TEST_F(SharedStores, AreAskedForWhatWasUploadedMeanwhile) {
   const auto store = std::make_shared<TestStore>();
+  // A request waits for a store as long as compiling took before.
+  backend_->on_compile = [](const Request&) { std::this_thread::sleep_for(milliseconds(150)); };
   CacheOptions options = machine("node", {store});
   options.disk = false;
   Cache node(backend_, options);
