@@ -32,6 +32,7 @@
 #include "fakes/child.hpp"
 #include "fakes/files.hpp"
 #include "fakes/mounted_disk.hpp"
+#include "fakes/set_uid.hpp"
 #include "fakes/temporary_folder.hpp"
 
 namespace kiln {
@@ -483,31 +484,10 @@ TEST_F(CompileWorkersTest, AUserWithoutANameAHomeOrAFolderToWriteToGetsWorkers) 
 }
 
 TEST_F(CompileWorkersTest, ASetUidProgramHasNoWorkers) {
-  constexpr const char* mark = "KILN_TEST_SET_UID";
-  constexpr int ordinary = 12;
-  if (std::getenv(mark) != nullptr) {
-    // This is the program of another user's; see below.
-    if (!base::has_more_rights_than_its_caller()) ::_exit(ordinary);
-    ::_exit(compile_in_worker("").value() == "here" ? 0 : 1);
-  }
-  if (!fakes::is_root()) GTEST_SKIP() << "only root can give a program to another user";
-  chmod(folder_.path().c_str(), 0755);
-  const auto program = folder_.path() / "program";
-  std::filesystem::copy_file("/proc/self/exe", program);
-  ASSERT_EQ(chown(program.c_str(), fakes::other_user, fakes::other_user), 0);
-  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv(mark, "1", 1);
-    execl(program.c_str(), program.c_str(), "--gtest_filter=CompileWorkersTest.ASetUidProgramHasNoWorkers",
-          nullptr);
-    ::_exit(1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == ordinary) GTEST_SKIP() << "set-uid programs have no rights of their own here";
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  if (fakes::is_set_uid_program()) fakes::end_set_uid_program(compile_in_worker("").value() == "here");
+  const std::string result = fakes::run_in_set_uid_program(folder_.path());
+  if (result.starts_with("skipped")) GTEST_SKIP() << result;
+  EXPECT_EQ(result, fakes::seen_in_set_uid_program);
 }
 
 TEST_F(CompileWorkersTest, AForkedChildHasWorkersOfItsOwn) {

@@ -26,6 +26,7 @@
 #include "fakes/cache_fixture.hpp"
 #include "fakes/child.hpp"
 #include "fakes/crashing_drivers.hpp"
+#include "fakes/set_uid.hpp"
 #include "fakes/temporary_folder.hpp"
 
 namespace kiln {
@@ -479,35 +480,18 @@ TEST(FindHelper, TakesTheOneBesideTheProgramUnlessKilnHelperNamesAnother) {
 }
 
 TEST(FindHelper, IgnoresKilnHelperAndItsOwnFolderInASetUidProgram) {
-  enum Found { elsewhere = 10, by_the_caller = 11, ordinary = 12 };
-  constexpr const char* mark = "KILN_TEST_SET_UID";
-  if (const char* folder = std::getenv(mark); folder != nullptr) {
-    // This is the program of another user's; see below.
-    if (!base::has_more_rights_than_its_caller()) ::_exit(ordinary);
+  constexpr const char* folder_variable = "KILN_TEST_FOLDER";
+  if (fakes::is_set_uid_program()) {
     const auto helper = backend::find_helper();
-    ::_exit(helper && helper->starts_with(folder) ? by_the_caller : elsewhere);
+    fakes::end_set_uid_program(!helper || !helper->starts_with(std::getenv(folder_variable)));
   }
-  if (!fakes::is_root()) GTEST_SKIP() << "only root can give a program to another user";
   const fakes::TemporaryFolder folder;
-  chmod(folder.path().c_str(), 0755);
-  const auto program = folder.path() / "program";
-  std::filesystem::copy_file("/proc/self/exe", program);
-  std::filesystem::copy_file("/bin/true", folder.path() / "kiln-helper");
-  ASSERT_EQ(chown(program.c_str(), fakes::other_user, fakes::other_user), 0);
-  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv(mark, folder.path().c_str(), 1);
-    setenv("KILN_HELPER", (folder.path() / "kiln-helper").c_str(), 1);
-    execl(program.c_str(), program.c_str(),
-          "--gtest_filter=FindHelper.IgnoresKilnHelperAndItsOwnFolderInASetUidProgram", nullptr);
-    ::_exit(1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == ordinary) GTEST_SKIP() << "set-uid programs have no rights of their own here";
-  EXPECT_EQ(WEXITSTATUS(status), elsewhere);
+  const auto helper = folder.path() / "kiln-helper";
+  std::filesystem::copy_file("/bin/true", helper);
+  const std::string result = fakes::run_in_set_uid_program(
+      folder.path(), {{folder_variable, folder.path().string()}, {"KILN_HELPER", helper.string()}});
+  if (result.starts_with("skipped")) GTEST_SKIP() << result;
+  EXPECT_EQ(result, fakes::seen_in_set_uid_program);
 }
 
 /// Whether opening the API fails with an error that says `text`.

@@ -5,7 +5,7 @@
 
 namespace kiln::fakes {
 
-/// Holds whoever passes until it is opened.
+/// Blocks the threads that call pass() until it is opened.
 class Gate {
  public:
   ~Gate() { open(); }

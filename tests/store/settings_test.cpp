@@ -7,12 +7,12 @@
 #include <cstdlib>
 
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/process.hpp"
 #include "fakes/child.hpp"
 #include "fakes/files.hpp"
+#include "fakes/set_uid.hpp"
 #include "fakes/temporary_folder.hpp"
 
 namespace kiln::store {
@@ -406,39 +406,20 @@ TEST_F(ReadSettings, IgnoresAFileThatCannotBeReadOrIsTooLarge) {
 }
 
 TEST_F(ReadSettings, IgnoresFilesAndEnvironmentInASetUidProgram) {
-  enum Seen { defaults = 10, something = 11, ordinary = 12 };
-  if (std::getenv("KILN_TEST_SET_UID") != nullptr) {
-    // This is the program of another user; see below. The constructor has changed the environment since it began.
+  if (fakes::is_set_uid_program()) {
+    // The constructor has changed the environment since the program began.
     set("KILN_SHARED", "file:///environment");
     set("KILN_CACHE_DIR", "/environment");
     fs::remove_all(home_.path());
-    if (!base::has_more_rights_than_its_caller()) ::_exit(ordinary);
     const auto settings = read_settings();
-    const bool is_default = settings.files.empty() && settings.stores.value.empty() &&
-                            settings.directory.value.empty() && settings.share_facts.value &&
-                            base::default_directory().empty();
-    ::_exit(is_default ? defaults : something);
+    fakes::end_set_uid_program(settings.files.empty() && settings.stores.value.empty() &&
+                               settings.directory.value.empty() && settings.share_facts.value &&
+                               base::default_directory().empty());
   }
-  if (!fakes::is_root()) GTEST_SKIP() << "only root can give a program to another user";
   write_user("store = file:///user\nshare_facts = 0\n");
-  const auto program = home_.path() / "program";
-  fs::copy_file("/proc/self/exe", program);
-  ASSERT_EQ(chown(program.c_str(), fakes::other_user, fakes::other_user), 0);
-  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
-  ASSERT_EQ(chmod(home_.path().c_str(), 0755), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv("KILN_TEST_SET_UID", "1", 1);
-    const std::string filter =
-        std::string("--gtest_filter=ReadSettings.") + testing::UnitTest::GetInstance()->current_test_info()->name();
-    execl(program.c_str(), program.c_str(), filter.c_str(), nullptr);
-    ::_exit(1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == ordinary) GTEST_SKIP() << "set-uid programs have no rights of their own here";
-  EXPECT_EQ(WEXITSTATUS(status), defaults);
+  const std::string result = fakes::run_in_set_uid_program(home_.path());
+  if (result.starts_with("skipped")) GTEST_SKIP() << result;
+  EXPECT_EQ(result, fakes::seen_in_set_uid_program);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "base/sha256.hpp"
 #include "fakes/child.hpp"
 #include "fakes/files.hpp"
+#include "fakes/set_uid.hpp"
 #include "fakes/temporary_folder.hpp"
 #include "store/samples.hpp"
 
@@ -569,33 +570,14 @@ TEST(ConfigFolders, AreNeverRelative) {
 }
 
 TEST(ConfigFolders, OfASetUidProgramDoNotExist) {
-  constexpr const char* marker = "KILN_TEST_CONFIG_FOLDERS";
-  enum Seen { nothing = 10, something = 11, ordinary = 12 };
-  if (std::getenv(marker) != nullptr) {
-    // This is the program of another user's; see below.
+  if (fakes::is_set_uid_program()) {
     const ConfigFolders folders = config_folders();
-    if (getuid() == geteuid()) ::_exit(ordinary);
-    ::_exit(!folders.user && folders.system.empty() ? nothing : something);
+    fakes::end_set_uid_program(!folders.user && folders.system.empty());
   }
-  if (!fakes::is_root()) GTEST_SKIP() << "only root can give a program to another user";
   const fakes::TemporaryFolder folder;
-  ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
-  const auto program = folder.path() / "program";
-  std::filesystem::copy_file("/proc/self/exe", program);
-  ASSERT_EQ(chown(program.c_str(), fakes::other_user, fakes::other_user), 0);
-  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv(marker, "1", 1);
-    setenv("HOME", "/home/ann", 1);
-    execl(program.c_str(), program.c_str(), "--gtest_filter=ConfigFolders.OfASetUidProgramDoNotExist", nullptr);
-    ::_exit(1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == ordinary) GTEST_SKIP() << "set-uid programs have no rights of their own here";
-  EXPECT_EQ(WEXITSTATUS(status), nothing);
+  const std::string result = fakes::run_in_set_uid_program(folder.path(), {{"HOME", "/home/ann"}});
+  if (result.starts_with("skipped")) GTEST_SKIP() << result;
+  EXPECT_EQ(result, fakes::seen_in_set_uid_program);
 }
 
 }  // namespace
