@@ -1,21 +1,13 @@
 #include "cache/levels.hpp"
 
 #include <algorithm>
-#include <exception>
-#include <map>
-#include <numeric>
-#include <set>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "base/try.hpp"
-#include "store/bookkeeping.hpp"
-#include "store/compile_times.hpp"
 #include "store/directory.hpp"
-#include "store/json_file.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -130,7 +122,8 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
     return std::optional<Program>{};
   // No lock and no place is held while a store is asked.
   std::unique_ptr<Fetch> fetch;
-  if (how.ask_stores != AskStores::no) fetch = shared_.fetch(key, expected_time(request.name()));
+  if (how.ask_stores != AskStores::no && !shared_.is_empty())
+    fetch = shared_.fetch(key, expected_time(request.name()));
   if (fetch)
     if (auto program = await_stores(request, *fetch, how.ask_stores)) return program;
   if (how.if_missing == IfMissing::return_nothing) ++counters_.absent;
@@ -465,238 +458,6 @@ std::optional<Error> Levels::refusal_of_call() const {
 Error Levels::failure(Error error) {
   ++counters_.failures;
   return error;
-}
-
-void Levels::get_async(Request request, Callback done) {
-  if (Program program = table_.find(request.key().digest)) return call(done, std::move(program));
-  if (auto refusal = refusal_of_call()) return call(done, failure(std::move(*refusal)));
-  if (!backend_->usable_from_any_thread()) return call(done, get(request));
-  // The caller may be a worker inside a backend, and may wait for the result.
-  workers_.let_caller_wait();
-  answer_later(std::make_shared<Asked>(Asked{std::move(request), std::move(done)}));
-}
-
-Future<Program> Levels::get_async(Request request) {
-  const Promise<Program> promise;
-  get_async(std::move(request), [promise](Result<Program> program) { promise.set(std::move(program)); });
-  return promise.future();
-}
-
-void Levels::answer_later(const std::shared_ptr<Asked>& asked) {
-  workers_.submit([this, asked] {
-    // A worker must not block on another thread's flight, because that flight may need a worker.
-    const auto then = [this, asked](const Outcome& outcome) {
-      // A find() or warm() that found nothing does not answer a get().
-      if (outcome && !*outcome) return answer_later(asked);
-      ++counters_.joined;
-      workers_.submit([this, asked, outcome] {
-        answer(*asked, outcome ? Result<Program>(**outcome) : Result<Program>(outcome.error()));
-      });
-    };
-    if (flights_.when_landed(asked->request.key().digest, then)) return;
-    const auto waited = asked->postponed ? std::chrono::steady_clock::now() - *asked->postponed
-                                         : std::chrono::steady_clock::duration(0);
-    auto found = find_or_compile(asked->request, {.if_locked = if_locked_after(waited)});
-    if (found && !*found) return postpone(asked);
-    answer(*asked, found ? Result<Program>(std::move(**found)) : std::move(found).error());
-  });
-}
-
-void Levels::postpone(const std::shared_ptr<Asked>& asked) {
-  {
-    const base::MutexLock lock(postponed_mutex_);
-    postponed_.push_back(asked);
-    if (asked->postponed) return;
-    asked->postponed = std::chrono::steady_clock::now();
-    // Then a worker retries them already.
-    if (++postponed_left_ > 1) return;
-  }
-  workers_.submit([this] { retry_postponed(); });
-}
-
-void Levels::retry_postponed() {
-  const WorkerPool::Uncounted waiting(workers_);
-  for (;;) {
-    constexpr auto pause = std::chrono::milliseconds(3);
-    std::this_thread::sleep_for(pause);
-    std::vector<std::shared_ptr<Asked>> again;
-    {
-      const base::MutexLock lock(postponed_mutex_);
-      if (postponed_left_ == 0) return;
-      again.swap(postponed_);
-    }
-    for (const auto& asked : again) answer_later(asked);
-  }
-}
-
-void Levels::answer(const Asked& asked, Result<Program> program) {
-  if (asked.postponed) {
-    const base::MutexLock lock(postponed_mutex_);
-    --postponed_left_;
-  }
-  // The callback may wait for other programs of this cache.
-  const WorkerPool::Uncounted waiting(workers_);
-  call(asked.done, std::move(program));
-}
-
-void Levels::call(const Callback& done, Result<Program> program) {
-  try {
-    done(std::move(program));
-  } catch (const std::exception& exception) {
-    options_.log.error(fmt::format("a callback of get_async() threw an exception: {}", exception.what()));
-  } catch (...) {
-    options_.log.error("a callback of get_async() threw an exception");
-  }
-}
-
-std::size_t Levels::batch_threads() const {
-  if (!backend_->usable_from_any_thread()) return 1;
-  const unsigned useful = options_.threads == 0 ? backend_->useful_threads() : 0;
-  return useful != 0 ? std::min<std::size_t>(useful, workers_.size()) : workers_.size();
-}
-
-PreloadReport Levels::preload(std::span<const Request> requests, const ProgressCallback& progress) {
-  if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
-  const UnderWay::Call call(under_way_);
-  const Batch::Name name = [&](std::size_t i) -> const std::string& { return requests[i].name(); };
-  Batch batch(requests.size(), name, progress, workers_, batch_threads());
-  std::vector<std::size_t> places(requests.size());
-  std::iota(places.begin(), places.end(), std::size_t{0});
-
-  using Tried = Batch::Tried;
-  using End = Batch::End;
-  places = batch.run(places, Batch::Start::gradually, [&](std::size_t i, auto) {
-    if (table_.find(requests[i].key().digest) || find_ready(requests[i])) return Tried{End::done};
-    return Tried{End::not_done};
-  });
-  if (places.empty()) return batch.finish();
-  if (!shared_.is_empty()) {
-    places = batch.run(places, Batch::Start::all_at_once, [&](std::size_t i, auto) {
-      auto found =
-          find_or_compile(requests[i], {.if_missing = IfMissing::come_back, .ask_stores = AskStores::patiently});
-      if (!found) return Tried{End::failed, std::move(found).error()};
-      return Tried{*found ? End::done : End::not_done};
-    });
-    if (places.empty()) return batch.finish();
-  }
-  batch.expect(sort_by_cost(requests, places));
-  const auto get_if = [&](IfLocked if_locked) {
-    return [&, if_locked](std::size_t i, std::unique_ptr<CompilePlace> place) {
-      auto found = find_or_compile(
-          requests[i],
-          {.if_locked = if_locked, .ask_stores = AskStores::no, .urgency = Urgency::background, .place = &place});
-      if (!found) return Tried{End::failed, std::move(found).error()};
-      return Tried{*found ? End::done : End::not_done};
-    };
-  };
-  // A request for a program that another thread has begun joins it, so none begins before it has a place.
-  places = batch.run(places, Batch::Start::all_at_once, get_if(IfLocked::return_nothing),
-                     [&] { return backend_->wait_for_place(Urgency::background); });
-  // Other processes compile the rest.
-  const auto since = std::chrono::steady_clock::now();
-  constexpr auto shortest_pause = std::chrono::milliseconds(1);
-  constexpr auto longest_pause = std::chrono::milliseconds(10);
-  for (auto pause = shortest_pause; !places.empty(); pause = std::min(pause * 2, longest_pause)) {
-    const auto if_locked = if_locked_after(std::chrono::steady_clock::now() - since);
-    const std::size_t before = places.size();
-    places = batch.run(places, Batch::Start::all_at_once, get_if(if_locked));
-    if (places.size() < before)
-      pause = shortest_pause;
-    else
-      std::this_thread::sleep_for(pause);
-  }
-  return batch.finish();
-}
-
-std::vector<double> Levels::sort_by_cost(std::span<const Request> requests,
-                                         std::vector<std::size_t>& places) const {
-  std::map<std::string, std::chrono::nanoseconds> times;
-  if (disk_ && places.size() > 1) {
-    std::set<std::string> names;
-    for (const std::size_t i : places) names.insert(requests[i].name());
-    times = store::compile_times(disk_->path().parent_path(), backend_->identity(), names, system_);
-  }
-  // An unknown program takes as long for each byte of its source as the known ones.
-  double known_time = 0;
-  double known_bytes = 0;
-  for (const std::size_t i : places)
-    if (const auto known = times.find(requests[i].name()); known != times.end()) {
-      known_time += static_cast<double>(known->second.count());
-      known_bytes += static_cast<double>(requests[i].source().size());
-    }
-  const double time_per_byte = known_bytes > 0 ? known_time / known_bytes : 1;
-  std::vector<double> costs(requests.size());
-  for (const std::size_t i : places) {
-    const auto known = times.find(requests[i].name());
-    costs[i] = known != times.end() ? static_cast<double>(known->second.count())
-                                    : time_per_byte * static_cast<double>(requests[i].source().size());
-  }
-  std::ranges::stable_sort(places, [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
-  return costs;
-}
-
-PreloadReport Levels::warm(const ProgressCallback& progress) {
-  if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
-  const UnderWay::Call call(under_way_);
-  if (!disk_) return {};
-  auto items = disk_->list();
-  if (!items) return {0, {std::move(items).error()}};
-  std::sort(items->begin(), items->end(),
-            [](const store::StoredItem& a, const store::StoredItem& b) { return a.last_use > b.last_use; });
-  // Select as many as fit in memory, and load the most recently used last, so that they are evicted last.
-  std::size_t room = 0;
-  std::uint64_t bytes = 0;
-  while (room < items->size() && room < options_.max_programs && bytes <= options_.max_bytes)
-    bytes += (*items)[room++].stored_bytes;
-  items->resize(room);
-  std::reverse(items->begin(), items->end());
-  const Batch::Name name = [&](std::size_t i) -> const std::string& { return (*items)[i].key.name; };
-  Batch batch(items->size(), name, progress, workers_, batch_threads());
-  std::vector<double> costs;
-  for (const store::StoredItem& item : *items) costs.push_back(static_cast<double>(item.stored_bytes));
-  batch.expect(std::move(costs));
-  std::vector<std::size_t> places(items->size());
-  std::iota(places.begin(), places.end(), std::size_t{0});
-  batch.run(places, Batch::Start::gradually, [&](std::size_t i, auto) -> Batch::Tried {
-    const Key& key = (*items)[i].key;
-    for (;;) {
-      // The error goes only to this caller: a get() that joins must continue to the compiler.
-      std::optional<Error> problem;
-      auto [outcome, joined] = flights_.fly(
-          key.digest, [&] { return table_.find_uncounted(key.digest); },
-          [&]() -> Outcome {
-            auto program = warm_one(key);
-            if (program) return std::optional(std::move(*program));
-            problem = std::move(program).error();
-            return std::optional<Program>{};
-          });
-      if (outcome && *outcome) return {Batch::End::done};
-      if (!joined)
-        return {Batch::End::failed, outcome ? std::move(problem) : std::optional(std::move(outcome).error())};
-    }
-  });
-  return batch.finish();
-}
-
-Result<Program> Levels::warm_one(const Key& key) {
-  auto loaded = load_stored(key);
-  if (!loaded) {
-    // Retry under the lock: another process may be replacing the entry.
-    const auto lock = uses_locks() ? disk_->lock(key, options_.lock_timeout) : std::nullopt;
-    loaded = load_stored(key);
-    if (!loaded) {
-      reject(key, loaded.error());
-      if (lock) remove_unusable(loaded.error(), *lock);
-      return std::move(loaded).error();
-    }
-  }
-  if (!*loaded) return Error(ErrorCode::io, key.name + " was removed from the disk before it could be loaded");
-  // A file name may hold only part of the program's name; the entry has all of it.
-  const store::Entry& entry = (*loaded)->stored.entry;
-  const auto facts = store::parse_json(entry.facts);
-  const bool named = facts && facts->contains("name") && (*facts)["name"].is_string();
-  return admit({key.digest, named ? (*facts)["name"].get<std::string>() : key.name}, std::move((*loaded)->module),
-               Origin::disk, entry.compile_time);
 }
 
 }  // namespace kiln::cache

@@ -241,7 +241,7 @@ class Levels {
   SharedStores shared_;
   Saver saver_;
   /// Compilations that race with a shared store.
-  CallThreads racers_{"kiln-compile", ~std::size_t{0}};
+  CallThreads racers_{"kiln-race", ~std::size_t{0}};
   WorkerPool workers_;
   Flights flights_{workers_};
 };

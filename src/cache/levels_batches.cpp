@@ -1,0 +1,166 @@
+// The functions of Levels for many programs: preload and warm.
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cache/levels.hpp"
+#include "store/compile_times.hpp"
+#include "store/json_file.hpp"
+
+namespace kiln::cache {
+
+std::size_t Levels::batch_threads() const {
+  if (!backend_->usable_from_any_thread()) return 1;
+  const unsigned useful = options_.threads == 0 ? backend_->useful_threads() : 0;
+  return useful != 0 ? std::min<std::size_t>(useful, workers_.size()) : workers_.size();
+}
+
+PreloadReport Levels::preload(std::span<const Request> requests, const ProgressCallback& progress) {
+  if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
+  const UnderWay::Call call(under_way_);
+  const Batch::Name name = [&](std::size_t i) -> const std::string& { return requests[i].name(); };
+  Batch batch(requests.size(), name, progress, workers_, batch_threads());
+  std::vector<std::size_t> places(requests.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+
+  using Tried = Batch::Tried;
+  using End = Batch::End;
+  places = batch.run(places, Batch::Start::gradually, [&](std::size_t i, auto) {
+    if (table_.find(requests[i].key().digest) || find_ready(requests[i])) return Tried{End::done};
+    return Tried{End::not_done};
+  });
+  if (places.empty()) return batch.finish();
+  if (!shared_.is_empty()) {
+    places = batch.run(places, Batch::Start::all_at_once, [&](std::size_t i, auto) {
+      auto found =
+          find_or_compile(requests[i], {.if_missing = IfMissing::come_back, .ask_stores = AskStores::patiently});
+      if (!found) return Tried{End::failed, std::move(found).error()};
+      return Tried{*found ? End::done : End::not_done};
+    });
+    if (places.empty()) return batch.finish();
+  }
+  batch.expect(sort_by_cost(requests, places));
+  const auto get_if = [&](IfLocked if_locked) {
+    return [&, if_locked](std::size_t i, std::unique_ptr<CompilePlace> place) {
+      auto found = find_or_compile(
+          requests[i],
+          {.if_locked = if_locked, .ask_stores = AskStores::no, .urgency = Urgency::background, .place = &place});
+      if (!found) return Tried{End::failed, std::move(found).error()};
+      return Tried{*found ? End::done : End::not_done};
+    };
+  };
+  // A request for a program that another thread has begun joins it, so none begins before it has a place.
+  places = batch.run(places, Batch::Start::all_at_once, get_if(IfLocked::return_nothing),
+                     [&] { return backend_->wait_for_place(Urgency::background); });
+  // Other processes compile the rest.
+  const auto since = std::chrono::steady_clock::now();
+  constexpr auto shortest_pause = std::chrono::milliseconds(1);
+  constexpr auto longest_pause = std::chrono::milliseconds(10);
+  for (auto pause = shortest_pause; !places.empty(); pause = std::min(pause * 2, longest_pause)) {
+    const auto if_locked = if_locked_after(std::chrono::steady_clock::now() - since);
+    const std::size_t before = places.size();
+    places = batch.run(places, Batch::Start::all_at_once, get_if(if_locked));
+    if (places.size() < before)
+      pause = shortest_pause;
+    else
+      std::this_thread::sleep_for(pause);
+  }
+  return batch.finish();
+}
+
+std::vector<double> Levels::sort_by_cost(std::span<const Request> requests,
+                                         std::vector<std::size_t>& places) const {
+  std::map<std::string, std::chrono::nanoseconds> times;
+  if (disk_ && places.size() > 1) {
+    std::set<std::string> names;
+    for (const std::size_t i : places) names.insert(requests[i].name());
+    times = store::compile_times(disk_->path().parent_path(), backend_->identity(), names, system_);
+  }
+  // An unknown program takes as long for each byte of its source as the known ones.
+  double known_time = 0;
+  double known_bytes = 0;
+  for (const std::size_t i : places)
+    if (const auto known = times.find(requests[i].name()); known != times.end()) {
+      known_time += static_cast<double>(known->second.count());
+      known_bytes += static_cast<double>(requests[i].source().size());
+    }
+  const double time_per_byte = known_bytes > 0 ? known_time / known_bytes : 1;
+  std::vector<double> costs(requests.size());
+  for (const std::size_t i : places) {
+    const auto known = times.find(requests[i].name());
+    costs[i] = known != times.end() ? static_cast<double>(known->second.count())
+                                    : time_per_byte * static_cast<double>(requests[i].source().size());
+  }
+  std::ranges::stable_sort(places, [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
+  return costs;
+}
+
+PreloadReport Levels::warm(const ProgressCallback& progress) {
+  if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
+  const UnderWay::Call call(under_way_);
+  if (!disk_) return {};
+  auto items = disk_->list();
+  if (!items) return {0, {std::move(items).error()}};
+  std::sort(items->begin(), items->end(),
+            [](const store::StoredItem& a, const store::StoredItem& b) { return a.last_use > b.last_use; });
+  // Select as many as fit in memory, and load the most recently used last, so that they are evicted last.
+  std::size_t room = 0;
+  std::uint64_t bytes = 0;
+  while (room < items->size() && room < options_.max_programs && bytes <= options_.max_bytes)
+    bytes += (*items)[room++].stored_bytes;
+  items->resize(room);
+  std::reverse(items->begin(), items->end());
+  const Batch::Name name = [&](std::size_t i) -> const std::string& { return (*items)[i].key.name; };
+  Batch batch(items->size(), name, progress, workers_, batch_threads());
+  std::vector<double> costs;
+  for (const store::StoredItem& item : *items) costs.push_back(static_cast<double>(item.stored_bytes));
+  batch.expect(std::move(costs));
+  std::vector<std::size_t> places(items->size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  batch.run(places, Batch::Start::gradually, [&](std::size_t i, auto) -> Batch::Tried {
+    const Key& key = (*items)[i].key;
+    for (;;) {
+      // The error goes only to this caller: a get() that joins must continue to the compiler.
+      std::optional<Error> problem;
+      auto [outcome, joined] = flights_.fly(
+          key.digest, [&] { return table_.find_uncounted(key.digest); },
+          [&]() -> Outcome {
+            auto program = warm_one(key);
+            if (program) return std::optional(std::move(*program));
+            problem = std::move(program).error();
+            return std::optional<Program>{};
+          });
+      if (outcome && *outcome) return {Batch::End::done};
+      if (!joined)
+        return {Batch::End::failed, outcome ? std::move(problem) : std::optional(std::move(outcome).error())};
+    }
+  });
+  return batch.finish();
+}
+
+Result<Program> Levels::warm_one(const Key& key) {
+  auto loaded = load_stored(key);
+  if (!loaded) {
+    // Retry under the lock: another process may be replacing the entry.
+    const auto lock = uses_locks() ? disk_->lock(key, options_.lock_timeout) : std::nullopt;
+    loaded = load_stored(key);
+    if (!loaded) {
+      reject(key, loaded.error());
+      if (lock) remove_unusable(loaded.error(), *lock);
+      return std::move(loaded).error();
+    }
+  }
+  if (!*loaded) return Error(ErrorCode::io, key.name + " was removed from the disk before it could be loaded");
+  // A file name may hold only part of the program's name; the entry has all of it.
+  const store::Entry& entry = (*loaded)->stored.entry;
+  const auto facts = store::parse_json(entry.facts);
+  const bool named = facts && facts->contains("name") && (*facts)["name"].is_string();
+  return admit({key.digest, named ? (*facts)["name"].get<std::string>() : key.name}, std::move((*loaded)->module),
+               Origin::disk, entry.compile_time);
+}
+
+}  // namespace kiln::cache

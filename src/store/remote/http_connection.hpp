@@ -1,0 +1,104 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <curl/curl.h>
+
+#include <kiln/result.hpp>
+
+#include "store/object_store.hpp"
+
+namespace kiln::store {
+
+enum class HttpMethod { get, put, head, remove };
+
+/// What only the server of the store gets.
+struct HttpAccess {
+  std::string user = {};
+  std::string password = {};
+  std::string token = {};
+  std::string unix_socket = {};
+};
+
+/// A URL without credentials and fragment.
+struct HttpAddress {
+  std::string url;
+  std::string scheme;
+  /// Scheme, host and port.
+  std::string origin;
+
+  /// Nothing if it is not a URL of http or https.
+  static std::optional<HttpAddress> parse(const std::string& text);
+};
+
+struct HttpAnswer {
+  long status = 0;
+  /// Of a GET with status 200 only.
+  std::vector<std::byte> body = {};
+  /// Absolute; empty if the answer is no redirect.
+  std::string redirect = {};
+};
+
+/// A connection that serves one request at a time, and stays open between requests.
+class HttpConnection {
+ public:
+  /// Null if there is no memory.
+  static std::unique_ptr<HttpConnection> create();
+
+  /// Sends one request, without following redirects. `access` is null for other servers than that of the store.
+  /// The messages of errors are reasons without a subject.
+  Result<HttpAnswer> exchange(HttpMethod method, const HttpAddress& address, std::span<const std::byte> body,
+                              const HttpAccess* access, const std::string& ca, const CallLimit& limit);
+
+ private:
+  enum class Trouble { none, headers_too_long, body_too_long, body_not_wanted, encoded, no_memory };
+  struct FreeEasy {
+    void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
+  };
+  struct FreeMulti {
+    void operator()(CURLM* handle) const { curl_multi_cleanup(handle); }
+  };
+  struct FreeList {
+    void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+  };
+
+  HttpConnection() = default;
+  Result<HttpAnswer> exchange_once(const HttpAddress& address, const HttpAccess* access, const std::string& ca,
+                                   const CallLimit& limit);
+  CURLcode set_options(const HttpAddress& address, const HttpAccess* access, const std::string& ca,
+                       const CallLimit& limit);
+  /// Runs the request to its end. Fails with cancelled or timed_out.
+  Result<CURLcode> run(const CallLimit& limit);
+  Error failure(CURLcode code, bool may_quote) const;
+  bool wants_body() const;
+  std::size_t stop(Trouble why) noexcept;
+
+  static std::size_t on_body(char* data, std::size_t one, std::size_t count, void* self) noexcept;
+  static std::size_t on_header(char* data, std::size_t one, std::size_t count, void* self) noexcept;
+  static std::size_t on_send(char* to, std::size_t size, std::size_t count, void* self) noexcept;
+  /// libcurl sends the body again if the server closed an idle connection.
+  static int on_seek(void* self, curl_off_t offset, int origin) noexcept;
+
+  // The multi handle owns the connections of the easy handle, so it is destroyed after it.
+  std::unique_ptr<CURLM, FreeMulti> multi_{curl_multi_init()};
+  std::unique_ptr<curl_slist, FreeList> put_headers_;
+  std::unique_ptr<CURL, FreeEasy> easy_{curl_easy_init()};
+
+  HttpMethod method_ = HttpMethod::get;
+  std::span<const std::byte> body_ = {};
+  std::span<const std::byte> unsent_ = {};
+  std::vector<std::byte> received_ = {};
+  std::size_t header_bytes_ = 0;
+  std::size_t skipped_bytes_ = 0;
+  Trouble trouble_ = Trouble::none;
+  std::array<char, CURL_ERROR_SIZE> message_ = {};
+};
+
+}  // namespace kiln::store
