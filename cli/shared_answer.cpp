@@ -1,9 +1,8 @@
 #include "shared_answer.hpp"
 
 #include <chrono>
+#include <filesystem>
 #include <mutex>
-
-#include <fmt/format.h>
 
 #include "cache/shared_stores.hpp"
 #include "store/directory.hpp"
@@ -28,14 +27,13 @@ std::vector<Difference> other_device(const store::StoreUrl& url, const Request& 
   std::vector<Difference> best;
   const auto objects = store::make_file_store(url.path);
   if (!objects) return best;
-  const auto folders = (*objects)->list("3", {});
+  const auto folders = (*objects)->list(store::entries_folder, {});
   if (!folders) return best;
-  const std::string key = request.key().digest.hex();
   for (const std::string& folder : *folders) {
     if (folder == identity.digest().hex()) continue;
-    const auto has = (*objects)->has(fmt::format("3/{}/{}/{}", folder, key.substr(0, 2), key), {});
+    const auto has = (*objects)->has(store::entry_path(folder, request.key().digest), {});
     if (!has || !*has) continue;
-    const auto bytes = (*objects)->get(fmt::format("3/{}/identity.json", folder), {});
+    const auto bytes = (*objects)->get(store::identity_path(folder), {});
     if (!bytes || !*bytes) continue;
     const auto json =
         store::parse_json(std::string_view(reinterpret_cast<const char*>((*bytes)->data()), (*bytes)->size()));
@@ -56,6 +54,20 @@ SharedAnswer ask_shared_stores(const Context& context, const Request& request, c
   if (!options.stores) {
     options.stores.emplace();
     for (const auto& url : store::read_settings().stores.value) options.stores->emplace_back(url.value);
+  }
+  // The cache would create it, which a question should not do.
+  const auto is_missing = [](const SharedStore& store) {
+    const auto url = store::parse_store_url(store.url);
+    std::error_code error;
+    return url && !url->is_network() && !std::filesystem::exists(url->path, error) && !error;
+  };
+  for (auto store = options.stores->begin(); store != options.stores->end();) {
+    if (is_missing(*store)) {
+      answer.stores.push_back({store::parse_store_url(store->url)->display(), "miss"});
+      store = options.stores->erase(store);
+    } else {
+      ++store;
+    }
   }
   if (options.stores->empty()) return answer;
   // The log may be written by other threads.

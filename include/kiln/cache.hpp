@@ -161,9 +161,10 @@ class Cache {
   /// programs from this cache and wait for them; another thread does the cache's work meanwhile. Exceptions from
   /// `done` are logged and dropped.
   void get_async(Request request, std::function<void(Result<Program>)> done);
-  /// The program if any level has it, else nothing. Never compiles; if another thread is already compiling the key,
-  /// waits and returns its result. Otherwise fails as get() does, without the errors of a compiler: an entry that
-  /// cannot be used counts as absent.
+  /// The program if any level has it, else nothing. Never compiles, and waits for a shared store for as long as
+  /// compiling took before in this process, 2 s if that is unknown, unless the store is skipped because it fails;
+  /// if another thread is already compiling the key, waits and returns its result. Otherwise fails as get() does,
+  /// without the errors of a compiler: an entry that cannot be used counts as absent.
   Result<std::optional<Program>> find(const Request& request);
   /// Adds a program that was compiled elsewhere, then saves and uploads its binary as get() does. `compiled.module`
   /// must be of this cache's backend, which is not checked. Later hits count `compile_time` as saved. If the key is

@@ -47,8 +47,8 @@ class Store {
 
   /// The bytes last put under this address; nothing if there are none, which is not an error. The cache does
   /// not wait for a call that takes longer than the compiler or SharedStore::timeout: the program is compiled, and
-  /// what the call returns later is dropped. So a call may still run after the cache is destroyed. `address` is valid
-  /// until the call returns.
+  /// what the call returns later is dropped. So a call may still run after the cache is destroyed. `address` is
+  /// valid until the call returns.
   virtual Result<std::optional<std::vector<std::byte>>> get(const EntryAddress& address) = 0;
   /// Keeps the bytes under this address, in place of older ones. A reader must see the old bytes, the new ones or
   /// none. Called after a compile or Cache::add(), unless CacheOptions::save is off; one cache makes one call at a

@@ -25,15 +25,13 @@ using Clock = std::chrono::steady_clock;
 
 /// How long a search may take if nothing is known about the program.
 constexpr auto unknown_limit = std::chrono::seconds(2);
-/// Programs that compile faster than this are looked for so long in the background.
+/// The shortest limit of a search, for programs that compile faster.
 constexpr auto least_limit = std::chrono::milliseconds(100);
 constexpr std::size_t most_threads = 64;
 /// How long trusted keys are used before their files are read again.
 constexpr auto keys_limit = std::chrono::seconds(10);
-/// The longest time for a call.
+/// The longest timeout that a store may have.
 constexpr std::chrono::milliseconds longest_timeout = std::chrono::hours(1);
-/// Of entries (docs/format.md): a part of the paths of objects.
-constexpr int format_version = 3;
 
 /// A store of the application.
 class ApplicationPlace final : public EntryPlace {
@@ -59,27 +57,19 @@ class ObjectPlace final : public EntryPlace {
 
   Result<std::optional<std::vector<std::byte>>> get(const EntryAddress& address,
                                                     const store::CallLimit& limit) override {
-    return objects_->get(path_of(address), limit);
+    return objects_->get(store::entry_path(address.identity.hex(), address.key.digest), limit);
   }
   Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed,
                    const store::CallLimit& limit) override {
     if (auto identity = put_identity(address, limit); !identity) return identity;
-    return objects_->put(path_of(address), sealed, limit);
+    return objects_->put(store::entry_path(address.identity.hex(), address.key.digest), sealed, limit);
   }
 
  private:
-  static std::string folder_of(const EntryAddress& address) {
-    return fmt::format("{}/{}", format_version, address.identity.hex());
-  }
-  static std::string path_of(const EntryAddress& address) {
-    const std::string key = address.key.digest.hex();
-    return fmt::format("{}/{}/{}", folder_of(address), key.substr(0, 2), key);
-  }
-  /// Tools read from it what the digest of an identity stands for. That it is refused does not decide about
-  /// entries.
+  /// Tools read it to name the device of an identity. A server may refuse it and still accept entries.
   Result<void> put_identity(const EntryAddress& address, const store::CallLimit& limit) {
     if (has_identity_) return {};
-    const std::string path = folder_of(address) + "/identity.json";
+    const std::string path = store::identity_path(address.identity.hex());
     const auto has = objects_->has(path, limit);
     Result<void> put;
     if (!has && has.error().code() != ErrorCode::denied) return has.error();
@@ -159,7 +149,6 @@ struct Fetch::State {
       : address(std::move(wanted)), deadline(until), clients(std::move(to_ask)), readings(clients.size()) {}
 
   const EntryAddress address;
-  const Clock::time_point start = Clock::now();
   const Clock::time_point deadline;
   const Clients clients;
   std::vector<StoreClient::Reading> readings;
@@ -268,13 +257,14 @@ void Fetch::count_race(bool store_won) {
 
 SharedStores::SharedStores(const CacheOptions& options, const Identity& identity, const void* owner)
     : identity_(identity.digest()),
-      manifest_(store::manifest_of(identity).dump(2) + "\n"),
       settings_(settings_of(options)),
       queue_(std::max<std::size_t>(options.write_queue, 1)),
       log_(std::make_shared<ClosableLog>(options.log)),
       keys_(std::make_shared<Keys>(settings_.signing_key, log_)),
       threads_("kiln-fetch", most_threads) {
-  for (const SharedStore& store : settings_.stores) add(store, owner);
+  if (settings_.stores.empty()) return;
+  const std::string manifest = store::manifest_of(identity).dump(2) + "\n";
+  for (const SharedStore& store : settings_.stores) add(store, manifest, owner);
 }
 
 SharedStores::~SharedStores() {
@@ -295,7 +285,7 @@ SharedStores::Chosen SharedStores::settings_of(const CacheOptions& options) {
   return chosen;
 }
 
-void SharedStores::add(const SharedStore& store, const void* owner) {
+void SharedStores::add(const SharedStore& store, const std::string& manifest, const void* owner) {
   using Opened = StoreClient::Opened;
   StoreClient::Settings settings{
       .name = store.name,
@@ -315,7 +305,7 @@ void SharedStores::add(const SharedStore& store, const void* owner) {
     settings.timeout = url->timeout;
     settings.keeps_limits = url->is_network();
     settings.verify = url->verify.value_or(Verification::required);
-    settings.open = [url = std::move(*url), manifest = manifest_]() -> Result<Opened> {
+    settings.open = [url = std::move(*url), manifest]() -> Result<Opened> {
       auto verify = url.verify.value_or(Verification::required);
       if (url.is_network())
         return Opened{std::make_unique<ObjectPlace>(KILN_TRY(store::open_remote_store(url)), manifest), verify};

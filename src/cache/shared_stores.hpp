@@ -39,7 +39,7 @@ class Fetch {
   Fetch& operator=(const Fetch&) = delete;
   ~Fetch();
 
-  /// Returns when the search has ended, or at `when`; whether it has ended.
+  /// Waits until the search has ended, or until `when`. Returns whether it has ended.
   bool wait_until(Clock::time_point when);
   bool has_ended() const;
   /// When the search ends. Calls of folders and of the application's stores may take longer.
@@ -47,7 +47,7 @@ class Fetch {
   /// Reports to the circuit breaker of the store being asked that a caller has waited for long. Returns whether it
   /// is open now.
   bool unanswered();
-  /// Reports to the same that the caller waits no longer.
+  /// Reports to that circuit breaker how long the caller has waited, because it waits no longer.
   void stopped_waiting();
   /// What was found, once the search has ended.
   std::optional<Fetched> take();
@@ -112,12 +112,12 @@ class SharedStores {
 
   /// What the options set, else the environment and the config files.
   static Chosen settings_of(const CacheOptions& options);
-  void add(const SharedStore& store, const void* owner);
+  /// `manifest` describes the identity.
+  void add(const SharedStore& store, const std::string& manifest, const void* owner);
   /// Asks a store that did not answer before, in the background.
   void probe(const std::shared_ptr<StoreClient>& client, const Key& key);
 
   const Digest identity_;
-  const std::string manifest_;
   const Chosen settings_;
   const std::size_t queue_;
   const std::shared_ptr<ClosableLog> log_;

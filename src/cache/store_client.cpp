@@ -1,18 +1,18 @@
 #include "cache/store_client.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/try.hpp"
 #include "cache/flights.hpp"
 
 namespace kiln::cache {
 namespace {
 
-/// How long it is believed that a store lacks a program.
+/// How long a store is not asked again for a program that it did not have.
 constexpr auto lacking_limit = std::chrono::seconds(30);
 constexpr std::size_t most_lacking = 16384;
 /// A call that takes less than this is not late.
@@ -62,19 +62,19 @@ CircuitBreaker::Turn StoreClient::ask_to_read(const Digest& key, Clock::time_poi
   return turn;
 }
 
-EntryPlace* StoreClient::place() {
+Result<EntryPlace*> StoreClient::place() {
   const base::MutexLock lock(open_mutex_);
-  if (place_ == nullptr && !unusable_) {
-    auto opened = without_exceptions([&] { return settings_.open(); });
-    if (opened) {
-      place_ = std::move(opened->place);
-      verification_ = opened->verification;
-    } else {
-      unusable_ = true;
-      log_->write(LogLevel::warning, fmt::format("{} is not used: {}", settings_.name, opened.error().message()));
-    }
+  if (place_ != nullptr) return place_.get();
+  auto opened = without_exceptions([&] { return settings_.open(); });
+  if (opened) {
+    place_ = std::move(opened->place);
+    verification_ = opened->verification;
+    return place_.get();
   }
-  return place_.get();
+  // Otherwise it may be opened later: for example, a file with a password is not mounted yet.
+  if (opened.error().code() == ErrorCode::unsupported && !unusable_.exchange(true))
+    log_->write(LogLevel::warning, fmt::format("{} is not used: {}", settings_.name, opened.error().message()));
+  return Error(unusable_ ? ErrorCode::cancelled : ErrorCode::io, opened.error().message());
 }
 
 Verification StoreClient::verification() {
@@ -91,9 +91,10 @@ Result<std::optional<StoreClient::Bytes>> StoreClient::get(const EntryAddress& a
                                                            const store::CallLimit& limit, Reading& reading) {
   const auto start = Clock::now();
   reading.start = start.time_since_epoch().count();
-  EntryPlace* const place = this->place();
-  if (place == nullptr) return std::optional<Bytes>{};
-  auto answer = without_exceptions([&] { return place->get(address, limit); });
+  auto answer = without_exceptions([&]() -> Result<std::optional<Bytes>> {
+    EntryPlace* const place = KILN_TRY(this->place());
+    return place->get(address, limit);
+  });
   const auto now = Clock::now();
   if (!answer) {
     if (answer.error().code() == ErrorCode::cancelled) {
@@ -177,15 +178,16 @@ bool StoreClient::takes_uploads() const noexcept {
 
 Result<void> StoreClient::put(const EntryAddress& address, std::span<const std::byte> sealed,
                               const store::CallLimit& limit) {
-  EntryPlace* const place = this->place();
-  if (place == nullptr) return {};
   const auto turn = writing_.ask(Clock::now());
   if (turn == CircuitBreaker::Turn::skip) {
     count_dropped_upload(address, "it did not answer before");
     return {};
   }
   const bool is_probe = turn == CircuitBreaker::Turn::probe;
-  auto put = without_exceptions([&] { return place->put(address, sealed, limit); });
+  auto put = without_exceptions([&]() -> Result<void> {
+    EntryPlace* const place = KILN_TRY(this->place());
+    return place->put(address, sealed, limit);
+  });
   if (put) {
     ++uploads_;
     bytes_written_ += sealed.size();

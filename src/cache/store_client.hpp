@@ -99,13 +99,13 @@ class StoreClient {
   };
   /// Errors, and exceptions as well, are counted, logged and reported to the circuit breaker.
   Result<std::optional<Bytes>> get(const EntryAddress& address, const store::CallLimit& limit, Reading& reading);
-  /// A caller still waits for the call, and for long enough that this counts as a failure; or it has stopped
-  /// waiting.
+  /// A caller still waits for the call. Counts as a failure if the call has taken long.
   void unanswered(Reading& reading);
+  /// The caller does not wait for the call any longer.
   void stopped_waiting(Reading& reading);
 
-  /// The answer could be used, or could not: it was damaged, of another program, or had no trusted signature.
   void count_hit() { ++hits_; }
+  /// The answer could not be used: it was damaged, of another program, or had no trusted signature.
   void refuse(const EntryAddress& address, const Error& why);
   void count_race(bool store_won) { ++(store_won ? races_won_ : races_lost_); }
 
@@ -122,7 +122,8 @@ class StoreClient {
   std::uint64_t failures() const noexcept { return errors_ + refusals_ + upload_errors_; }
 
  private:
-  EntryPlace* place();
+  /// Opens it if it is not open.
+  Result<EntryPlace*> place();
   /// Whether this is not logged yet. Notes it.
   bool is_new(std::string_view problem);
   void log_failure(std::string_view when, const Error& why);
@@ -135,7 +136,7 @@ class StoreClient {
   const std::shared_ptr<ClosableLog> log_;
   CircuitBreaker reading_;
   CircuitBreaker writing_;
-  /// It cannot be opened.
+  /// It can never be opened: it needs a library that is not installed.
   std::atomic<bool> unusable_{false};
   /// It refuses what is put.
   std::atomic<bool> refuses_uploads_{false};
@@ -145,14 +146,14 @@ class StoreClient {
 
   std::atomic<std::uint64_t> hits_{0}, misses_{0}, errors_{0}, refusals_{0}, races_won_{0}, races_lost_{0};
   std::atomic<std::uint64_t> uploads_{0}, upload_errors_{0}, bytes_read_{0}, bytes_written_{0};
-  /// How many answers took less than 2^(i/4) microseconds, and not less than the one before.
+  /// At place i: how many answers took up to 2^(i/4) microseconds, and more than at the place before.
   std::array<std::atomic<std::uint64_t>, 128> latencies_{};
 
   base::Mutex open_mutex_;
   std::unique_ptr<EntryPlace> place_ KILN_GUARDED_BY(open_mutex_);
 
   mutable base::Mutex mutex_;
-  /// What it lacked, and until when that is believed.
+  /// What it did not have, and until when it is not asked for that again.
   std::map<Digest, Clock::time_point> lacking_ KILN_GUARDED_BY(mutex_);
   std::set<std::string, std::less<>> logged_ KILN_GUARDED_BY(mutex_);
 };

@@ -27,7 +27,7 @@ class Uploader {
   Uploader(std::shared_ptr<StoreClient> client, std::size_t bound, May may);
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
-  /// Drops queued uploads and cancels the one under way; call wait() first.
+  /// Drops queued uploads and cancels the one under way; call wait_until() first.
   ~Uploader();
 
   /// Queues the entry. If the queue is full or no thread can be started, drops it and counts a failure.

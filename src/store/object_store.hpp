@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <kiln/digest.hpp>
 #include <kiln/result.hpp>
 
 namespace kiln::store {
@@ -22,6 +23,18 @@ struct CallLimit {
   /// and only the caller reads from it.
   int cancelled = -1;
 };
+
+/// The folder of all entries: the version of their format (docs/format.md).
+inline constexpr const char* entries_folder = "3";
+/// The object of an entry, and the description of an identity beside its entries. `identity` is Identity::digest(),
+/// as hexadecimal text.
+inline std::string entry_path(const std::string& identity, const Digest& key) {
+  const std::string text = key.hex();
+  return std::string(entries_folder) + "/" + identity + "/" + text.substr(0, 2) + "/" + text;
+}
+inline std::string identity_path(const std::string& identity) {
+  return std::string(entries_folder) + "/" + identity + "/identity.json";
+}
 
 /// Objects on a server or in a folder, by paths such as "3/<identity>/<kk>/<key>", which consist of lower-case
 /// letters, digits, '.', '-' and '/'. Calls come from any number of threads at once.

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -447,12 +449,26 @@ TEST_F(SharingTest, SettingsOfTheEnvironmentAndTheConfigFileAreUsed) {
   EXPECT_EQ(Cache(backend_, options).get(request(0)).value().origin(), Origin::compiled) << "the code comes first";
 }
 
+// Before all tests that use a server: a process opens the library once.
 TEST_F(SharingTest, WithoutTheLibraryForServersThereIsOneWarning) {
   ::setenv("KILN_REMOTE", "/does/not/exist.so", 1);
   const auto cache = node("one", "redis://localhost:1/");
   EXPECT_EQ(get_all(*cache, 5), 5U);
   EXPECT_EQ(book_.records().size(), 1U) << logged();
   EXPECT_FALSE(cache->stats().stores.at(0).usable);
+}
+
+TEST_F(SharingTest, AServerIsUsedOnceTheFileWithItsPasswordIsThere) {
+  if (!fakes::is_installed("redis-server")) GTEST_SKIP() << "redis-server is not installed";
+  const fakes::RedisServer server({.password = secret});
+  static_cast<void>(get_all(*node("one", server.url()), 2));
+  const auto file = folder_.path() / "password";
+  const auto cache =
+      node("two", fmt::format("redis://127.0.0.1:{}?password_file={}", server.port(), file.string()));
+  EXPECT_EQ(cache->get(request(0)).value().origin(), Origin::compiled);
+  EXPECT_EQ(cache->stats().stores.at(0).errors, 1U) << logged();
+  fakes::write_file(file, secret);
+  EXPECT_EQ(cache->get(request(1)).value().origin(), Origin::shared) << logged();
 }
 
 }  // namespace

@@ -100,6 +100,13 @@ TEST_F(CliSharing, WhyNamesTheFieldThatDiffersIfTheFolderHasTheProgramOfAnotherD
   EXPECT_EQ(differences[0]["stored"], "driver 0.1");
 }
 
+TEST_F(CliSharing, WhyDoesNotCreateAFolder) {
+  const auto missing = home_.path() / "missing";
+  const auto asked = kiln({"why", file_, "-D", "TILE=8", "--shared", "file://" + missing.string(), "--json"});
+  EXPECT_EQ(asked.json()["stores"][0]["outcome"], "miss") << asked.error;
+  EXPECT_FALSE(std::filesystem::exists(missing));
+}
+
 TEST_F(CliSharing, StatsCountEachStore) {
   EXPECT_FALSE(contains(kiln({"stats"}).out, "SHARED STORE"));
   compile_elsewhere();
