@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +37,25 @@ inline std::string identity_path(const std::string& identity) {
   return std::string(entries_folder) + "/" + identity + "/identity.json";
 }
 
+/// The right to provide an object, which a server gives to one client at a time, for a limited time. A value.
+struct Lease {
+  /// Of the object that is to be provided.
+  std::string path = {};
+  /// Unlike that of all other clients.
+  std::string token = {};
+  std::chrono::milliseconds duration = {};
+};
+
+/// The answer to ObjectStore::take_lease().
+struct LeaseAnswer {
+  /// The caller has the lease.
+  bool is_taken = false;
+  /// Somebody else has it.
+  bool is_held = false;
+  /// The object, if it is there. It was looked up after the lease was taken or refused.
+  std::optional<std::vector<std::byte>> object = {};
+};
+
 /// Objects on a server or in a folder, by paths such as "3/<identity>/<kk>/<key>", which consist of lower-case
 /// letters, digits, '.', '-' and '/'. Calls come from any number of threads at once.
 ///
@@ -63,6 +83,23 @@ class ObjectStore {
   /// The names of the objects and folders directly in a folder, in any order; unsupported if the server cannot list
   /// them.
   virtual Result<std::vector<std::string>> list(const std::string& folder, const CallLimit& limit) = 0;
+  /// The paths of all objects below a folder, in any order. By default, lists all folders.
+  virtual Result<std::vector<std::string>> list_all(const std::string& folder, const CallLimit& limit);
+
+  /// Called with the place of a path among those asked for, on the thread of the caller.
+  using Receive = std::function<void(std::size_t place, Result<std::optional<std::vector<std::byte>>> answer)>;
+  /// Gets all objects, in as few round trips as the server permits, and passes on each answer once, in any order,
+  /// errors too. By default, gets one after the other.
+  virtual void get_many(std::span<const std::string> paths, const CallLimit& limit, const Receive& receive);
+  /// How many calls at once are worthwhile: more threads would not make get_many() faster.
+  virtual std::size_t useful_streams() const noexcept { return 1; }
+
+  /// Whether the server has leases; otherwise the next two functions fail with unsupported.
+  virtual bool has_leases() const noexcept { return false; }
+  /// Takes the lease, unless somebody else has it or `only_ask` is true, and looks the object up.
+  virtual Result<LeaseAnswer> take_lease(const Lease& lease, bool only_ask, const CallLimit& limit);
+  /// Gives the lease back, if the token still has it.
+  virtual Result<void> release_lease(const Lease& lease, const CallLimit& limit);
 };
 
 }  // namespace kiln::store
