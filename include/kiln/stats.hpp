@@ -33,6 +33,11 @@ struct StoreStats {
   /// Races between a late answer and the compiler, by who won.
   std::uint64_t races_won = 0;
   std::uint64_t races_lost = 0;
+  /// Leases to compile a program for all machines; programs that another machine compiled while this one waited for
+  /// its lease; and times that it waited in vain and compiled too.
+  std::uint64_t leases = 0;
+  std::uint64_t lease_waits = 0;
+  std::uint64_t lease_timeouts = 0;
   /// Entries that were uploaded, and uploads that failed or were dropped.
   std::uint64_t uploads = 0;
   std::uint64_t upload_errors = 0;

@@ -116,6 +116,9 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
   const Key& key = request.key();
   const bool compiles = how.if_missing == IfMissing::compile;
   const Look look = how.if_missing == IfMissing::return_nothing ? Look::last : Look::first;
+  // Callers that come back do so often.
+  if (compiles && how.if_locked == IfLocked::return_nothing && shared_.waits_for_fleet(key.digest))
+    return std::optional<Program>{};
   if (auto program = load_from_disk(key, std::nullopt, look)) return program;
   // A caller that comes back for it needs neither a store nor a place to find that the key is still locked.
   if (compiles && how.if_locked == IfLocked::return_nothing && uses_locks() && disk_->is_locked(key))
@@ -146,10 +149,28 @@ Levels::Outcome Levels::provide(const Request& request, const How& how, const Ri
     options_.log.debug(fmt::format("compiling {} without the lock between processes", key.name));
   }
   if (auto program = load_from_disk(key, lock, Look::last, rivals.won)) return program;
+  // No other machine compiles what this one holds a lease for.
+  auto waited = wait_for_fleet(request, how.if_locked, lock, place, rivals.won);
+  if (waited.program || waited.leaves_it) return std::move(waited.program);
   if (place == nullptr) place = backend_->wait_for_place(how.urgency);
   if (rivals.late != nullptr && rivals.late->has_ended())
-    if (auto program = load_fetched(key, *rivals.late)) return program;
-  return std::optional(KILN_TRY(compile(request, std::move(lock), rivals.won)));
+    if (auto program = load_fetched(key, rivals.late->take())) return program;
+  return std::optional(KILN_TRY(compile(request, std::move(lock), std::move(waited.lease), rivals.won)));
+}
+
+Levels::Waited Levels::wait_for_fleet(const Request& request, IfLocked if_locked, std::optional<KeyLock>& lock,
+                                      std::unique_ptr<CompilePlace>& place, Won* won) {
+  // A driver without binaries has nothing to share.
+  if (shared_.is_empty() || backend_->identity().formats.empty()) return {};
+  const auto expected = expected_time(request.name());
+  for (;;) {
+    auto turn = shared_.ask_fleet(request.key(), expected, options_.save);
+    if (auto program = load_fetched(request.key(), std::move(turn.found), won, &lock)) return {.program = program};
+    if (!turn.ask_again) return {.lease = std::move(turn.lease)};
+    if (if_locked == IfLocked::return_nothing || (won != nullptr && *won)) return {.leaves_it = true};
+    place.reset();
+    std::this_thread::sleep_until(*turn.ask_again);
+  }
 }
 
 std::optional<Program> Levels::await_stores(const Request& request, Fetch& fetch, AskStores ask) {
@@ -166,11 +187,11 @@ std::optional<Program> Levels::await_stores(const Request& request, Fetch& fetch
     }
     patience += longest_head_start;
   }
-  return load_fetched(request.key(), fetch);
+  return load_fetched(request.key(), fetch.take());
 }
 
-std::optional<Program> Levels::load_fetched(const Key& key, Fetch& fetch, Won* won) {
-  auto fetched = fetch.take();
+std::optional<Program> Levels::load_fetched(const Key& key, std::optional<Fetched> fetched, Won* won,
+                                            std::optional<KeyLock>* lock) {
   if (!fetched) return std::nullopt;
   auto module = with_room([&] { return backend_->load(*fetched->entry.binary()); });
   if (!module) {
@@ -187,7 +208,7 @@ std::optional<Program> Levels::load_fetched(const Key& key, Fetch& fetch, Won* w
   saver_.save(key,
               std::make_shared<const store::UnsavedEntry>(
                   store::UnsavedEntry{std::move(fetched->entry), std::move(fetched->sealed)}),
-              std::nullopt, fetched->place);
+              lock != nullptr ? std::move(*lock) : std::nullopt, fetched->place);
   return program;
 }
 
@@ -246,7 +267,7 @@ Levels::Outcome Levels::race(const Request& request, const How& how, Fetch& fetc
       }
     }
     store_is_out = true;
-    if (auto program = load_fetched(request.key(), fetch, &race->won)) {
+    if (auto program = load_fetched(request.key(), fetch.take(), &race->won)) {
       fetch.count_race(true);
       return program;
     }
@@ -286,7 +307,8 @@ Result<std::optional<Program>> Levels::find(const Request& request) {
   return find_or_compile(request, {.if_missing = IfMissing::return_nothing, .ask_stores = AskStores::patiently});
 }
 
-Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> lock, Won* won) {
+Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> lock,
+                                std::shared_ptr<HeldLease> lease, Won* won) {
   const auto lost = [] { return Error(ErrorCode::cancelled, "a shared store was faster"); };
   if (won != nullptr && *won) return lost();
   // The compiler reads files itself. If one changes meanwhile, the program does not belong to this key.
@@ -310,7 +332,7 @@ Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> l
   Program program = table_.insert({request.key(), std::move(compiled->module), Origin::compiled, took});
   if (compiled->binary) {
     saver_.save(request.key(), unsaved(request, std::move(*compiled->binary), took), std::move(lock),
-                SharedStores::to_all);
+                SharedStores::to_all, std::move(lease));
   }
   return program;
 }

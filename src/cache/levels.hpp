@@ -148,8 +148,9 @@ class Levels {
                                         Won* won = nullptr);
   /// Waits for a search in the shared stores, as long as `ask` says. The program if it has ended with one.
   std::optional<Program> await_stores(const Request& request, Fetch& fetch, AskStores ask);
-  /// Loads what a search has found, and saves it under the lock, if there is one.
-  std::optional<Program> load_fetched(const Key& key, Fetch& fetch, Won* won = nullptr);
+  /// Loads what a shared store had, and saves it under the lock, if there is one.
+  std::optional<Program> load_fetched(const Key& key, std::optional<Fetched> fetched, Won* won = nullptr,
+                                      std::optional<KeyLock>* lock = nullptr);
   /// What else may provide a program: another thread, or a search in the shared stores that may end meanwhile.
   struct Rivals {
     Won* won = nullptr;
@@ -157,7 +158,17 @@ class Levels {
   };
   /// What is left if no store has the program: its place, its lock, a last look on disk, the compiler.
   Outcome provide(const Request& request, const How& how, const Rivals& rivals);
-  Result<Program> compile(const Request& request, std::optional<KeyLock> lock, Won* won);
+  Result<Program> compile(const Request& request, std::optional<KeyLock> lock, std::shared_ptr<HeldLease> lease,
+                          Won* won);
+  /// What is known once a cache that is about to compile has waited for other machines that compile the program.
+  struct Waited {
+    std::optional<Program> program = {};
+    std::shared_ptr<HeldLease> lease = {};
+    /// Another machine still compiles it, and the caller comes back; or another thread provided the program.
+    bool leaves_it = false;
+  };
+  Waited wait_for_fleet(const Request& request, IfLocked if_locked, std::optional<KeyLock>& lock,
+                        std::unique_ptr<CompilePlace>& place, Won* won);
   /// provide() on another thread while the stores are still asked. The first result is used.
   Outcome race(const Request& request, const How& how, Fetch& fetch);
   /// How long a program of this name took to compile in this process.

@@ -92,7 +92,8 @@ Saver::Saver(const Identity& identity, const Digest& digest, std::shared_ptr<sto
       options_(std::move(options)),
       writer_(options_.queue) {}
 
-void Saver::save(const Key& key, Entry entry, std::optional<KeyLock> lock, std::size_t upload_before) {
+void Saver::save(const Key& key, Entry entry, std::optional<KeyLock> lock, std::size_t upload_before,
+                 std::shared_ptr<HeldLease> lease) {
   if (!options_.save) {
     if (disk_) table_.keep_unsaved(key.digest, std::move(entry));
     return;
@@ -104,7 +105,8 @@ void Saver::save(const Key& key, Entry entry, std::optional<KeyLock> lock, std::
     waiting_.insert_or_assign(key.digest, entry);
   }
   auto held = std::make_shared<std::optional<KeyLock>>(std::move(lock));
-  writer_.write([this, key, entry = std::move(entry), held = std::move(held), upload, upload_before] {
+  writer_.write([this, key, entry = std::move(entry), held = std::move(held), upload, upload_before,
+                 lease = std::move(lease)] {
     std::shared_ptr<const std::vector<std::byte>> sealed;
     {
       // Removes the entry from waiting_ even if the save throws, for example out of memory.
@@ -118,7 +120,7 @@ void Saver::save(const Key& key, Entry entry, std::optional<KeyLock> lock, std::
       if (disk_) static_cast<void>(save_now(key, entry, *sealed));
     }
     held->reset();
-    if (upload) shared_.upload(key, shared_form(key, *entry, sealed), upload_before);
+    if (upload) shared_.upload(key, shared_form(key, *entry, sealed), upload_before, lease);
   });
 }
 

@@ -76,8 +76,10 @@ class Saver {
         SharedStores& shared, memory::ProgramTable& table, Options options);
 
   /// Saves the entry in the background, and then uploads it to the shared stores before the place `upload_before`.
-  /// Holds the key's lock until the entry is on disk, so that other processes find it there.
-  void save(const Key& key, Entry entry, std::optional<KeyLock> lock, std::size_t upload_before);
+  /// Holds the key's lock until the entry is on disk, so that other processes find it there, and the lease until it
+  /// is uploaded.
+  void save(const Key& key, Entry entry, std::optional<KeyLock> lock, std::size_t upload_before,
+            std::shared_ptr<HeldLease> lease = {});
   /// The entry of a key that waits to be saved; null if none does.
   Entry waiting(const Digest& key) KILN_EXCLUDES(waiting_mutex_);
   /// Saves all programs in memory that are not on disk, on the calling thread. Returns the first error.

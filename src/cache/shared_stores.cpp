@@ -59,6 +59,7 @@ class ObjectPlace final : public EntryPlace {
                                                     const store::CallLimit& limit) override {
     return objects_->get(store::entry_path(address.identity.hex(), address.key.digest), limit);
   }
+  store::ObjectStore* objects() noexcept override { return objects_.get(); }
   Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed,
                    const store::CallLimit& limit) override {
     if (auto identity = put_identity(address, limit); !identity) return identity;
@@ -155,7 +156,6 @@ struct Fetch::State {
   /// The place in `clients` of the one being asked.
   std::atomic<std::size_t> current{0};
   const base::Event cancelled;
-  std::atomic<bool> is_cancelled{false};
 
   mutable base::Mutex mutex;
   base::Condition changed;
@@ -172,7 +172,7 @@ struct Fetch::State {
       std::optional<Fetched>& result;
       ~End() { state.end(std::move(result)); }
     } const end_of_search{*this, result};
-    for (std::size_t i = 0; i < clients.size() && !result && !is_cancelled; ++i) {
+    for (std::size_t i = 0; i < clients.size() && !result && !cancelled.is_set(); ++i) {
       const std::size_t place = clients[i].first;
       const std::shared_ptr<StoreClient>& client = clients[i].second;
       // It has stopped answering since the search began.
@@ -204,7 +204,6 @@ struct Fetch::State {
 };
 
 Fetch::~Fetch() {
-  state_->is_cancelled = true;
   state_->cancelled.set();
   const base::MutexLock lock(state_->mutex);
   state_->then = nullptr;
@@ -350,20 +349,50 @@ std::unique_ptr<Fetch> SharedStores::fetch(const Key& key, std::optional<std::ch
   const auto limit = expected ? std::max<std::chrono::nanoseconds>(*expected, least_limit) : unknown_limit;
   const auto bounded = std::min<std::chrono::nanoseconds>(limit, std::chrono::hours(1));
   auto state = std::make_shared<Fetch::State>(EntryAddress{identity_, key}, now + bounded, std::move(to_ask));
-  const auto check = [keys = keys_, identity = identity_, wanted = key.digest](
-                         StoreClient& client, const std::vector<std::byte>& sealed) -> Result<store::Entry> {
-    const auto examined = KILN_TRY(store::examine_entry(sealed));
-    if (examined.label.key != wanted) return damaged("it holds another program");
-    if (examined.label.identity != identity) return damaged("it was made for another device, driver or compiler");
-    if (client.verification() == Verification::required) KILN_TRY(keys->trusted()->verify(examined));
-    auto opened = KILN_TRY(store::unpack_entry(examined));
-    if (opened.entry.binary() == nullptr) return damaged("it has no binary");
-    return std::move(opened.entry);
+  const auto check = [keys = keys_, address = state->address](StoreClient& client,
+                                                              const std::vector<std::byte>& sealed) {
+    return SharedStores::check(*keys, client, address, sealed);
   };
   const bool started = threads_.run([state, check] { state->search(check); },
                                     may_hang ? CallThreads::AtEnd::leave_behind : CallThreads::AtEnd::wait);
   if (!started) return nullptr;
   return std::unique_ptr<Fetch>(new Fetch(std::move(state)));
+}
+
+Result<store::Entry> SharedStores::check(Keys& keys, StoreClient& client, const EntryAddress& wanted,
+                                         const std::vector<std::byte>& sealed) {
+  const auto examined = KILN_TRY(store::examine_entry(sealed));
+  if (examined.label.key != wanted.key.digest) return damaged("it holds another program");
+  if (examined.label.identity != wanted.identity)
+    return damaged("it was made for another device, driver or compiler");
+  if (client.verification() == Verification::required) KILN_TRY(keys.trusted()->verify(examined));
+  auto opened = KILN_TRY(store::unpack_entry(examined));
+  if (opened.entry.binary() == nullptr) return damaged("it has no binary");
+  return std::move(opened.entry);
+}
+
+SharedStores::FleetTurn SharedStores::ask_fleet(const Key& key, std::optional<std::chrono::nanoseconds> expected,
+                                                bool will_upload) {
+  const EntryAddress address{identity_, key};
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    const auto& client = clients_[i];
+    // Folders have no leases, and may not answer.
+    if (!client->settings().keeps_limits || !client->has_leases()) continue;
+    // Asking takes as long as compiling.
+    if (expected && *expected < client->latency()) return {};
+    const bool may_take = will_upload && client->takes_uploads() &&
+                          (client->verification() == Verification::off || !keys_->own().empty());
+    auto turn = leases_.ask(client, address, may_take, expected);
+    FleetTurn result{.lease = std::move(turn.lease), .ask_again = turn.ask_again};
+    if (!turn.sealed) return result;
+    auto entry = without_exceptions([&] { return check(*keys_, *client, address, *turn.sealed); });
+    if (entry)
+      result.found = Fetched{std::move(*entry), std::move(*turn.sealed), i};
+    else
+      client->refuse(address, entry.error());
+    return result;
+  }
+  return {};
 }
 
 void SharedStores::probe(const std::shared_ptr<StoreClient>& client, const Key& key) {
@@ -379,9 +408,10 @@ void SharedStores::probe(const std::shared_ptr<StoreClient>& client, const Key& 
   if (!started) client->drop_probe();
 }
 
-void SharedStores::upload(const Key& key, const Sealed& sealed, std::size_t before) {
+void SharedStores::upload(const Key& key, const Sealed& sealed, std::size_t before,
+                          std::shared_ptr<HeldLease> lease) {
   for (std::size_t i = 0; i < std::min(before, uploaders_.size()); ++i)
-    uploaders_[i]->upload({identity_, key}, sealed);
+    uploaders_[i]->upload({identity_, key}, sealed, lease);
 }
 
 bool SharedStores::takes_uploads() const {

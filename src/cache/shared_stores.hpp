@@ -13,6 +13,7 @@
 
 #include "base/event.hpp"
 #include "cache/call_threads.hpp"
+#include "cache/fleet_leases.hpp"
 #include "cache/store_client.hpp"
 #include "cache/uploader.hpp"
 #include "store/sealed_entry.hpp"
@@ -83,8 +84,22 @@ class SharedStores {
   /// Begins a search that may take as long as compiling is expected to take, or two seconds. Null if no store
   /// should be asked now.
   std::unique_ptr<Fetch> fetch(const Key& key, std::optional<std::chrono::nanoseconds> expected);
-  /// Uploads an entry to all stores, or to those before `place`, in the background.
-  void upload(const Key& key, const Sealed& sealed, std::size_t before);
+  /// What the fleet does about a program that this cache is about to compile. All empty: compile it.
+  struct FleetTurn {
+    /// Compile it for all. Hand the lease to upload().
+    std::shared_ptr<HeldLease> lease = {};
+    /// Another machine has compiled it meanwhile.
+    std::optional<Fetched> found = {};
+    /// Another machine compiles it: ask again then.
+    std::optional<FleetLeases::Clock::time_point> ask_again = {};
+  };
+  /// Asks the first store that has leases. Takes at most 150 ms.
+  FleetTurn ask_fleet(const Key& key, std::optional<std::chrono::nanoseconds> expected, bool will_upload);
+  /// Whether it is too early to ask the fleet about this program again.
+  bool waits_for_fleet(const Digest& key) const { return leases_.is_waiting(key); }
+  /// Uploads an entry to all stores, or to those before `place`, in the background. The lease is given back when
+  /// all of them have it or failed.
+  void upload(const Key& key, const Sealed& sealed, std::size_t before, std::shared_ptr<HeldLease> lease = {});
   static constexpr std::size_t to_all = ~std::size_t{0};
   bool takes_uploads() const;
   /// Whether uploads leave out facts and source files.
@@ -114,6 +129,9 @@ class SharedStores {
   static Chosen settings_of(const CacheOptions& options);
   /// `manifest` describes the identity.
   void add(const SharedStore& store, const std::string& manifest, const void* owner);
+  /// Opens the entry of a store, if it is the one wanted, sound and trusted.
+  static Result<store::Entry> check(Keys& keys, StoreClient& client, const EntryAddress& wanted,
+                                    const std::vector<std::byte>& sealed);
   /// Asks a store that did not answer before, in the background.
   void probe(const std::shared_ptr<StoreClient>& client, const Key& key);
 
@@ -124,8 +142,9 @@ class SharedStores {
   const std::shared_ptr<Keys> keys_;
   std::vector<std::shared_ptr<StoreClient>> clients_;
   std::vector<std::unique_ptr<Uploader>> uploaders_;
-  /// Cancels probes.
+  /// Cancels probes and requests for leases.
   const std::shared_ptr<base::Event> ending_ = std::make_shared<base::Event>();
+  FleetLeases leases_{ending_};
   /// Declared last: its threads end first.
   CallThreads threads_;
 };

@@ -15,6 +15,8 @@ namespace {
 /// How long a store is not asked again for a program that it did not have.
 constexpr auto lacking_limit = std::chrono::seconds(30);
 constexpr std::size_t most_lacking = 16384;
+/// How long a server that refuses leases is not asked for them.
+constexpr auto refused_lease_limit = std::chrono::seconds(60);
 /// A call that takes less than this is not late.
 constexpr auto least_late = std::chrono::milliseconds(100);
 /// Distinct messages that are logged as warnings.
@@ -57,7 +59,7 @@ CircuitBreaker::Turn StoreClient::ask_to_read(const Digest& key, Clock::time_poi
   const base::MutexLock lock(mutex_);
   const auto found = lacking_.find(key);
   if (found == lacking_.end()) return turn;
-  if (now < found->second) return Turn::skip;
+  if (now < found->second.until) return Turn::skip;
   lacking_.erase(found);
   return turn;
 }
@@ -103,12 +105,13 @@ Result<std::optional<StoreClient::Bytes>> StoreClient::get(const EntryAddress& a
       static_cast<void>(reading_.succeeded());
       refuse(address, answer.error());
     } else if (!reading.counted.exchange(true)) {
-      ++errors_;
-      log_failure("asked for " + address.key.name, answer.error());
-      if (reading.is_probe)
+      if (reading.is_probe) {
+        ++errors_;
+        log_failure("asked for " + address.key.name, answer.error());
         reading_.probe_failed(now);
-      else
-        log_opened(reading_.failed(now), "asked");
+      } else {
+        count_error("asked for " + address.key.name, answer.error());
+      }
     }
     return answer;
   }
@@ -118,7 +121,7 @@ Result<std::optional<StoreClient::Bytes>> StoreClient::get(const EntryAddress& a
     bytes_read_ += (*answer)->size();
   } else {
     ++misses_;
-    note_lacking(address.key.digest);
+    note_lacking(address.key.digest, false);
   }
   return answer;
 }
@@ -129,9 +132,91 @@ void StoreClient::unanswered(Reading& reading) {
   // The caller may have waited for another store before.
   if (Clock::duration(reading.reported) < least_late) return;
   if (reading.counted.exchange(true)) return;
+  count_error("asked for a program", Error(ErrorCode::timed_out, "it does not answer in time"));
+}
+
+void StoreClient::count_error(std::string_view when, const Error& why) {
   ++errors_;
-  log_failure("asked for a program", Error(ErrorCode::timed_out, "it does not answer in time"));
+  log_failure(when, why);
   log_opened(reading_.failed(Clock::now()), "asked");
+}
+
+std::size_t StoreClient::useful_streams() {
+  constexpr std::size_t of_application = 8;
+  const auto place = without_exceptions([&] { return this->place(); });
+  if (!place) return 1;
+  return (*place)->objects() != nullptr ? (*place)->objects()->useful_streams() : of_application;
+}
+
+void StoreClient::get_many(std::span<const EntryAddress> addresses, const store::CallLimit& limit,
+                           const std::function<void(std::size_t place, Bytes sealed)>& receive) {
+  const auto place = without_exceptions([&] { return this->place(); });
+  if (!place || (*place)->objects() == nullptr) {
+    for (std::size_t i = 0; i < addresses.size(); ++i) {
+      Reading reading;
+      auto answer = get(addresses[i], limit, reading);
+      if (!answer && !is_about_entry(answer.error())) return;
+      if (answer && *answer) receive(i, std::move(**answer));
+    }
+    return;
+  }
+  std::vector<std::string> paths;
+  for (const auto& [identity, key] : addresses) paths.push_back(store::entry_path(identity.hex(), key.digest));
+  std::optional<Error> failure;
+  (*place)->objects()->get_many(paths, limit, [&](std::size_t i, Result<std::optional<Bytes>> answer) {
+    if (!answer && is_about_entry(answer.error())) return refuse(addresses[i], answer.error());
+    if (!answer) {
+      if (!failure) failure = std::move(answer).error();
+      return;
+    }
+    static_cast<void>(reading_.succeeded());
+    if (*answer) {
+      bytes_read_ += (*answer)->size();
+      receive(i, std::move(**answer));
+    } else {
+      ++misses_;
+      note_lacking(addresses[i].key.digest, false);
+    }
+  });
+  if (failure && failure->code() != ErrorCode::cancelled) count_error("asked for many programs", *failure);
+}
+
+bool StoreClient::has_leases() {
+  if (settings_.mode == StoreMode::write_only || unusable_ || reading_.is_open()) return false;
+  if (Clock::now().time_since_epoch().count() < no_leases_until_) return false;
+  const auto place = without_exceptions([&] { return this->place(); });
+  return place && (*place)->objects() != nullptr && (*place)->objects()->has_leases();
+}
+
+Result<store::LeaseAnswer> StoreClient::take_lease(const store::Lease& lease, bool only_ask,
+                                                   const store::CallLimit& limit) {
+  auto answer = without_exceptions([&]() -> Result<store::LeaseAnswer> {
+    EntryPlace* const place = KILN_TRY(this->place());
+    return place->objects()->take_lease(lease, only_ask, limit);
+  });
+  if (answer) {
+    if (answer->object) bytes_read_ += answer->object->size();
+    return answer;
+  }
+  if (answer.error().code() != ErrorCode::unsupported) {
+    if (answer.error().code() != ErrorCode::cancelled) count_error("asked for a lease", answer.error());
+  } else {
+    // It answers everything else: a replica gives no leases, and neither does a server without free memory.
+    no_leases_until_ = (Clock::now() + refused_lease_limit).time_since_epoch().count();
+    log_->write(is_new("lease") ? LogLevel::info : LogLevel::debug,
+                fmt::format("{} gives no leases, so several machines may compile the same program: {}",
+                            settings_.name, answer.error().message()));
+  }
+  return answer;
+}
+
+void StoreClient::release_lease(const store::Lease& lease, const store::CallLimit& limit) {
+  const auto released = without_exceptions([&]() -> Result<void> {
+    EntryPlace* const place = KILN_TRY(this->place());
+    return place->objects()->release_lease(lease, limit);
+  });
+  // It expires by itself.
+  if (!released) log_->write(LogLevel::debug, released.error().message());
 }
 
 void StoreClient::stopped_waiting(Reading& reading) {
@@ -157,19 +242,24 @@ void StoreClient::log_opened(bool opened, std::string_view what) {
 }
 
 void StoreClient::refuse(const EntryAddress& address, const Error& why) {
+  {
+    const base::MutexLock lock(mutex_);
+    const auto found = lacking_.find(address.key.digest);
+    if (found != lacking_.end() && found->second.refused && Clock::now() < found->second.until) return;
+  }
   ++refusals_;
   // A store may be full of entries of an unknown signer: once for each signer.
   const std::string reason = why.code() == ErrorCode::untrusted ? why.message() : address.key.name + why.message();
   log_->write(
       is_new(reason) ? LogLevel::warning : LogLevel::debug,
       fmt::format("the copy of {} in {} cannot be used: {}", address.key.name, settings_.name, why.message()));
-  note_lacking(address.key.digest);
+  note_lacking(address.key.digest, true);
 }
 
-void StoreClient::note_lacking(const Digest& key) {
+void StoreClient::note_lacking(const Digest& key, bool refused) {
   const base::MutexLock lock(mutex_);
   if (lacking_.size() >= most_lacking) lacking_.clear();
-  lacking_[key] = Clock::now() + lacking_limit;
+  lacking_.insert_or_assign(key, Lacking{Clock::now() + lacking_limit, refused});
 }
 
 bool StoreClient::takes_uploads() const noexcept {
@@ -253,6 +343,9 @@ StoreStats StoreClient::stats() const {
   stats.refusals = refusals_;
   stats.races_won = races_won_;
   stats.races_lost = races_lost_;
+  stats.leases = leases_;
+  stats.lease_waits = lease_waits_;
+  stats.lease_timeouts = lease_timeouts_;
   stats.uploads = uploads_;
   stats.upload_errors = upload_errors_;
   stats.bytes_read = bytes_read_;

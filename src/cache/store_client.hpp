@@ -48,6 +48,8 @@ class EntryPlace {
                                                             const store::CallLimit& limit) = 0;
   virtual Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed,
                            const store::CallLimit& limit) = 0;
+  /// What a folder or a server can do beyond that; null for a store of the application.
+  virtual store::ObjectStore* objects() noexcept { return nullptr; }
 };
 
 /// One shared store of a cache: calls it, skips it while it does not answer, remembers for a while what it lacks,
@@ -104,8 +106,28 @@ class StoreClient {
   /// The caller does not wait for the call any longer.
   void stopped_waiting(Reading& reading);
 
+  /// How many threads are worthwhile to get many entries.
+  std::size_t useful_streams();
+  /// Gets entries in as few round trips as the store permits, and passes on those that it has. Counts and logs as
+  /// get() does. Stops at the first error.
+  void get_many(std::span<const EntryAddress> addresses, const store::CallLimit& limit,
+                const std::function<void(std::size_t place, Bytes sealed)>& receive);
+
+  /// Whether leases can be asked for now. May wait for a folder that does not answer.
+  bool has_leases();
+  /// Errors are counted, logged and reported to the circuit breaker. A server that refuses leases is not asked for
+  /// them again for a while.
+  Result<store::LeaseAnswer> take_lease(const store::Lease& lease, bool only_ask, const store::CallLimit& limit);
+  void release_lease(const store::Lease& lease, const store::CallLimit& limit);
+  void count_lease() { ++leases_; }
+  void count_lease_wait() { ++lease_waits_; }
+  void count_lease_timeout() { ++lease_timeouts_; }
+  /// The median time of an answer; 0 before the first one.
+  std::chrono::nanoseconds latency() const { return stats().latency_p50; }
+
   void count_hit() { ++hits_; }
-  /// The answer could not be used: it was damaged, of another program, or had no trusted signature.
+  /// The answer could not be used: it was damaged, of another program, or had no trusted signature. Counts and logs
+  /// it once while the store is not asked for this program.
   void refuse(const EntryAddress& address, const Error& why);
   void count_race(bool store_won) { ++(store_won ? races_won_ : races_lost_); }
 
@@ -129,8 +151,10 @@ class StoreClient {
   void log_failure(std::string_view when, const Error& why);
   void log_opened(bool opened, std::string_view what);
   void report_waiting(Reading& reading);
-  void note_lacking(const Digest& key);
+  void note_lacking(const Digest& key, bool refused);
   void record_latency(Clock::duration took);
+  /// Counts, logs and reports an error of a call for entries.
+  void count_error(std::string_view when, const Error& why);
 
   const Settings settings_;
   const std::shared_ptr<ClosableLog> log_;
@@ -140,11 +164,14 @@ class StoreClient {
   std::atomic<bool> unusable_{false};
   /// It refuses what is put.
   std::atomic<bool> refuses_uploads_{false};
+  /// Until when it is not asked for leases.
+  std::atomic<Clock::rep> no_leases_until_{0};
   /// There is no key to sign what is put.
   std::atomic<bool> lacks_key_{false};
   std::atomic<Verification> verification_;
 
   std::atomic<std::uint64_t> hits_{0}, misses_{0}, errors_{0}, refusals_{0}, races_won_{0}, races_lost_{0};
+  std::atomic<std::uint64_t> leases_{0}, lease_waits_{0}, lease_timeouts_{0};
   std::atomic<std::uint64_t> uploads_{0}, upload_errors_{0}, bytes_read_{0}, bytes_written_{0};
   /// At place i: how many answers took up to 2^(i/4) microseconds, and more than at the place before.
   std::array<std::atomic<std::uint64_t>, 128> latencies_{};
@@ -153,8 +180,13 @@ class StoreClient {
   std::unique_ptr<EntryPlace> place_ KILN_GUARDED_BY(open_mutex_);
 
   mutable base::Mutex mutex_;
-  /// What it did not have, and until when it is not asked for that again.
-  std::map<Digest, Clock::time_point> lacking_ KILN_GUARDED_BY(mutex_);
+  struct Lacking {
+    /// Until when it is not asked for that again.
+    Clock::time_point until;
+    /// It had an entry that could not be used.
+    bool refused;
+  };
+  std::map<Digest, Lacking> lacking_ KILN_GUARDED_BY(mutex_);
   std::set<std::string, std::less<>> logged_ KILN_GUARDED_BY(mutex_);
 };
 

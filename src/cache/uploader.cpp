@@ -23,6 +23,7 @@ struct Uploader::State {
   struct Upload {
     EntryAddress address;
     Sealed sealed;
+    std::shared_ptr<HeldLease> lease;
   };
 
   State(std::shared_ptr<StoreClient> to, std::size_t at_most, May is_allowed)
@@ -50,10 +51,11 @@ Uploader::Uploader(std::shared_ptr<StoreClient> client, std::size_t bound, May m
 
 Uploader::~Uploader() {
   bool may_hang = false;
+  std::deque<State::Upload> dropped;
   {
     const base::MutexLock lock(state_->mutex);
     state_->ending = true;
-    state_->queue.clear();
+    dropped.swap(state_->queue);
     state_->changed.notify_all();
     may_hang = state_->busy && !state_->client->settings().keeps_limits;
   }
@@ -65,7 +67,7 @@ Uploader::~Uploader() {
     thread_.join();
 }
 
-void Uploader::upload(EntryAddress address, Sealed sealed) {
+void Uploader::upload(EntryAddress address, Sealed sealed, std::shared_ptr<HeldLease> lease) {
   if (!state_->client->takes_uploads()) return;
   std::string problem;
   {
@@ -80,7 +82,7 @@ void Uploader::upload(EntryAddress address, Sealed sealed) {
       }
     }
     if (problem.empty()) {
-      state_->queue.push_back({std::move(address), std::move(sealed)});
+      state_->queue.push_back({std::move(address), std::move(sealed), std::move(lease)});
       state_->changed.notify_all();
       return;
     }
@@ -120,6 +122,7 @@ void Uploader::run(const std::shared_ptr<State>& state) {
                          std::chrono::duration_cast<std::chrono::milliseconds>(transfer);
       static_cast<void>(state->client->put(upload.address, *upload.sealed, {limit, state->cancelled.descriptor()}));
     }
+    upload.lease = nullptr;
     const base::MutexLock lock(state->mutex);
     state->busy = false;
     ++state->done;

@@ -10,6 +10,7 @@
 
 #include <kiln/store.hpp>
 
+#include "cache/fleet_leases.hpp"
 #include "cache/store_client.hpp"
 
 namespace kiln::cache {
@@ -30,8 +31,9 @@ class Uploader {
   /// Drops queued uploads and cancels the one under way; call wait_until() first.
   ~Uploader();
 
-  /// Queues the entry. If the queue is full or no thread can be started, drops it and counts a failure.
-  void upload(EntryAddress address, Sealed sealed);
+  /// Queues the entry. If the queue is full or no thread can be started, drops it and counts a failure. Releases
+  /// `lease` when the entry is put or dropped.
+  void upload(EntryAddress address, Sealed sealed, std::shared_ptr<HeldLease> lease);
   /// Waits until all queued uploads have finished or failed; returns false if that takes until `deadline`. Does not
   /// wait again for a call for which an earlier one waited in vain.
   bool wait_until(std::chrono::steady_clock::time_point deadline);

@@ -94,9 +94,10 @@ class ObjectStore {
   /// How many calls at once are worthwhile: more threads would not make get_many() faster.
   virtual std::size_t useful_streams() const noexcept { return 1; }
 
-  /// Whether the server has leases; otherwise the next two functions fail with unsupported.
+  /// Whether the server may have leases; otherwise the next two functions fail with unsupported.
   virtual bool has_leases() const noexcept { return false; }
-  /// Takes the lease, unless somebody else has it or `only_ask` is true, and looks the object up.
+  /// Takes the lease, unless somebody else has it or `only_ask` is true, and looks the object up. Fails with
+  /// unsupported if the server refuses leases.
   virtual Result<LeaseAnswer> take_lease(const Lease& lease, bool only_ask, const CallLimit& limit);
   /// Gives the lease back, if the token still has it.
   virtual Result<void> release_lease(const Lease& lease, const CallLimit& limit);

@@ -6,9 +6,13 @@
 #include <chrono>
 #include <climits>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <curl/curl.h>
 #include <fmt/format.h>
@@ -107,6 +111,13 @@ struct FreeRedisMulti {
   void operator()(CURLM* handle) const noexcept { curl_multi_cleanup(handle); }
 };
 
+/// The type of answer that a command has.
+struct ExpectedAnswer {
+  RespAnswer::Kind kind;
+  /// Null is an answer too.
+  bool or_null = false;
+};
+
 /// A connection made by libcurl, which resolves names, tries all addresses and handles TLS. The Redis protocol is
 /// ours. For one thread at a time.
 class RedisConnection {
@@ -123,9 +134,14 @@ class RedisConnection {
   RedisConnection(const RedisConnection&) = delete;
   RedisConnection& operator=(const RedisConnection&) = delete;
 
-  /// Sends a command and waits for its answer: one of the type `expected`, or null in place of a bulk string.
-  Result<RespAnswer> call(std::string_view command, RespAnswer::Kind expected, const CallLimit& limit);
-  /// Whether the last call received a valid answer, and nothing after it.
+  /// Sends commands and passes on their answers in the same order, one for each element of `expected`. An answer
+  /// may be an error of the server. Fails if the connection cannot be used further; then answers are missing.
+  using Receive = std::function<void(Result<RespAnswer>)>;
+  Result<void> call(std::string_view commands, std::span<const ExpectedAnswer> expected, const Receive& receive,
+                    const CallLimit& limit);
+  /// The same for one command.
+  Result<RespAnswer> call(std::string_view command, const ExpectedAnswer& expected, const CallLimit& limit);
+  /// Whether the last call received valid answers, and nothing after them.
   bool is_reusable() const noexcept { return reusable_; }
   /// Whether the last call failed because the server had closed the connection.
   bool was_closed() const noexcept { return closed_; }
@@ -138,9 +154,8 @@ class RedisConnection {
   bool set_options(const CallLimit& limit);
   Result<void> wait_until_connected(const CallLimit& limit);
   Result<void> wait_for(short events, const CallLimit& limit) const;
-  /// An error of the server is an answer, too.
-  Result<RespAnswer> exchange(std::string_view command, const CallLimit& limit);
   Result<void> send(std::string_view bytes, const CallLimit& limit);
+  /// An error of the server is an answer, too.
   Result<RespAnswer> receive(const CallLimit& limit);
 
   const RedisAddress& server_;
@@ -153,6 +168,8 @@ class RedisConnection {
   bool reusable_ = false;
   bool closed_ = false;
   std::array<std::byte, std::size_t{64} << 10> buffer_ = {};
+  /// The part of the buffer that was received and not read.
+  std::span<const std::byte> unread_ = {};
 };
 
 RedisConnection::~RedisConnection() {
@@ -241,13 +258,14 @@ Result<void> RedisConnection::greet(const CallLimit& limit) {
     KILN_TRY(call(credentials_.user.empty()
                       ? encode_resp_command({"AUTH", credentials_.password})
                       : encode_resp_command({"AUTH", credentials_.user, credentials_.password}),
-                  Kind::text, limit));
+                  {Kind::text}, limit));
   if (!server_.database.empty())
-    KILN_TRY(call(encode_resp_command({"SELECT", server_.database}), Kind::text, limit));
+    KILN_TRY(call(encode_resp_command({"SELECT", server_.database}), {Kind::text}, limit));
   else if (!with_password) {
     // A server that wants a password closes the connection in the middle of a long command, and its answer may be
     // lost then.
-    const auto answer = KILN_TRY(exchange(encode_resp_command({"PING"}), limit));
+    KILN_TRY(send(encode_resp_command({"PING"}), limit));
+    const auto answer = KILN_TRY(receive(limit));
     // The other commands may be allowed in spite of these.
     const bool is_minor = answer.text.starts_with("NOPERM ") || answer.text.starts_with("MISCONF ");
     if (answer.kind == Kind::error && !is_minor) return refused_command(server_, answer, credentials_);
@@ -273,20 +291,31 @@ Result<void> RedisConnection::wait_for(short events, const CallLimit& limit) con
   }
 }
 
-Result<RespAnswer> RedisConnection::call(std::string_view command, RespAnswer::Kind expected,
-                                         const CallLimit& limit) {
-  auto answer = KILN_TRY(exchange(command, limit));
-  if (answer.kind == RespAnswer::Kind::error) return refused_command(server_, answer, credentials_);
-  const bool is_absent = expected == RespAnswer::Kind::bulk && answer.kind == RespAnswer::Kind::null;
-  if (answer.kind == expected || is_absent) return answer;
+Result<void> RedisConnection::call(std::string_view commands, std::span<const ExpectedAnswer> expected,
+                                   const Receive& receive, const CallLimit& limit) {
   reusable_ = false;
-  return redis_error(server_, ErrorCode::io, "sent an answer of an unexpected type");
+  unread_ = {};
+  KILN_TRY(send(commands, limit));
+  for (const auto& [kind, or_null] : expected) {
+    auto answer = KILN_TRY(this->receive(limit));
+    if (answer.kind == RespAnswer::Kind::error) {
+      receive(refused_command(server_, answer, credentials_));
+    } else if (answer.kind == kind || (or_null && answer.kind == RespAnswer::Kind::null)) {
+      receive(std::move(answer));
+    } else {
+      return redis_error(server_, ErrorCode::io, "sent an answer of an unexpected type");
+    }
+  }
+  reusable_ = unread_.empty();
+  return {};
 }
 
-Result<RespAnswer> RedisConnection::exchange(std::string_view command, const CallLimit& limit) {
-  reusable_ = false;
-  KILN_TRY(send(command, limit));
-  return receive(limit);
+Result<RespAnswer> RedisConnection::call(std::string_view command, const ExpectedAnswer& expected,
+                                         const CallLimit& limit) {
+  Result<RespAnswer> answer = RespAnswer();
+  KILN_TRY(call(
+      command, {&expected, 1}, [&](Result<RespAnswer> received) { answer = std::move(received); }, limit));
+  return answer;
 }
 
 Result<void> RedisConnection::send(std::string_view bytes, const CallLimit& limit) {
@@ -308,6 +337,10 @@ Result<void> RedisConnection::send(std::string_view bytes, const CallLimit& limi
 Result<RespAnswer> RedisConnection::receive(const CallLimit& limit) {
   RespParser parser;
   for (;;) {
+    const auto used = parser.consume(unread_);
+    if (!used) return redis_error(server_, used.error().code(), "sent " + used.error().message());
+    unread_ = unread_.subspan(*used);
+    if (parser.is_complete()) return std::move(parser).take();
     if (poll_time(limit) == 0) return redis_timed_out(server_);
     std::size_t got = 0;
     const CURLcode result = curl_easy_recv(easy_.get(), buffer_.data(), buffer_.size(), &got);
@@ -319,11 +352,7 @@ Result<RespAnswer> RedisConnection::receive(const CallLimit& limit) {
       closed_ = true;
       return redis_error(server_, ErrorCode::io, "closed the connection before its answer was complete");
     }
-    const auto used = parser.consume(std::span(buffer_).first(got));
-    if (!used) return redis_error(server_, used.error().code(), "sent " + used.error().message());
-    if (!parser.is_complete()) continue;
-    reusable_ = *used == got;
-    return std::move(parser).take();
+    unread_ = std::span(buffer_).first(got);
   }
 }
 
@@ -332,10 +361,10 @@ class RedisStore final : public ObjectStore {
   RedisStore(RedisAddress server, std::string prefix) : server_(std::move(server)), prefix_(std::move(prefix)) {}
 
   Result<std::optional<std::vector<std::byte>>> get(const std::string& path, const CallLimit& limit) override {
-    auto answer = KILN_TRY(call({"GET", key_of(path)}, RespAnswer::Kind::bulk, limit));
-    if (answer.kind == RespAnswer::Kind::null) return std::optional<std::vector<std::byte>>{};
-    return std::optional(std::move(answer.bulk));
+    return object_in(KILN_TRY(call({"GET", key_of(path)}, {RespAnswer::Kind::bulk, true}, limit)));
   }
+
+  void get_many(std::span<const std::string> paths, const CallLimit& limit, const Receive& receive) override;
 
   Result<void> put(const std::string& path, std::span<const std::byte> bytes, const CallLimit& limit) override {
     if (bytes.size() > max_object_bytes)
@@ -343,16 +372,16 @@ class RedisStore final : public ObjectStore {
           server_, ErrorCode::unsupported,
           fmt::format("takes objects of at most {} bytes, and this one has {}", max_object_bytes, bytes.size()));
     const std::string_view value(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    KILN_TRY(call({"SET", key_of(path), value}, RespAnswer::Kind::text, limit));
+    KILN_TRY(call({"SET", key_of(path), value}, {RespAnswer::Kind::text}, limit));
     return {};
   }
 
   Result<bool> has(const std::string& path, const CallLimit& limit) override {
-    return KILN_TRY(call({"EXISTS", key_of(path)}, RespAnswer::Kind::integer, limit)).integer > 0;
+    return KILN_TRY(call({"EXISTS", key_of(path)}, {RespAnswer::Kind::integer}, limit)).integer > 0;
   }
 
   Result<void> remove(const std::string& path, const CallLimit& limit) override {
-    KILN_TRY(call({"DEL", key_of(path)}, RespAnswer::Kind::integer, limit));
+    KILN_TRY(call({"DEL", key_of(path)}, {RespAnswer::Kind::integer}, limit));
     return {};
   }
 
@@ -361,12 +390,25 @@ class RedisStore final : public ObjectStore {
                        "cannot list its objects: Redis would search all of its keys");
   }
 
+  bool has_leases() const noexcept override { return true; }
+  Result<LeaseAnswer> take_lease(const Lease& lease, bool only_ask, const CallLimit& limit) override;
+  Result<void> release_lease(const Lease& lease, const CallLimit& limit) override;
+
  private:
   using Idle = std::vector<std::unique_ptr<RedisConnection>>;
 
   std::string key_of(const std::string& path) const { return prefix_ + "/" + path; }
-  Result<RespAnswer> call(std::initializer_list<std::string_view> words, RespAnswer::Kind expected,
-                          const CallLimit& limit) KILN_EXCLUDES(mutex_);
+  std::string key_of(const Lease& lease) const { return prefix_ + "/lease/" + lease.path; }
+  static std::optional<std::vector<std::byte>> object_in(RespAnswer answer) {
+    if (answer.kind == RespAnswer::Kind::null) return std::nullopt;
+    return std::move(answer.bulk);
+  }
+  /// RedisConnection::call() on an idle connection or a new one. Commands may be sent a second time, if the server
+  /// had closed the idle connection.
+  Result<void> call(const std::string& commands, std::span<const ExpectedAnswer> expected,
+                    const RedisConnection::Receive& receive, const CallLimit& limit) KILN_EXCLUDES(mutex_);
+  Result<RespAnswer> call(std::initializer_list<std::string_view> words, const ExpectedAnswer& expected,
+                          const CallLimit& limit);
   /// Null if there is none.
   std::unique_ptr<RedisConnection> take_idle() KILN_EXCLUDES(mutex_);
   void put_back(std::unique_ptr<RedisConnection> connection) KILN_EXCLUDES(mutex_);
@@ -378,23 +420,96 @@ class RedisStore final : public ObjectStore {
   Idle idle_ KILN_GUARDED_BY(mutex_);
 };
 
-Result<RespAnswer> RedisStore::call(std::initializer_list<std::string_view> words, RespAnswer::Kind expected,
-                                    const CallLimit& limit) {
-  const std::string command = encode_resp_command(words);
+Result<void> RedisStore::call(const std::string& commands, std::span<const ExpectedAnswer> expected,
+                              const RedisConnection::Receive& receive, const CallLimit& limit) {
   auto connection = take_idle();
   if (connection) {
-    auto answer = connection->call(command, expected, limit);
+    bool answered = false;
+    const auto note = [&](Result<RespAnswer> answer) {
+      answered = true;
+      receive(std::move(answer));
+    };
+    auto called = connection->call(commands, expected, note, limit);
     const bool was_closed = connection->was_closed();
     // The other connections share the fate of this one if the server was restarted, or cannot be reached any
     // longer.
-    if (was_closed || (!answer && answer.error().code() == ErrorCode::timed_out)) close_idle();
+    if (was_closed || (!called && called.error().code() == ErrorCode::timed_out)) close_idle();
     put_back(std::move(connection));
-    if (!was_closed) return answer;
+    if (!was_closed || answered) return called;
   }
   connection = KILN_TRY(RedisConnection::open(server_, limit));
-  auto answer = connection->call(command, expected, limit);
+  auto called = connection->call(commands, expected, receive, limit);
   put_back(std::move(connection));
+  return called;
+}
+
+Result<RespAnswer> RedisStore::call(std::initializer_list<std::string_view> words, const ExpectedAnswer& expected,
+                                    const CallLimit& limit) {
+  Result<RespAnswer> answer = RespAnswer();
+  KILN_TRY(call(
+      encode_resp_command(words), {&expected, 1},
+      [&](Result<RespAnswer> received) { answer = std::move(received); }, limit));
   return answer;
+}
+
+void RedisStore::get_many(std::span<const std::string> paths, const CallLimit& limit, const Receive& receive) {
+  // The commands fit into the buffers of a connection, so the server takes all of them before it is read from.
+  constexpr std::size_t most_commands = 256;
+  for (std::size_t begin = 0; begin < paths.size(); begin += most_commands) {
+    const auto part = paths.subspan(begin, std::min(most_commands, paths.size() - begin));
+    std::string commands;
+    for (const std::string& path : part) commands += encode_resp_command({"GET", key_of(path)});
+    const std::vector<ExpectedAnswer> expected(part.size(), {RespAnswer::Kind::bulk, true});
+    std::size_t place = begin;
+    const auto pass_on = [&](Result<RespAnswer> answer) {
+      if (answer)
+        receive(place++, object_in(*std::move(answer)));
+      else
+        receive(place++, std::move(answer).error());
+    };
+    const auto called = call(commands, expected, pass_on, limit);
+    if (called) continue;
+    while (place < paths.size()) receive(place++, called.error());
+    return;
+  }
+}
+
+Result<LeaseAnswer> RedisStore::take_lease(const Lease& lease, bool only_ask, const CallLimit& limit) {
+  using Kind = RespAnswer::Kind;
+  const std::string key = key_of(lease);
+  const std::string duration = std::to_string(lease.duration.count());
+  // The holder is asked for, because an earlier answer that gave the lease to this token may have been lost. The
+  // object is looked up last: a holder puts it before it releases the lease.
+  const std::string commands =
+      (only_ask ? std::string() : encode_resp_command({"SET", key, lease.token, "NX", "PX", duration})) +
+      encode_resp_command({"GET", key}) + encode_resp_command({"GET", key_of(lease.path)});
+  const std::array<ExpectedAnswer, 3> expected = {
+      ExpectedAnswer{Kind::text, true}, ExpectedAnswer{Kind::bulk, true}, ExpectedAnswer{Kind::bulk, true}};
+  std::vector<Result<RespAnswer>> answers;
+  KILN_TRY(call(
+      commands, std::span(expected).subspan(only_ask ? 1 : 0),
+      [&](Result<RespAnswer> answer) { answers.push_back(std::move(answer)); }, limit));
+  LeaseAnswer answer;
+  answer.object = object_in(KILN_TRY(std::move(answers.back())));
+  answers.pop_back();
+  for (auto& refused : answers) {
+    if (refused) continue;
+    // A server that gives no leases may still have the object.
+    if (answer.object) return answer;
+    return Error(ErrorCode::unsupported, refused.error().message());
+  }
+  const auto holder = object_in(*std::move(answers.back()));
+  const bool is_ours = holder && std::ranges::equal(*holder, std::as_bytes(std::span(lease.token)));
+  answer.is_taken = is_ours && !only_ask;
+  answer.is_held = holder && !is_ours;
+  return answer;
+}
+
+Result<void> RedisStore::release_lease(const Lease& lease, const CallLimit& limit) {
+  constexpr std::string_view script =
+      "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
+  KILN_TRY(call({"EVAL", script, "1", key_of(lease), lease.token}, {RespAnswer::Kind::integer}, limit));
+  return {};
 }
 
 std::unique_ptr<RedisConnection> RedisStore::take_idle() {

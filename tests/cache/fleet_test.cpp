@@ -1,0 +1,313 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <kiln/cache.hpp>
+
+#include "fakes/cache_fixture.hpp"
+#include "fakes/child.hpp"
+#include "fakes/fault_proxy.hpp"
+#include "fakes/servers.hpp"
+#include "store/remote_library.hpp"
+#include "store/store_url.hpp"
+
+// Machines that start at once and share a Redis server, whose leases decide which of them compiles a program.
+namespace kiln {
+namespace {
+
+using fakes::request;
+using namespace std::chrono_literals;
+using std::chrono::steady_clock;
+
+/// The same name as request(0), but another program.
+Request variant(int number) {
+  return Request({.name = request(0).name(), .source = "variant " + std::to_string(number)});
+}
+
+class FleetTest : public fakes::CacheTest {
+ protected:
+  void SetUp() override {
+    if (!fakes::is_installed("redis-server")) GTEST_SKIP() << "redis-server is not installed";
+    server_ = std::make_unique<fakes::RedisServer>(fakes::RedisServer::Options{.arguments = arguments_});
+    backend_->on_compile = [this](const Request&) { std::this_thread::sleep_for(compile_time_); };
+  }
+
+  std::unique_ptr<Cache> node(const std::string& name, const std::string& more = {}) {
+    CacheOptions options = this->options();
+    options.directory = folder_.path() / name;
+    options.stores = std::vector<SharedStore>{server_->url("verify=off" + more)};
+    options.threads = 2;
+    return std::make_unique<Cache>(backend_, options);
+  }
+  std::vector<std::unique_ptr<Cache>> nodes(int count) {
+    std::vector<std::unique_ptr<Cache>> all;
+    for (int i = 0; i < count; ++i) all.push_back(node("node" + std::to_string(i)));
+    return all;
+  }
+  template <class Body>
+  static void run_all(std::vector<std::unique_ptr<Cache>>& nodes, const Body& body) {
+    std::vector<std::thread> threads;
+    for (auto& cache : nodes) threads.emplace_back([&] { body(*cache); });
+    for (auto& thread : threads) thread.join();
+  }
+  static StoreStats sum(std::vector<std::unique_ptr<Cache>>& nodes) {
+    StoreStats all;
+    for (auto& cache : nodes) {
+      const StoreStats one = cache->stats().stores.at(0);
+      all.leases += one.leases;
+      all.lease_waits += one.lease_waits;
+      all.lease_timeouts += one.lease_timeouts;
+      all.errors += one.errors;
+    }
+    return all;
+  }
+  std::unique_ptr<store::ObjectStore> objects() {
+    return store::open_remote_store(store::parse_store_url(server_->url()).value()).value();
+  }
+  /// Takes a lease as another machine does that is stopped afterwards.
+  void hold(const Request& held, std::chrono::milliseconds duration) {
+    const store::Lease lease{.path = store::entry_path(backend_->identity().digest().hex(), held.key().digest),
+                             .token = "another machine",
+                             .duration = duration};
+    ASSERT_TRUE(objects()->take_lease(lease, false, {}).value().is_taken);
+  }
+  static std::chrono::milliseconds time_of(const auto& body) {
+    const auto start = steady_clock::now();
+    body();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - start);
+  }
+
+  std::vector<std::string> arguments_ = {};
+  std::chrono::milliseconds compile_time_ = 100ms;
+  std::unique_ptr<fakes::RedisServer> server_;
+};
+
+TEST_F(FleetTest, EightMachinesThatStartAtOnceCompileEachProgramOnce) {
+  auto all = nodes(8);
+  run_all(all, [](Cache& cache) {
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(text(cache.get(request(i)).value()), request(i).source());
+  });
+  EXPECT_EQ(backend_->compiles, 5);
+  EXPECT_EQ(sum(all).leases, 5U);
+  EXPECT_GT(sum(all).lease_waits, 0U);
+  EXPECT_EQ(sum(all).lease_timeouts, 0U);
+}
+
+TEST_F(FleetTest, MachinesThatPreloadTheSameProgramsShareTheWork) {
+  auto all = nodes(4);
+  std::vector<Request> requests;
+  for (int i = 0; i < 24; ++i) requests.push_back(request(i));
+  run_all(all, [&](Cache& cache) { EXPECT_EQ(cache.preload(requests).ready, 24U); });
+  EXPECT_EQ(backend_->compiles, 24);
+  int who_compiled = 0;
+  for (auto& cache : all) who_compiled += cache->stats().compiles > 0;
+  EXPECT_GT(who_compiled, 1);
+}
+
+TEST_F(FleetTest, AsynchronousRequestsOfSeveralMachinesCompileOnce) {
+  auto all = nodes(4);
+  run_all(all, [](Cache& cache) {
+    std::vector<Future<Program>> futures;
+    for (int i = 0; i < 12; ++i) futures.push_back(cache.get_async(request(i)));
+    for (auto& future : futures) EXPECT_TRUE(future.get());
+  });
+  EXPECT_EQ(backend_->compiles, 12);
+}
+
+TEST_F(FleetTest, AHolderThatIsDeadCostsItsLease) {
+  const auto cache = node("one");
+  hold(request(7), 400ms);
+  const auto took = time_of([&] { EXPECT_EQ(cache->get(request(7)).value().origin(), Origin::compiled); });
+  EXPECT_GE(took, 300ms);
+  EXPECT_LT(took, 3s);
+  EXPECT_EQ(cache->stats().stores.at(0).leases, 1U);
+  EXPECT_EQ(cache->stats().stores.at(0).lease_timeouts, 0U);
+}
+
+TEST_F(FleetTest, AMachineWaitsForAsLongAsItExpectsToCompile) {
+  const auto cache = node("one");
+  ASSERT_TRUE(cache->get(variant(0)));
+  hold(variant(1), 60s);
+  const auto took = time_of([&] { EXPECT_EQ(cache->get(variant(1)).value().origin(), Origin::compiled); });
+  EXPECT_GE(took, 2 * compile_time_);
+  EXPECT_LT(took, 5s);
+  EXPECT_EQ(cache->stats().stores.at(0).lease_timeouts, 1U);
+}
+
+TEST_F(FleetTest, AFailedCompileGivesTheLeaseBack) {
+  const auto one = node("one");
+  const auto two = node("two");
+  const Request broken({.name = "broken", .source = "does not compile"});
+  EXPECT_EQ(one->get(broken).error().code(), ErrorCode::compile_failed);
+  EXPECT_LT(time_of([&] { EXPECT_EQ(two->get(broken).error().code(), ErrorCode::compile_failed); }), 3s);
+  EXPECT_EQ(two->stats().stores.at(0).leases, 1U);
+}
+
+TEST_F(FleetTest, AMachineThatUploadsNothingTakesNoLeaseButWaits) {
+  const auto reader = node("reader", "&mode=ro");
+  EXPECT_EQ(reader->get(request(0)).value().origin(), Origin::compiled);
+  EXPECT_EQ(reader->stats().stores.at(0).leases, 0U);
+  compile_time_ = 300ms;
+  std::atomic<bool> compiles{false};
+  backend_->on_compile = [&](const Request&) {
+    compiles = true;
+    std::this_thread::sleep_for(compile_time_);
+  };
+  const auto writer = node("writer");
+  std::thread other([&] { EXPECT_TRUE(writer->get(request(1))); });
+  while (!compiles) std::this_thread::yield();
+  EXPECT_EQ(reader->get(request(1)).value().origin(), Origin::shared);
+  other.join();
+}
+
+TEST_F(FleetTest, TheNetworkDelaysNoCompileByMoreThanAMoment) {
+  const auto cache = node("one", "&timeout=10s");
+  ASSERT_TRUE(cache->get(request(0)));
+  server_->pause();
+  for (int i = 1; i < 4; ++i)
+    EXPECT_LT(time_of([&] { EXPECT_EQ(cache->get(request(i)).value().origin(), Origin::compiled); }), 2s);
+  server_->resume();
+}
+
+TEST_F(FleetTest, AHolderThatIsKilledIsReplaced) {
+  fakes::Child holder([this](const fakes::Child::Report& report) {
+    const auto cache = node("holder");
+    // Its lease is short, because it knows how long compiling takes.
+    compile_time_ = 10ms;
+    static_cast<void>(cache->get(variant(0)));
+    backend_->on_compile = [&](const Request&) {
+      report("compiling");
+      std::this_thread::sleep_for(1min);
+    };
+    static_cast<void>(cache->get(variant(1)));
+  });
+  ASSERT_EQ(holder.report(), "compiling");
+  holder.kill();
+  const auto cache = node("waiter");
+  EXPECT_LT(time_of([&] { EXPECT_EQ(cache->get(variant(1)).value().origin(), Origin::compiled); }), 8s);
+  EXPECT_EQ(cache->stats().stores.at(0).lease_timeouts, 0U);
+}
+
+TEST_F(FleetTest, NodesThatAreKilledAndStartedAgainAtRandomEndWithAllPrograms) {
+  constexpr int machines = 8;
+  constexpr int programs = 20;
+  compile_time_ = 20ms;
+  std::mt19937 random(4711);
+  const auto start = [&](int i) {
+    return std::make_unique<fakes::Child>([this, i](const fakes::Child::Report& report) {
+      // A killed machine comes back without its disk.
+      const auto cache = node(fmt::format("node{}-{}", i, ::getpid()));
+      // Dead holders cost 300 ms, because the time to compile is known.
+      static_cast<void>(cache->get(variant(-1)));
+      for (int k = 0; k < programs; ++k)
+        if (auto program = cache->get(variant(k)); !program || text(*program) != variant(k).source())
+          return report("wrong program");
+      cache->flush();
+      report("done " + std::to_string(cache->stats().compiles));
+    });
+  };
+  std::vector<std::unique_ptr<fakes::Child>> all;
+  for (int i = 0; i < machines; ++i) all.push_back(start(i));
+  int restarts = 0;
+  for (; restarts < 12; ++restarts) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
+    const int i = static_cast<int>(random() % machines);
+    all[static_cast<std::size_t>(i)] = nullptr;
+    all[static_cast<std::size_t>(i)] = start(i);
+  }
+  for (auto& child : all) EXPECT_TRUE(child->report().starts_with("done ")) << "a node did not get all programs";
+}
+
+class FleetWithLittleMemory : public FleetTest {
+ protected:
+  FleetWithLittleMemory() { arguments_ = {"--maxmemory", "100kb", "--maxmemory-policy", "noeviction"}; }
+};
+
+TEST_F(FleetWithLittleMemory, AServerWithoutMemoryGivesNoLeasesAndDelaysNothing) {
+  const auto cache = node("one");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(cache->get(request(i)).value().origin(), Origin::compiled);
+  EXPECT_EQ(cache->stats().stores.at(0).leases, 0U);
+}
+
+class LeaseTest : public FleetTest {
+ protected:
+  store::Lease lease(const std::string& token) const {
+    return {.path = "3/a/bb/cc", .token = token, .duration = 10s};
+  }
+};
+
+TEST_F(LeaseTest, OneTokenGetsItUntilItIsGivenBack) {
+  const auto store = objects();
+  EXPECT_TRUE(store->take_lease(lease("one"), false, {}).value().is_taken);
+  EXPECT_TRUE(store->take_lease(lease("one"), false, {}).value().is_taken) << "an answer may have been lost";
+  EXPECT_TRUE(store->take_lease(lease("two"), false, {}).value().is_held);
+  EXPECT_TRUE(store->release_lease(lease("two"), {}));
+  EXPECT_TRUE(store->take_lease(lease("two"), false, {}).value().is_held) << "only its holder releases it";
+  EXPECT_TRUE(store->release_lease(lease("one"), {}));
+  EXPECT_FALSE(store->take_lease(lease("two"), true, {}).value().is_held);
+  EXPECT_TRUE(store->take_lease(lease("two"), false, {}).value().is_taken);
+}
+
+TEST_F(LeaseTest, TheObjectComesWithTheAnswer) {
+  const auto store = objects();
+  ASSERT_TRUE(store->put("3/a/bb/cc", std::as_bytes(std::span("text", 4)), {}));
+  const auto answer = store->take_lease(lease("one"), false, {}).value();
+  EXPECT_TRUE(answer.is_taken);
+  EXPECT_EQ(answer.object.value().size(), 4U);
+}
+
+TEST_F(LeaseTest, ALostAnswerDoesNotMakeTheHolderWaitForItself) {
+  fakes::FaultProxy proxy(server_->port());
+  const auto store =
+      store::open_remote_store(store::parse_store_url(fmt::format("redis://127.0.0.1:{}", proxy.port())).value())
+          .value();
+  ASSERT_TRUE(store->has("x", {}));
+  proxy.set(fakes::NetworkFault::truncate_after(0));
+  EXPECT_FALSE(store->take_lease(lease("one"), false, {}));
+  proxy.set(fakes::NetworkFault::none());
+  EXPECT_TRUE(store->take_lease(lease("one"), false, {}).value().is_taken);
+}
+
+TEST_F(LeaseTest, ManyObjectsComeInTheirOrder) {
+  const auto store = objects();
+  std::vector<std::string> paths;
+  for (int i = 0; i < 600; ++i) {
+    paths.push_back("3/many/" + std::to_string(i));
+    const std::string text(static_cast<std::size_t>(i) * 100, 'x');
+    if (i % 3 != 0) {
+      ASSERT_TRUE(store->put(paths.back(), std::as_bytes(std::span(text)), {}));
+    }
+  }
+  std::size_t next = 0;
+  store->get_many(paths, {}, [&](std::size_t place, auto answer) {
+    EXPECT_EQ(place, next++);
+    ASSERT_TRUE(answer);
+    ASSERT_EQ(answer->has_value(), place % 3 != 0);
+    EXPECT_EQ(*answer ? (*answer)->size() : place * 100, place * 100);
+  });
+  EXPECT_EQ(next, paths.size());
+}
+
+TEST_F(LeaseTest, EveryObjectHasAnAnswerIfTheConnectionBreaks) {
+  fakes::FaultProxy proxy(server_->port());
+  const auto store =
+      store::open_remote_store(store::parse_store_url(fmt::format("redis://127.0.0.1:{}", proxy.port())).value())
+          .value();
+  ASSERT_TRUE(store->put("3/a", std::as_bytes(std::span("text", 4)), {}));
+  proxy.set(fakes::NetworkFault::truncate_after(1000));
+  const std::vector<std::string> paths(600, "3/a");
+  std::vector<int> answers(paths.size());
+  store->get_many(paths, {}, [&](std::size_t place, const auto& /*answer*/) { ++answers[place]; });
+  EXPECT_EQ(std::ranges::count(answers, 1), 600);
+}
+
+}  // namespace
+}  // namespace kiln
