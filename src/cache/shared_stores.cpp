@@ -182,11 +182,11 @@ struct Fetch::State {
       if (Clock::now() >= deadline) break;
       auto sealed = client->get(address, {limit, cancelled.descriptor()}, readings[i]);
       if (!sealed || !*sealed) continue;
-      Result<store::Entry> entry = without_exceptions([&] { return check(*client, **sealed); });
-      if (entry)
-        result = Fetched{std::move(*entry), std::move(**sealed), place};
+      auto opened = without_exceptions([&] { return check(*client, **sealed); });
+      if (opened)
+        result = Fetched{std::move(opened->entry), std::move(**sealed), place};
       else
-        client->refuse(address, entry.error());
+        client->refuse(address, opened.error());
     }
   }
 
@@ -349,9 +349,9 @@ std::unique_ptr<Fetch> SharedStores::fetch(const Key& key, std::optional<std::ch
   const auto limit = expected ? std::max<std::chrono::nanoseconds>(*expected, least_limit) : unknown_limit;
   const auto bounded = std::min<std::chrono::nanoseconds>(limit, std::chrono::hours(1));
   auto state = std::make_shared<Fetch::State>(EntryAddress{identity_, key}, now + bounded, std::move(to_ask));
-  const auto check = [keys = keys_, address = state->address](StoreClient& client,
-                                                              const std::vector<std::byte>& sealed) {
-    return SharedStores::check(*keys, client, address, sealed);
+  const auto check = [sources = sources(), address = state->address](StoreClient& client,
+                                                                     const std::vector<std::byte>& sealed) {
+    return sources.check(client, address, sealed);
   };
   const bool started = threads_.run([state, check] { state->search(check); },
                                     may_hang ? CallThreads::AtEnd::leave_behind : CallThreads::AtEnd::wait);
@@ -359,16 +359,16 @@ std::unique_ptr<Fetch> SharedStores::fetch(const Key& key, std::optional<std::ch
   return std::unique_ptr<Fetch>(new Fetch(std::move(state)));
 }
 
-Result<store::Entry> SharedStores::check(Keys& keys, StoreClient& client, const EntryAddress& wanted,
-                                         const std::vector<std::byte>& sealed) {
+Result<store::OpenedEntry> SharedStores::Sources::check(StoreClient& client, const EntryAddress& wanted,
+                                                        const std::vector<std::byte>& sealed) const {
   const auto examined = KILN_TRY(store::examine_entry(sealed));
   if (examined.label.key != wanted.key.digest) return damaged("it holds another program");
   if (examined.label.identity != wanted.identity)
     return damaged("it was made for another device, driver or compiler");
-  if (client.verification() == Verification::required) KILN_TRY(keys.trusted()->verify(examined));
+  if (client.verification() == Verification::required) KILN_TRY(keys->trusted()->verify(examined));
   auto opened = KILN_TRY(store::unpack_entry(examined));
   if (opened.entry.binary() == nullptr) return damaged("it has no binary");
-  return std::move(opened.entry);
+  return opened;
 }
 
 SharedStores::FleetTurn SharedStores::ask_fleet(const Key& key, std::optional<std::chrono::nanoseconds> expected,
@@ -385,11 +385,11 @@ SharedStores::FleetTurn SharedStores::ask_fleet(const Key& key, std::optional<st
     auto turn = leases_.ask(client, address, may_take, expected);
     FleetTurn result{.lease = std::move(turn.lease), .ask_again = turn.ask_again};
     if (!turn.sealed) return result;
-    auto entry = without_exceptions([&] { return check(*keys_, *client, address, *turn.sealed); });
-    if (entry)
-      result.found = Fetched{std::move(*entry), std::move(*turn.sealed), i};
+    auto opened = without_exceptions([&] { return sources().check(*client, address, *turn.sealed); });
+    if (opened)
+      result.found = Fetched{std::move(opened->entry), std::move(*turn.sealed), i};
     else
-      client->refuse(address, entry.error());
+      client->refuse(address, opened.error());
     return result;
   }
   return {};

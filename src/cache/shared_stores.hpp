@@ -118,6 +118,21 @@ class SharedStores {
 
  private:
   class Keys;
+
+ public:
+  /// What others need to get entries on threads that may outlive this.
+  struct Sources {
+    Digest identity;
+    std::vector<std::shared_ptr<StoreClient>> clients;
+    std::shared_ptr<Keys> keys;
+
+    /// Opens an entry, if it is the one wanted, sound and trusted.
+    Result<store::OpenedEntry> check(StoreClient& client, const EntryAddress& wanted,
+                                     const std::vector<std::byte>& sealed) const;
+  };
+  Sources sources() const { return {identity_, clients_, keys_}; }
+
+ private:
   struct Chosen {
     std::vector<SharedStore> stores;
     std::string signing_key;
@@ -129,9 +144,6 @@ class SharedStores {
   static Chosen settings_of(const CacheOptions& options);
   /// `manifest` describes the identity.
   void add(const SharedStore& store, const std::string& manifest, const void* owner);
-  /// Opens the entry of a store, if it is the one wanted, sound and trusted.
-  static Result<store::Entry> check(Keys& keys, StoreClient& client, const EntryAddress& wanted,
-                                    const std::vector<std::byte>& sealed);
   /// Asks a store that did not answer before, in the background.
   void probe(const std::shared_ptr<StoreClient>& client, const Key& key);
 

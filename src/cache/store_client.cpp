@@ -149,41 +149,44 @@ std::size_t StoreClient::useful_streams() {
 }
 
 void StoreClient::get_many(std::span<const EntryAddress> addresses, const store::CallLimit& limit,
-                           const std::function<void(std::size_t place, Bytes sealed)>& receive) {
+                           const Receive& receive) {
   const auto place = without_exceptions([&] { return this->place(); });
   if (!place || (*place)->objects() == nullptr) {
-    for (std::size_t i = 0; i < addresses.size(); ++i) {
+    for (std::size_t i = 0; i < addresses.size() && is_asked(); ++i) {
       Reading reading;
-      auto answer = get(addresses[i], limit, reading);
-      if (!answer && !is_about_entry(answer.error())) return;
-      if (answer && *answer) receive(i, std::move(**answer));
+      if (auto answer = get(addresses[i], limit, reading)) receive(i, *std::move(answer));
     }
     return;
   }
   std::vector<std::string> paths;
   for (const auto& [identity, key] : addresses) paths.push_back(store::entry_path(identity.hex(), key.digest));
   std::optional<Error> failure;
-  (*place)->objects()->get_many(paths, limit, [&](std::size_t i, Result<std::optional<Bytes>> answer) {
-    if (!answer && is_about_entry(answer.error())) return refuse(addresses[i], answer.error());
-    if (!answer) {
-      if (!failure) failure = std::move(answer).error();
-      return;
+  const auto note = [&](std::size_t i, Result<std::optional<Bytes>> answer) {
+    if (answer) {
+      static_cast<void>(reading_.succeeded());
+      if (*answer) {
+        bytes_read_ += (*answer)->size();
+      } else {
+        ++misses_;
+        note_lacking(addresses[i].key.digest, false);
+      }
+      receive(i, *std::move(answer));
+    } else if (is_about_entry(answer.error())) {
+      refuse(addresses[i], answer.error());
+    } else if (!failure) {
+      failure = std::move(answer).error();
     }
-    static_cast<void>(reading_.succeeded());
-    if (*answer) {
-      bytes_read_ += (*answer)->size();
-      receive(i, std::move(**answer));
-    } else {
-      ++misses_;
-      note_lacking(addresses[i].key.digest, false);
-    }
+  };
+  const auto called = without_exceptions([&]() -> Result<void> {
+    (*place)->objects()->get_many(paths, limit, note);
+    return {};
   });
+  if (!called) failure = called.error();
   if (failure && failure->code() != ErrorCode::cancelled) count_error("asked for many programs", *failure);
 }
 
 bool StoreClient::has_leases() {
-  if (settings_.mode == StoreMode::write_only || unusable_ || reading_.is_open()) return false;
-  if (Clock::now().time_since_epoch().count() < no_leases_until_) return false;
+  if (!is_asked() || Clock::now().time_since_epoch().count() < no_leases_until_) return false;
   const auto place = without_exceptions([&] { return this->place(); });
   return place && (*place)->objects() != nullptr && (*place)->objects()->has_leases();
 }

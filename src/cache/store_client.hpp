@@ -108,10 +108,12 @@ class StoreClient {
 
   /// How many threads are worthwhile to get many entries.
   std::size_t useful_streams();
-  /// Gets entries in as few round trips as the store permits, and passes on those that it has. Counts and logs as
-  /// get() does. Stops at the first error.
-  void get_many(std::span<const EntryAddress> addresses, const store::CallLimit& limit,
-                const std::function<void(std::size_t place, Bytes sealed)>& receive);
+  /// Whether it is read, and answers.
+  bool is_asked() const noexcept { return settings_.mode != StoreMode::write_only && !unusable_ && is_read(); }
+  /// Gets entries in as few round trips as the store permits, and passes on the answers without errors, on this
+  /// thread. Counts and logs as get() does.
+  using Receive = std::function<void(std::size_t place, std::optional<Bytes> sealed)>;
+  void get_many(std::span<const EntryAddress> addresses, const store::CallLimit& limit, const Receive& receive);
 
   /// Whether leases can be asked for now. May wait for a folder that does not answer.
   bool has_leases();

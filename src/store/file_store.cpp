@@ -319,6 +319,9 @@ class FileStore final : public ObjectStore {
     return until_not_stale(folder, limit, [](Attempt& attempt) { return attempt.list(); });
   }
 
+  /// Of a network file system.
+  std::size_t useful_streams() const noexcept override { return 8; }
+
  private:
   template <class Call>
   std::invoke_result_t<Call, Attempt&> until_not_stale(const std::string& path, const CallLimit& limit,

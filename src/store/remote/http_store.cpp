@@ -18,7 +18,7 @@ namespace kiln::store {
 namespace {
 
 constexpr int max_redirects = 5;
-constexpr std::size_t max_idle_connections = 8;
+constexpr std::size_t useful_connections = 32;
 
 const char* name_of(HttpMethod method) {
   switch (method) {
@@ -117,6 +117,8 @@ class HttpStore final : public ObjectStore {
     return Error(ErrorCode::unsupported, fmt::format("{} cannot be listed: HTTP has no request for it", display_));
   }
 
+  std::size_t useful_streams() const noexcept override { return useful_connections; }
+
  private:
   /// The credentials as they are now.
   Result<HttpAccess> access() {
@@ -182,7 +184,7 @@ class HttpStore final : public ObjectStore {
   void keep(std::unique_ptr<HttpConnection> connection) {
     if (connection == nullptr) return;
     const base::MutexLock lock(mutex_);
-    if (idle_.size() < max_idle_connections) idle_.push_back(std::move(connection));
+    if (idle_.size() < useful_connections) idle_.push_back(std::move(connection));
   }
 
   const pid_t process_ = getpid();
