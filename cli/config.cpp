@@ -78,6 +78,7 @@ Json settings_json(const Settings& settings) {
                       {"verify", verification ? Json(name_of(*verification)) : Json(nullptr)},
                       {"source", configured.source}});
   }
+  object["record"] = setting_json(or_null(settings.record.value.string()), settings.record);
   object["stores"] = setting_json(std::move(stores), settings.stores);
   object["share_facts"] = setting_json(settings.share_facts.value, settings.share_facts);
   object["upload_limit_ms"] = setting_json(settings.upload_limit.value.count(), settings.upload_limit);
@@ -107,6 +108,8 @@ std::string settings_table(const Settings& settings, const Terminal& terminal) {
   table.add({"share_facts", settings.share_facts.value ? "1" : "0", settings.share_facts.source});
   table.add({"upload_limit", config_text(settings.upload_limit.value), settings.upload_limit.source});
   table.add({"signing_key", signing_key_of(settings), settings.signing_key.source});
+  const std::string record = settings.record.value.string();
+  table.add({"record", record.empty() ? "none" : record, settings.record.source});
   return table.format(terminal);
 }
 

@@ -62,6 +62,12 @@ struct CacheOptions {
   /// Whether shared entries contain facts: names, options, defines, and the names of files (docs/privacy.md).
   /// Nothing: as `$KILN_SHARE_FACTS` or kiln.conf says, else true.
   std::optional<bool> share_facts = {};
+  /// A file that gets every request that is answered from disk, from a shared store or by the compiler: its source,
+  /// the contents of its headers, options and all else that the key covers, each program once. Many processes may
+  /// use one file. docs/records.md describes what it is good for. Written in the background; flush() and the
+  /// destructor wait for it. A file that cannot be written is logged once and fails no request. A relative path is
+  /// resolved when the cache is constructed. Nothing: `$KILN_RECORD`, else none. An empty path: none.
+  std::optional<std::filesystem::path> record = {};
   /// Receives the cache's messages. Its sink is not called once the destructor has returned.
   Log log = {};
 };

@@ -1,13 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
+
+#include <kiln/digest.hpp>
 
 namespace kiln::base {
 
@@ -58,6 +62,53 @@ class ByteReader {
 
  private:
   std::span<const std::byte> bytes_;
+};
+
+/// Reads the format of ByteWriter from bytes that may be truncated or wrong. After a failure, all values are empty.
+class CheckedReader {
+ public:
+  explicit CheckedReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  bool failed() const noexcept { return failed_; }
+  /// Whether all bytes were read, without a failure.
+  bool is_at_end() const noexcept { return !failed_ && bytes_.empty(); }
+
+  template <class T>
+  requires std::is_arithmetic_v<T> T number() {
+    T value{};
+    if (take(sizeof value)) std::memcpy(&value, taken_.data(), sizeof value);
+    return value;
+  }
+  /// A number of items, each of at least `least` bytes.
+  std::size_t count(std::size_t least) {
+    const auto value = number<std::uint64_t>();
+    if (value > bytes_.size() / least) failed_ = true;
+    return failed_ ? 0 : static_cast<std::size_t>(value);
+  }
+  std::string text() {
+    const std::size_t size = count(1);
+    return take(size) ? std::string(reinterpret_cast<const char*>(taken_.data()), size) : std::string();
+  }
+  Digest digest() {
+    Digest digest;
+    if (take(digest.bytes.size())) std::ranges::copy(taken_, digest.bytes.begin());
+    return digest;
+  }
+
+ private:
+  bool take(std::size_t size) {
+    if (failed_ || size > bytes_.size()) {
+      failed_ = true;
+      return false;
+    }
+    taken_ = bytes_.first(size);
+    bytes_ = bytes_.subspan(size);
+    return true;
+  }
+
+  std::span<const std::byte> bytes_;
+  std::span<const std::byte> taken_;
+  bool failed_ = false;
 };
 
 }  // namespace kiln::base

@@ -22,17 +22,6 @@ constexpr std::string_view temporary_prefix = ".tmp-";
 
 bool trusted_owner(const struct stat& status) { return status.st_uid == geteuid() || status.st_uid == 0; }
 
-bool write_all(const FileHandle& file, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = file.system().write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written == 0) errno = ENOSPC;
-    if (written <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 /// A temporary file that is unlinked on destruction unless it was renamed, so that a failed write leaves no file.
 class TemporaryFile {
  public:
@@ -101,6 +90,17 @@ bool FileHandle::close() noexcept {
   const int descriptor = std::exchange(descriptor_, -1);
   // Linux closes the descriptor even if close() is interrupted.
   return descriptor < 0 || system_->close(descriptor) == 0 || errno == EINTR;
+}
+
+bool write_all(const FileHandle& file, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = file.system().write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written == 0) errno = ENOSPC;
+    if (written <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return true;
 }
 
 Error system_error(const std::string& what, const std::filesystem::path& path) {

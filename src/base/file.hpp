@@ -46,6 +46,9 @@ class FileHandle {
   const FileSystem* system_ = &FileSystem::system();
 };
 
+/// Writes all bytes; returns whether it succeeded, else errno says why.
+bool write_all(const FileHandle& file, std::span<const std::byte> bytes);
+
 /// The error of the last system call, from errno: "cannot WHAT PATH: REASON".
 Error system_error(const std::string& what, const std::filesystem::path& path);
 

@@ -8,6 +8,7 @@
 
 #include "base/try.hpp"
 #include "store/directory.hpp"
+#include "store/settings.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -21,14 +22,19 @@ unsigned worker_count(unsigned wanted) {
   return wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency(), 1U, 16U);
 }
 
-/// Resolves the directory once, so that later changes of the environment or the working directory have no effect.
-CacheOptions with_absolute_directory(CacheOptions options) {
-  if (!options.disk) return options;
-  if (options.directory.empty()) options.directory = default_directory();
+/// Unchanged if the working folder was removed.
+void make_absolute(std::filesystem::path& path) {
   std::error_code error;
-  auto absolute =
-      options.directory.empty() ? std::filesystem::path() : std::filesystem::absolute(options.directory, error);
-  if (!error) options.directory = std::move(absolute);
+  auto absolute = path.empty() ? std::filesystem::path() : std::filesystem::absolute(path, error);
+  if (!error) path = std::move(absolute);
+}
+
+/// Resolves the paths once, so that later changes of the environment or the working directory have no effect.
+CacheOptions with_absolute_paths(CacheOptions options) {
+  if (!options.record) options.record = store::record_setting().value;
+  make_absolute(*options.record);
+  if (options.disk && options.directory.empty()) options.directory = default_directory();
+  if (options.disk) make_absolute(options.directory);
   return options;
 }
 
@@ -67,10 +73,11 @@ Levels::Levels(std::shared_ptr<Backend> backend, CacheOptions options, memory::P
                const base::FileSystem& system)
     : backend_(std::move(backend)),
       identity_digest_(backend_->identity().digest()),
-      options_(with_absolute_directory(std::move(options))),
+      options_(with_absolute_paths(std::move(options))),
       system_(system),
       disk_(open_disk(*backend_, options_, system_)),
       table_(table),
+      recorder_(*options_.record, backend_->identity().api, saver_, options_.log, system_),
       shared_(options_, backend_->identity(), this),
       saver_(backend_->identity(), identity_digest_, disk_, shared_, table_,
              {.save = options_.save, .queue = options_.write_queue, .log = options_.log}),
@@ -108,6 +115,8 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, c
       ++counters_.joined;
     else if (!outcome)
       ++counters_.failures;
+    else if (*outcome)
+      recorder_.note(request, (*outcome)->compile_time());
     return std::move(outcome);
   }
 }
@@ -294,7 +303,10 @@ std::optional<Program> Levels::find_ready(const Request& request) {
       key.digest, [&] { return table_.find_locked(key.digest); },
       [&]() -> Outcome { return load_from_disk(key, std::nullopt, Look::first); });
   if (!outcome || !*outcome) return std::nullopt;
-  if (joined) ++counters_.joined;
+  if (joined)
+    ++counters_.joined;
+  else
+    recorder_.note(request, (*outcome)->compile_time());
   return *outcome;
 }
 
@@ -436,7 +448,10 @@ Result<Program> Levels::add(const Request& request, Compiled compiled, std::chro
     if (!outcome && !joined) return failure(std::move(outcome).error());
     // A joined flight that failed or found nothing does not answer an add().
     if (outcome && *outcome) {
-      if (joined) ++counters_.joined;
+      if (joined)
+        ++counters_.joined;
+      else
+        recorder_.note(request, compile_time);
       return std::move(**outcome);
     }
   }

@@ -17,6 +17,7 @@
 #include "cache/call_threads.hpp"
 #include "cache/flights.hpp"
 #include "cache/guarded_store.hpp"
+#include "cache/recorder.hpp"
 #include "cache/saver.hpp"
 #include "cache/shared_stores.hpp"
 #include "cache/worker_pool.hpp"
@@ -226,7 +227,7 @@ class Levels {
   const std::uint64_t process_ = base::fork_generation();
   const std::shared_ptr<Backend> backend_;
   const Digest identity_digest_;
-  // The directory is absolute, so that a forked child uses the same one.
+  // The paths are absolute, so that a forked child uses the same ones, and `record` has a value.
   const CacheOptions options_;
   const base::FileSystem& system_;
   const std::shared_ptr<store::DiskStore> disk_;
@@ -247,6 +248,8 @@ class Levels {
 
   // finish() waits for these calls.
   UnderWay under_way_;
+
+  Recorder recorder_;
 
   // Declared last: their threads must end before the members they use are destroyed.
   SharedStores shared_;

@@ -33,6 +33,18 @@ Digest search_digest_of(std::string_view source, const IncludeSearch& search,
 
 }  // namespace
 
+IncludeSearch search_of(Language language, const std::map<std::string, std::string>& headers,
+                        const std::vector<std::filesystem::path>& folders) {
+  IncludeSearch search{.headers = headers, .folders = folders};
+  // NVRTC's preprocessor also tries this suffix for names without one.
+  if (language == Language::cuda) search.other_suffix = ".stdh";
+  if (language == Language::opencl) {
+    std::error_code error;
+    search.working_folder = std::filesystem::current_path(error);
+  }
+  return search;
+}
+
 Result<std::shared_ptr<const Dependencies>> find_dependencies(std::string_view source, const IncludeSearch& search,
                                                               const std::map<std::string, std::string>& defines) {
   const Digest search_digest = search_digest_of(source, search, defines);

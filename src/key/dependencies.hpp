@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <kiln/digest.hpp>
+#include <kiln/request.hpp>
 #include <kiln/result.hpp>
 
 namespace kiln::key {
@@ -24,6 +25,10 @@ struct IncludeSearch {
   /// In each folder, a name without a suffix is also looked up with this one; empty if there is none.
   std::string other_suffix = {};
 };
+
+/// The search of a compiler of this language that runs now. `headers` and `folders` must outlive the result.
+IncludeSearch search_of(Language language, const std::map<std::string, std::string>& headers,
+                        const std::vector<std::filesystem::path>& folders);
 
 /// A file that a compiler may read.
 struct Dependency {

@@ -134,6 +134,7 @@ Result<void> IncludeGraph::add_folder(const std::string& path) {
   const auto [known, is_new] = listed_folders_.try_emplace(folder_id(path), listed_folders_.size());
   everything_.number(static_cast<std::uint64_t>(known->second));
   if (!is_new) return {};
+  observations_.folders.push_back(path);
   std::vector<std::string> names;
   std::error_code error;
   std::filesystem::directory_iterator entries(path, std::filesystem::directory_options::skip_permission_denied,
@@ -244,6 +245,7 @@ Result<IncludeGraph::Target> IncludeGraph::look_up_at(const std::string& path, L
     observations_.absent.push_back(path);
   } else if (found->file == nullptr) {
     target = unreadable;
+    observations_.unreadable.push_back(path);
     // Access rights of parent folders are not observed.
     observations_.complete = false;
   } else {

@@ -32,8 +32,12 @@ struct Observations {
   std::vector<File> files;
   /// Paths of files whose contents do not matter.
   std::vector<std::string> present;
+  /// Paths of files that this process may not read.
+  std::vector<std::string> unreadable;
   /// Paths at which there was no regular file.
   std::vector<std::string> absent;
+  /// Folders that were listed, because a computed name may lead to any file in them.
+  std::vector<std::string> folders;
   /// Taken before the first file was read.
   std::chrono::system_clock::time_point time;
   /// False if the graph depends on more than is listed here.

@@ -35,60 +35,15 @@ std::optional<FileSignature> signature_at(const std::string& path, mode_t type) 
 
 bool is_file(const std::string& path) { return signature_at(path, S_IFREG).has_value(); }
 
-/// Reads the format of ByteWriter from bytes that may be truncated.
-class RecordReader {
- public:
-  explicit RecordReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
-
-  bool failed() const noexcept { return failed_; }
-  std::size_t left() const noexcept { return bytes_.size(); }
-
-  template <class T>
-  T number() {
-    T value{};
-    if (take(sizeof value)) std::memcpy(&value, taken_.data(), sizeof value);
-    return value;
-  }
-  /// A number of items, each of at least `least` bytes.
-  std::size_t count(std::size_t least) {
-    const auto value = number<std::uint64_t>();
-    if (value > bytes_.size() / least) failed_ = true;
-    return failed_ ? 0 : static_cast<std::size_t>(value);
-  }
-  std::string text() {
-    const std::size_t size = count(1);
-    return take(size) ? std::string(reinterpret_cast<const char*>(taken_.data()), size) : std::string();
-  }
-  Digest digest() {
-    Digest digest;
-    if (take(digest.bytes.size())) std::ranges::copy(taken_, digest.bytes.begin());
-    return digest;
-  }
-  FileSignature signature() {
-    FileSignature signature;
-    signature.device = number<std::uint64_t>();
-    signature.inode = number<std::uint64_t>();
-    signature.bytes = number<std::uint64_t>();
-    signature.modified = number<std::int64_t>();
-    signature.status_changed = number<std::int64_t>();
-    return signature;
-  }
-
- private:
-  bool take(std::size_t size) {
-    if (failed_ || size > bytes_.size()) {
-      failed_ = true;
-      return false;
-    }
-    taken_ = bytes_.first(size);
-    bytes_ = bytes_.subspan(size);
-    return true;
-  }
-
-  std::span<const std::byte> bytes_;
-  std::span<const std::byte> taken_;
-  bool failed_ = false;
-};
+FileSignature read_signature(base::CheckedReader& reader) {
+  FileSignature signature;
+  signature.device = reader.number<std::uint64_t>();
+  signature.inode = reader.number<std::uint64_t>();
+  signature.bytes = reader.number<std::uint64_t>();
+  signature.modified = reader.number<std::int64_t>();
+  signature.status_changed = reader.number<std::int64_t>();
+  return signature;
+}
 
 std::optional<base::Folder> open_folder(bool create) {
   const auto directory = base::default_directory();
@@ -237,7 +192,7 @@ std::optional<IncludeRecord> IncludeRecord::from_bytes(std::span<const std::byte
   if (bytes.size() < digest_bytes) return std::nullopt;
   const auto body = bytes.first(bytes.size() - digest_bytes);
   if (!std::ranges::equal(base::sha256(body).bytes, bytes.last(digest_bytes))) return std::nullopt;
-  RecordReader reader(body);
+  base::CheckedReader reader(body);
   if (reader.text() != record_version) return std::nullopt;
   const auto read_texts = [&reader] {
     std::vector<std::string> texts(reader.count(sizeof(std::uint64_t)));
@@ -255,20 +210,20 @@ std::optional<IncludeRecord> IncludeRecord::from_bytes(std::span<const std::byte
   record.files_.resize(reader.count(digest_bytes));
   for (File& file : record.files_) {
     file.path = reader.text();
-    file.signature = reader.signature();
+    file.signature = read_signature(reader);
     file.digest = reader.digest();
     file.settled = reader.number<std::uint8_t>() != 0;
   }
   record.folders_.resize(reader.count(sizeof(std::uint64_t)));
   for (Folder& folder : record.folders_) {
     folder.path = reader.text();
-    folder.signature = reader.signature();
+    folder.signature = read_signature(reader);
     folder.settled = reader.number<std::uint8_t>() != 0;
     folder.absent = read_texts();
   }
   record.present_ = read_texts();
   record.absent_ = read_texts();
-  if (reader.failed() || reader.left() != 0) return std::nullopt;
+  if (!reader.is_at_end()) return std::nullopt;
   return record;
 }
 

@@ -133,13 +133,7 @@ Result<std::vector<std::filesystem::path>> searched_folders(const Request::Field
 /// The dependencies of a source whose include folders are absolute.
 Result<std::shared_ptr<const key::Dependencies>> dependencies_of(const Request::Fields& fields,
                                                                  const std::string& source) {
-  key::IncludeSearch search{.headers = fields.headers, .folders = fields.include_folders};
-  // NVRTC's preprocessor also tries this suffix for names without one.
-  if (fields.language == Language::cuda) search.other_suffix = ".stdh";
-  if (fields.language == Language::opencl) {
-    std::error_code error;
-    search.working_folder = std::filesystem::current_path(error);
-  }
+  const auto search = key::search_of(fields.language, fields.headers, fields.include_folders);
   auto found = key::find_dependencies(source, search, fields.defines);
   if (found) return found;
   return Error(found.error().code(),

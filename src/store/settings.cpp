@@ -281,12 +281,19 @@ Settings read_settings(const CommandLine& command_line) {
     levels.push_back(std::move(read.config));
   }
   settings.directory = directory_of(command_line);
+  settings.record = record_setting();
   take_first(settings.stores, levels, &ParsedConfig::stores);
   take_first(settings.share_facts, levels, &ParsedConfig::share_facts);
   take_first(settings.upload_limit, levels, &ParsedConfig::upload_limit);
   take_first(settings.signing_key, levels, &ParsedConfig::signing_key);
   for (auto& level : levels) std::ranges::move(level.problems, std::back_inserter(settings.problems));
   return settings;
+}
+
+Setting<std::filesystem::path> record_setting() {
+  const auto path = text_of_variable("KILN_RECORD");
+  if (path.empty()) return {};
+  return {.value = path, .source = "$KILN_RECORD"};
 }
 
 }  // namespace kiln::store

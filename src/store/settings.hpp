@@ -70,6 +70,8 @@ struct CommandLine {
 struct Settings {
   /// Config files do not set it. Empty if there is no default: see kiln::default_directory().
   Setting<std::filesystem::path> directory = {};
+  /// Config files do not set it. Empty if requests are not recorded.
+  Setting<std::filesystem::path> record = {};
   StoreList stores = {};
   /// Whether shared entries contain facts: names, options, defines and the names of files (docs/privacy.md).
   Setting<bool> share_facts = {.value = true};
@@ -86,5 +88,8 @@ struct Settings {
 /// stores replaces the lists of later sources. In a program with more rights than its caller, environment and files
 /// are ignored. Reads the files with each call.
 Settings read_settings(const CommandLine& command_line = {});
+
+/// Settings::record without the rest: `$KILN_RECORD`.
+Setting<std::filesystem::path> record_setting();
 
 }  // namespace kiln::store

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kiln/request.hpp>
+#include <kiln/result.hpp>
+
+#include "base/file.hpp"
+#include "key/record_items.hpp"
+#include "key/recorded_request.hpp"
+
+namespace kiln::key {
+
+/// A record file (docs/records.md), opened for reading. Other processes may append to it meanwhile. Const functions
+/// may be called from any thread.
+class RequestRecord {
+ public:
+  struct Entry {
+    Key key = {};
+    std::string api = {};
+    Language language = Language::glsl;
+    std::chrono::nanoseconds compile_time = {};
+    std::uint64_t source_bytes = 0;
+    std::size_t headers = 0;
+    Item item = {};
+  };
+
+  /// Reads the requests of a record, but not the contents of files, so it costs little even for a large record.
+  /// Skips damaged items, and what a writer has not completed. Fails with io if the file cannot be read, and with
+  /// unsupported if it is no record, or one of another version.
+  static Result<RequestRecord> read(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  /// In the order in which they were recorded; each pair of key and API once.
+  const std::vector<Entry>& entries() const noexcept { return entries_; }
+  /// How many damaged places were skipped.
+  std::size_t damaged() const noexcept { return damaged_; }
+
+  /// The following functions fail with damaged if the record lacks what they need, and with io.
+  Result<RecordedRequest> request(const Entry& entry) const;
+  /// The contents of a source, a header or another file.
+  Result<std::vector<std::byte>> contents(const Digest& digest) const;
+  /// The item of these contents as it is in the file, for another record.
+  Result<std::vector<std::byte>> packed_contents(const Digest& digest) const;
+  Result<std::vector<std::byte>> packed_request(const Entry& entry) const;
+
+  struct Unpacked {
+    /// They have the key of the record if they are made a Request in a process with this working folder.
+    Request::Fields fields = {};
+    /// Nothing if any will do that has no file with an included name.
+    std::optional<std::filesystem::path> working_folder = {};
+  };
+  /// Unpacks the files of a request below `folder`, an absolute path, which is created and must be empty.
+  Result<Unpacked> unpack(const Entry& entry, const std::filesystem::path& folder) const;
+
+  struct Rebuilt {
+    Request request;
+    /// Why its key is not the recorded one; empty if it is.
+    std::string difference = {};
+  };
+  /// Unpacks the files as unpack() does, and makes the request.
+  Result<Rebuilt> rebuild(const Entry& entry, const std::filesystem::path& folder) const;
+
+ private:
+  RequestRecord(std::filesystem::path path, base::FileHandle file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+
+  Result<void> find_items();
+  Result<Item> file_item(const Digest& digest) const;
+  /// Adds the path of the record to the message.
+  Error with_path(const Error& error) const;
+
+  std::filesystem::path path_;
+  base::FileHandle file_;
+  std::vector<Entry> entries_;
+  std::map<Digest, Item> files_;
+  std::size_t damaged_ = 0;
+};
+
+}  // namespace kiln::key
