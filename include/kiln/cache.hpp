@@ -64,9 +64,11 @@ struct CacheOptions {
   std::optional<bool> share_facts = {};
   /// A file that gets every request that is answered from disk, from a shared store or by the compiler: its source,
   /// the contents of its headers, options and all else that the key covers, each program once. Many processes may
-  /// use one file. docs/records.md describes what it is good for. Written in the background; flush() and the
-  /// destructor wait for it. A file that cannot be written is logged once and fails no request. A relative path is
-  /// resolved when the cache is constructed. Nothing: `$KILN_RECORD`, else none. An empty path: none.
+  /// use one file. A run that finds requests in the file fetches their programs from the shared stores all at once,
+  /// with the first program that is not on disk. docs/records.md describes what it is good for. Written in the
+  /// background; flush() and the destructor wait for it. A file that cannot be written is logged once and fails no
+  /// request. A relative path is resolved when the cache is constructed. Nothing: `$KILN_RECORD`, else none. An
+  /// empty path: none.
   std::optional<std::filesystem::path> record = {};
   /// Receives the cache's messages. Its sink is not called once the destructor has returned.
   Log log = {};
@@ -198,6 +200,10 @@ class Cache {
   /// `save` is on. Programs loaded this way count as no request, hit or time saved. A folder that cannot be listed
   /// is one error, io. Threads and `progress`: as in preload().
   PreloadReport warm(const ProgressCallback& progress = {});
+  /// Fetches the programs of a record (CacheOptions::record) that this device uses from the shared stores to the
+  /// disk, in as few round trips as the stores permit, and loads them into memory as warm() does. Programs that
+  /// are found nowhere are left to get(). A record that cannot be read is one error, io or unsupported.
+  PreloadReport warm(const std::filesystem::path& record, const ProgressCallback& progress = {});
 
   /// Drops the program from memory unless it is in use. Returns whether it was dropped. The other levels keep it.
   bool evict(const Request& request);

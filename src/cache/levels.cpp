@@ -79,6 +79,7 @@ Levels::Levels(std::shared_ptr<Backend> backend, CacheOptions options, memory::P
       table_(table),
       recorder_(*options_.record, backend_->identity().api, saver_, options_.log, system_),
       shared_(options_, backend_->identity(), this),
+      prefetch_(prefetch_of_record()),
       saver_(backend_->identity(), identity_digest_, disk_, shared_, table_,
              {.save = options_.save, .queue = options_.write_queue, .log = options_.log}),
       workers_(worker_count(options_.threads)) {}
@@ -133,11 +134,16 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
   if (compiles && how.if_locked == IfLocked::return_nothing && uses_locks() && disk_->is_locked(key))
     return std::optional<Program>{};
   // No lock and no place is held while a store is asked.
+  const auto start = std::chrono::steady_clock::now();
+  if (prefetch_ && how.ask_stores != AskStores::no) {
+    prefetch_->wait_for(key.digest, start + longest_head_start);
+    if (auto program = load_from_disk(key, std::nullopt, Look::first)) return program;
+  }
   std::unique_ptr<Fetch> fetch;
   if (how.ask_stores != AskStores::no && !shared_.is_empty())
     fetch = shared_.fetch(key, expected_time(request.name()));
   if (fetch)
-    if (auto program = await_stores(request, *fetch, how.ask_stores)) return program;
+    if (auto program = await_stores(request, *fetch, how.ask_stores, start)) return program;
   if (how.if_missing == IfMissing::return_nothing) ++counters_.absent;
   if (!compiles) return std::optional<Program>{};
   if (fetch && !fetch->has_ended() && backend_->usable_from_any_thread()) return race(request, how, *fetch);
@@ -182,8 +188,8 @@ Levels::Waited Levels::wait_for_fleet(const Request& request, IfLocked if_locked
   }
 }
 
-std::optional<Program> Levels::await_stores(const Request& request, Fetch& fetch, AskStores ask) {
-  const auto start = std::chrono::steady_clock::now();
+std::optional<Program> Levels::await_stores(const Request& request, Fetch& fetch, AskStores ask,
+                                            std::chrono::steady_clock::time_point start) {
   const auto expected = expected_time(request.name());
   auto patience = std::chrono::nanoseconds(longest_head_start);
   if (ask == AskStores::briefly && expected) patience = std::min(patience, *expected);

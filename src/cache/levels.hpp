@@ -17,6 +17,7 @@
 #include "cache/call_threads.hpp"
 #include "cache/flights.hpp"
 #include "cache/guarded_store.hpp"
+#include "cache/prefetch.hpp"
 #include "cache/recorder.hpp"
 #include "cache/saver.hpp"
 #include "cache/shared_stores.hpp"
@@ -85,6 +86,7 @@ class Levels {
   Future<Program> get_async(Request request);
   PreloadReport preload(std::span<const Request> requests, const ProgressCallback& progress);
   PreloadReport warm(const ProgressCallback& progress);
+  PreloadReport warm(const std::filesystem::path& record, const ProgressCallback& progress);
   Result<std::size_t> clear();
   void flush();
   Result<void> persist();
@@ -147,8 +149,10 @@ class Levels {
   enum class Look { first, last };
   std::optional<Program> load_from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look,
                                         Won* won = nullptr);
-  /// Waits for a search in the shared stores, as long as `ask` says. The program if it has ended with one.
-  std::optional<Program> await_stores(const Request& request, Fetch& fetch, AskStores ask);
+  /// Waits for a search in the shared stores, as long as `ask` says, since `start`. The program if it has ended
+  /// with one.
+  std::optional<Program> await_stores(const Request& request, Fetch& fetch, AskStores ask,
+                                      std::chrono::steady_clock::time_point start);
   /// Loads what a shared store had, and saves it under the lock, if there is one.
   std::optional<Program> load_fetched(const Key& key, std::optional<Fetched> fetched, Won* won = nullptr,
                                       std::optional<KeyLock>* lock = nullptr);
@@ -188,7 +192,11 @@ class Levels {
   /// Inserts a loaded program into the table, with its noted performance.
   Program admit(const Key& key, std::unique_ptr<Module> module, Origin origin,
                 std::chrono::nanoseconds compile_time);
+  /// Loads items of the disk into memory, as many of the last used ones as the bounds allow.
+  PreloadReport warm(std::vector<store::StoredItem> items, const ProgressCallback& progress);
   Result<Program> warm_one(const Key& key);
+  /// Of CacheOptions::record; null if there is none, or no level to fetch from or to.
+  std::unique_ptr<Prefetch> prefetch_of_record();
   /// An error if this thread is inside a store call of this cache.
   std::optional<Error> refusal_of_call() const;
   Error failure(Error error);
@@ -253,6 +261,8 @@ class Levels {
 
   // Declared last: their threads must end before the members they use are destroyed.
   SharedStores shared_;
+  /// Of the programs of the record, if there is one.
+  const std::unique_ptr<Prefetch> prefetch_;
   Saver saver_;
   /// Compilations that race with a shared store.
   CallThreads racers_{"kiln-race", ~std::size_t{0}};

@@ -7,11 +7,25 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.hpp"
 #include "cache/levels.hpp"
+#include "key/request_record.hpp"
 #include "store/compile_times.hpp"
 #include "store/json_file.hpp"
 
 namespace kiln::cache {
+namespace {
+
+/// The programs of a record that devices of this API use.
+Result<std::vector<Key>> keys_of(const std::filesystem::path& record, const std::string& api) {
+  const auto read = KILN_TRY(key::RequestRecord::read(record));
+  std::vector<Key> keys;
+  for (const auto& entry : read.entries())
+    if (entry.api == api) keys.push_back(entry.key);
+  return keys;
+}
+
+}  // namespace
 
 std::size_t Levels::batch_threads() const {
   if (!backend_->usable_from_any_thread()) return 1;
@@ -105,24 +119,53 @@ PreloadReport Levels::warm(const ProgressCallback& progress) {
   if (!disk_) return {};
   auto items = disk_->list();
   if (!items) return {0, {std::move(items).error()}};
-  std::sort(items->begin(), items->end(),
+  return warm(std::move(*items), progress);
+}
+
+PreloadReport Levels::warm(const std::filesystem::path& record, const ProgressCallback& progress) {
+  if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
+  const UnderWay::Call call(under_way_);
+  auto keys = keys_of(record, backend_->identity().api);
+  if (!keys) return {0, {std::move(keys).error()}};
+  if (!disk_) return {};
+  if (!shared_.is_empty()) Prefetch(shared_, disk_, [&] { return *keys; }).wait();
+  auto items = disk_->list();
+  if (!items) return {0, {std::move(items).error()}};
+  std::set<Digest> wanted;
+  for (const Key& key : *keys) wanted.insert(key.digest);
+  std::erase_if(*items, [&](const store::StoredItem& item) { return !wanted.contains(item.key.digest); });
+  return warm(std::move(*items), progress);
+}
+
+std::unique_ptr<Prefetch> Levels::prefetch_of_record() {
+  const std::filesystem::path& record = *options_.record;
+  if (record.empty() || !disk_ || shared_.is_empty()) return nullptr;
+  return std::make_unique<Prefetch>(shared_, disk_, [record, api = backend_->identity().api] {
+    auto keys = keys_of(record, api);
+    // The first run has none yet, and the recorder reports what is wrong with a record.
+    return keys ? std::move(*keys) : std::vector<Key>();
+  });
+}
+
+PreloadReport Levels::warm(std::vector<store::StoredItem> items, const ProgressCallback& progress) {
+  std::sort(items.begin(), items.end(),
             [](const store::StoredItem& a, const store::StoredItem& b) { return a.last_use > b.last_use; });
   // Select as many as fit in memory, and load the most recently used last, so that they are evicted last.
   std::size_t room = 0;
   std::uint64_t bytes = 0;
-  while (room < items->size() && room < options_.max_programs && bytes <= options_.max_bytes)
-    bytes += (*items)[room++].stored_bytes;
-  items->resize(room);
-  std::reverse(items->begin(), items->end());
-  const Batch::Name name = [&](std::size_t i) -> const std::string& { return (*items)[i].key.name; };
-  Batch batch(items->size(), name, progress, workers_, batch_threads());
+  while (room < items.size() && room < options_.max_programs && bytes <= options_.max_bytes)
+    bytes += items[room++].stored_bytes;
+  items.resize(room);
+  std::reverse(items.begin(), items.end());
+  const Batch::Name name = [&](std::size_t i) -> const std::string& { return items[i].key.name; };
+  Batch batch(items.size(), name, progress, workers_, batch_threads());
   std::vector<double> costs;
-  for (const store::StoredItem& item : *items) costs.push_back(static_cast<double>(item.stored_bytes));
+  for (const store::StoredItem& item : items) costs.push_back(static_cast<double>(item.stored_bytes));
   batch.expect(std::move(costs));
-  std::vector<std::size_t> places(items->size());
+  std::vector<std::size_t> places(items.size());
   std::iota(places.begin(), places.end(), std::size_t{0});
   batch.run(places, Batch::Start::gradually, [&](std::size_t i, auto) -> Batch::Tried {
-    const Key& key = (*items)[i].key;
+    const Key& key = items[i].key;
     for (;;) {
       // The error goes only to this caller: a get() that joins must continue to the compiler.
       std::optional<Error> problem;

@@ -103,7 +103,8 @@ struct Prefetch::State {
   static void get_from(const std::shared_ptr<State>& state, const std::shared_ptr<StoreClient>& client,
                        std::vector<EntryAddress> addresses, bool is_last) {
     const std::size_t streams = std::clamp<std::size_t>(client->useful_streams(), 1, most_streams);
-    const std::size_t size = streams == 1 ? most_in_a_call : 1;
+    // Equal parts, so that no stream makes more round trips than others.
+    const std::size_t size = std::min(most_in_a_call, (addresses.size() + streams - 1) / streams);
     const auto wanted = std::make_shared<const std::vector<EntryAddress>>(std::move(addresses));
     const auto next = std::make_shared<std::atomic<std::size_t>>(0);
     const auto work = [state, client, wanted, next, size, is_last] {

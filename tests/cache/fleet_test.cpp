@@ -15,6 +15,7 @@
 #include "fakes/cache_fixture.hpp"
 #include "fakes/child.hpp"
 #include "fakes/fault_proxy.hpp"
+#include "fakes/files.hpp"
 #include "fakes/servers.hpp"
 #include "store/remote_library.hpp"
 #include "store/store_url.hpp"
@@ -224,6 +225,118 @@ TEST_F(FleetTest, NodesThatAreKilledAndStartedAgainAtRandomEndWithAllPrograms) {
     all[static_cast<std::size_t>(i)] = start(i);
   }
   for (auto& child : all) EXPECT_TRUE(child->report().starts_with("done ")) << "a node did not get all programs";
+}
+
+/// A machine that gets the programs of a record through a slow network.
+class PrefetchTest : public FleetTest, public testing::WithParamInterface<const char*> {
+ protected:
+  static constexpr int programs = 200;
+
+  void SetUp() override {
+    if (is_redis() && !fakes::is_installed("redis-server")) GTEST_SKIP() << "redis-server is not installed";
+    if (!is_redis() && !fakes::is_installed("nginx")) GTEST_SKIP() << "nginx is not installed";
+    if (is_redis())
+      server_ = std::make_unique<fakes::RedisServer>();
+    else
+      nginx_ = std::make_unique<fakes::NginxServer>();
+    proxy_ = std::make_unique<fakes::FaultProxy>(is_redis() ? server_->port() : nginx_->port());
+  }
+  static bool is_redis() { return GetParam() == std::string("Redis"); }
+  std::unique_ptr<Cache> node(const std::string& name, bool with_record, const std::string& more = {}) {
+    CacheOptions options = this->options();
+    options.directory = folder_.path() / name;
+    options.stores = std::vector<SharedStore>{fmt::format("{}:{}/{}?verify=off{}",
+                                                          is_redis() ? "redis://127.0.0.1" : "http://127.0.0.1",
+                                                          proxy_->port(), is_redis() ? "0" : "cache", more)};
+    options.upload_limit = upload_limit_;
+    options.write_queue = 2 * programs;
+    options.record = with_record ? record_ : std::filesystem::path();
+    return std::make_unique<Cache>(backend_, options);
+  }
+  /// Another machine records and uploads the programs.
+  void fill() {
+    upload_limit_ = 10s;
+    const auto first = node("first", true);
+    upload_limit_ = 100ms;
+    for (int i = 0; i < programs; ++i) ASSERT_TRUE(first->get(request(i)));
+    first->flush();
+    ASSERT_EQ(first->stats().stores.at(0).uploads, static_cast<std::uint64_t>(programs));
+    backend_->compiles = 0;
+  }
+  /// Those of the connection that made the most, and one to connect.
+  std::size_t round_trips(const auto& body) {
+    proxy_->set(fakes::NetworkFault::delay_answers(20ms));
+    static_cast<void>(proxy_->take_round_trips());
+    body();
+    return proxy_->take_round_trips() + 1;
+  }
+
+  std::chrono::milliseconds upload_limit_ = 100ms;
+  const std::filesystem::path record_ = folder_.path() / "app.kilnreq";
+  std::unique_ptr<fakes::NginxServer> nginx_;
+  std::unique_ptr<fakes::FaultProxy> proxy_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Servers, PrefetchTest, testing::Values("Redis", "Nginx"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(PrefetchTest, WarmGetsAllProgramsOfARecordInAFewRoundTrips) {
+  fill();
+  const auto second = node("second", false);
+  // 8 on 32 connections of an idle machine. On a busy one, a connection may serve three threads after one another.
+  EXPECT_LE(round_trips([&] { EXPECT_EQ(second->warm(record_).ready, 200U); }), is_redis() ? 3U : 22U);
+  for (int i = 0; i < programs; ++i) EXPECT_EQ(text(second->get(request(i)).value()), request(i).source());
+  EXPECT_EQ(backend_->compiles, 0);
+  EXPECT_EQ(second->stats().stores.at(0).hits, static_cast<std::uint64_t>(programs));
+}
+
+TEST_P(PrefetchTest, TheFirstMissGetsTheOthersToo) {
+  fill();
+  // So that a busy machine that asks twice still gets the answer first.
+  backend_->on_compile = [](const Request&) { std::this_thread::sleep_for(2s); };
+  const auto second = node("second", true);
+  const std::size_t trips = round_trips([&] {
+    for (int i = 0; i < programs; ++i) EXPECT_EQ(text(second->get(request(i)).value()), request(i).source());
+  });
+  EXPECT_LE(trips, 40U) << "programs were asked for one by one";
+  EXPECT_EQ(second->stats().compiles, 0U);
+}
+
+TEST_P(PrefetchTest, AServerThatIsSilentDelaysProgramsByAMoment) {
+  fill();
+  proxy_->set(fakes::NetworkFault::half_open());
+  const auto second = node("second", true);
+  EXPECT_LT(time_of([&] {
+              for (int i = 0; i < programs; ++i) EXPECT_TRUE(second->get(request(i)));
+            }),
+            3s);
+  EXPECT_EQ(backend_->compiles, programs);
+}
+
+TEST_P(PrefetchTest, ProgramsThatAreNotThereAreCompiled) {
+  fill();
+  const auto second = node("second", true);
+  EXPECT_EQ(second->get(request(1000)).value().origin(), Origin::compiled);
+  second->flush();
+  EXPECT_EQ(second->warm(record_).ready, 201U) << "the record has this program by now";
+  EXPECT_EQ(backend_->compiles, 1);
+}
+
+TEST_P(PrefetchTest, ItEndsWithTheCache) {
+  fill();
+  proxy_->set(fakes::NetworkFault::drip());
+  const auto took = time_of([&] {
+    const auto second = node("second", true, "&timeout=10s");
+    EXPECT_TRUE(second->get(request(0)));
+  });
+  EXPECT_LT(took, 5s);
+}
+
+TEST_P(PrefetchTest, ARecordThatIsNoneIsAnError) {
+  fakes::write_file(record_, "something else, which is long enough to have a header");
+  const auto report = node("second", false)->warm(record_);
+  ASSERT_EQ(report.errors.size(), 1U);
+  EXPECT_NE(report.errors[0].message().find("app.kilnreq"), std::string::npos);
 }
 
 class FleetWithLittleMemory : public FleetTest {

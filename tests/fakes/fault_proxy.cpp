@@ -56,6 +56,9 @@ struct Connection {
   std::size_t queued = 0;
   /// The bytes sent to the client since the fault was set.
   std::size_t answered = 0;
+  /// Times that the client sent after an answer, or at the beginning.
+  std::size_t round_trips = 0;
+  bool awaits_request = true;
   bool client_finished = false;
   bool server_finished = false;
   bool finished = false;
@@ -97,6 +100,7 @@ class FaultProxy::Loop {
 
   std::uint16_t port() const noexcept { return port_; }
   std::size_t connections() const noexcept { return accepted_.load(); }
+  std::size_t take_round_trips() noexcept { return round_trips_.exchange(0); }
 
   void set(NetworkFault fault) {
     const base::MutexLock lock(mutex_);
@@ -246,6 +250,8 @@ class FaultProxy::Loop {
     const auto bytes = receive(connection.client.get());
     if (!bytes) return;
     // Clients that only stop sending are not worth a fault of their own.
+    if (!bytes->empty() && std::exchange(connection.awaits_request, false))
+      round_trips_ = std::max<std::size_t>(round_trips_, ++connection.round_trips);
     if (bytes->empty())
       connection.finished = true;
     else if (forwards())
@@ -267,6 +273,7 @@ class FaultProxy::Loop {
       connection.finished = true;
       return;
     }
+    connection.awaits_request = connection.awaits_request || bytes.size() < before;
     connection.answered += before - bytes.size();
     connection.queued -= before - bytes.size();
     connection.next_drip = Clock::now() + drip_interval;
@@ -287,6 +294,7 @@ class FaultProxy::Loop {
   const base::FileHandle wake_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::atomic<bool> ends_{false};
   std::atomic<std::size_t> accepted_{0};
+  std::atomic<std::size_t> round_trips_{0};
 
   base::Mutex mutex_;
   base::Condition applied_;
@@ -312,5 +320,6 @@ FaultProxy::~FaultProxy() {
 std::uint16_t FaultProxy::port() const noexcept { return loop_->port(); }
 void FaultProxy::set(NetworkFault fault) { loop_->set(std::move(fault)); }
 std::size_t FaultProxy::connections() const { return loop_->connections(); }
+std::size_t FaultProxy::take_round_trips() { return loop_->take_round_trips(); }
 
 }  // namespace kiln::fakes

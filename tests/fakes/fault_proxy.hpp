@@ -56,6 +56,9 @@ class FaultProxy {
   void set(NetworkFault fault);
   /// The number of connections accepted until now.
   std::size_t connections() const;
+  /// The most round trips that a connection has made, of those that made one since the last call: how often its
+  /// client sent something after an answer, or at the beginning. Exact if answers are delayed.
+  std::size_t take_round_trips();
 
  private:
   class Loop;
