@@ -15,7 +15,6 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
-#include <random>
 #include <span>
 #include <thread>
 
@@ -24,6 +23,7 @@
 #include <kiln/cache.hpp>
 #include <kiln/device.hpp>
 
+#include "no_driver.hpp"
 #include "programs.hpp"
 
 namespace kiln::bench {
@@ -34,36 +34,6 @@ using Json = nlohmann::ordered_json;
 
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-class Loaded final : public Module {
- public:
-  std::size_t bytes() const noexcept override { return 1; }
-};
-
-/// A backend whose compiler takes a set time and whose binaries cannot be compressed.
-class NoDriver final : public Backend {
- public:
-  explicit NoDriver(std::chrono::microseconds compile_time) : compile_time_(compile_time) {}
-  const Identity& identity() const noexcept override { return identity_; }
-  Result<Compiled> compile(const Request& request) override {
-    std::this_thread::sleep_for(compile_time_);
-    std::mt19937_64 random(std::hash<std::string>()(request.name()));
-    Binary binary{identity_.formats[0], std::vector<std::byte>(10'000)};
-    std::ranges::generate(binary.bytes, [&] { return static_cast<std::byte>(random()); });
-    return Compiled{std::make_unique<Loaded>(), std::move(binary)};
-  }
-  Result<std::unique_ptr<Module>> load(const Binary&) override {
-    return std::unique_ptr<Module>(std::make_unique<Loaded>());
-  }
-
- private:
-  const std::chrono::microseconds compile_time_;
-  const Identity identity_{"none", "Kiln", "no driver", "1.0", "1.0", {7}};
-};
-
-Request request(int number) {
-  return Request({.name = "program_" + std::to_string(number), .source = "source " + std::to_string(number)});
 }
 
 CacheOptions options_for(const std::string& url) {
@@ -99,7 +69,7 @@ Json hit(const std::string& directory, const std::string& url, const std::string
   std::shared_ptr<Backend> backend = std::make_shared<NoDriver>(std::chrono::microseconds(0));
   std::vector<Request> requests;
   if (api == "none") {
-    for (int i = 0; i < 50; ++i) requests.push_back(request(i));
+    for (int i = 0; i < 50; ++i) requests.push_back(numbered_request(i));
   } else {
     const auto device = open_device(api).value();
     for (const Kernel& kernel : programs(8)) requests.push_back(kernel.request(*device).value());
@@ -159,7 +129,7 @@ double get_with_8_threads(Cache& cache, int first, int count) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t)
     threads.emplace_back([&] {
-      for (int i = next++; i < count; i = next++) static_cast<void>(cache.get(request(first + i)).value());
+      for (int i = next++; i < count; i = next++) static_cast<void>(cache.get(numbered_request(first + i)).value());
     });
   for (std::thread& thread : threads) thread.join();
   return milliseconds_since(start);
@@ -185,14 +155,14 @@ Json silent(const std::string& url) {
   Cache fast_alone(fast, no_store);
   Cache fast_cache(fast, read_only);
   for (int i = 0; fast_cache.stats().stores.at(0).reading && i < 100; ++i)
-    static_cast<void>(fast_cache.get(request(10'000 + i)).value());
+    static_cast<void>(fast_cache.get(numbered_request(10'000 + i)).value());
   constexpr int gets = 2000;
   std::vector<double> difference;
   for (int i = 0; i < gets; ++i) {
     double took[2];
     const bool store_first = i % 2 == 0;
     for (Cache* each : {store_first ? &fast_cache : &fast_alone, store_first ? &fast_alone : &fast_cache}) {
-      const Request wanted = request(20'000 + i);
+      const Request wanted = numbered_request(20'000 + i);
       const auto start = Clock::now();
       static_cast<void>(each->get(wanted).value());
       took[each == &fast_cache] = 1000 * milliseconds_since(start);
@@ -220,14 +190,14 @@ Json back(const std::string& url, const std::string& command) {
   // For long enough that the pauses between probes have grown.
   const auto end = Clock::now() + std::chrono::seconds(20);
   while (Clock::now() < end) {
-    static_cast<void>(cache.get(request(number++)).value());
+    static_cast<void>(cache.get(numbered_request(number++)).value());
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   const bool was_open = !cache.stats().stores.at(0).reading;
   if (std::system(command.c_str()) != 0) throw std::runtime_error("the command failed");
   const auto start = Clock::now();
   while (!cache.stats().stores.at(0).reading && milliseconds_since(start) < 120'000) {
-    static_cast<void>(cache.get(request(number++)).value());
+    static_cast<void>(cache.get(numbered_request(number++)).value());
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return {{"was_skipped", was_open},
@@ -240,7 +210,7 @@ Json at_exit(const std::string& url) {
   CacheOptions options = options_for(url);
   options.disk = false;
   auto cache = std::make_unique<Cache>(backend, options);
-  for (int i = 0; i < 20; ++i) static_cast<void>(cache->get(request(i)).value());
+  for (int i = 0; i < 20; ++i) static_cast<void>(cache->get(numbered_request(i)).value());
   const auto start = Clock::now();
   cache.reset();
   return {{"destructor_s", milliseconds_since(start) / 1000}};

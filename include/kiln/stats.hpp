@@ -34,7 +34,7 @@ struct StoreStats {
   std::uint64_t races_won = 0;
   std::uint64_t races_lost = 0;
   /// Leases to compile a program for all machines; programs that another machine compiled while this one waited for
-  /// its lease; and times that it waited in vain and compiled too.
+  /// its lease; and times that it waited in vain, for a holder or for the store, and compiled too.
   std::uint64_t leases = 0;
   std::uint64_t lease_waits = 0;
   std::uint64_t lease_timeouts = 0;

@@ -17,6 +17,8 @@ constexpr auto shortest_lease = std::chrono::milliseconds(1000);
 constexpr auto longest_lease = std::chrono::milliseconds(60'000);
 constexpr auto shortest_pause = std::chrono::milliseconds(5);
 constexpr auto longest_pause = std::chrono::milliseconds(250);
+/// For each program that is waited for, so that a cache asks at most a hundred times a second.
+constexpr auto pause_for_each = std::chrono::milliseconds(10);
 constexpr std::size_t most_waits = 4096;
 
 std::string random_token() {
@@ -63,20 +65,21 @@ FleetLeases::Turn FleetLeases::ask(const std::shared_ptr<StoreClient>& client, c
   if (turn.sealed && before) client->count_lease_wait();
   if (turn.lease && !turn.sealed) client->count_lease();
   const Wait wait = before.value_or(Wait{now, now});
-  if (answer && answer->is_held && !turn.sealed) {
-    const auto waited = now - wait.since;
-    const auto patience = expected ? std::min<std::chrono::nanoseconds>(*expected, longest_lease) : unknown_time;
-    if (waited < patience)
-      turn.ask_again = now + std::clamp<Clock::duration>(waited / 4, shortest_pause, longest_pause);
-    else
-      client->count_lease_timeout();
-  }
+  const auto waited = now - wait.since;
+  const auto patience = expected ? std::min<std::chrono::nanoseconds>(*expected, longest_lease) : unknown_time;
+  const bool is_late = !answer && answer.error().code() == ErrorCode::timed_out;
+  // A holder does not stop because one answer is late.
+  const bool is_held = (answer && answer->is_held && !turn.sealed) || (is_late && before);
+  const bool waits = is_held && waited < patience;
+  if ((is_held || is_late) && !waits) client->count_lease_timeout();
   const base::MutexLock lock(mutex_);
-  if (!turn.ask_again) {
+  if (!waits) {
     waits_.erase(key);
     return turn;
   }
   if (waits_.size() >= most_waits) waits_.clear();
+  const auto pause = std::clamp<Clock::duration>(waited / 4, shortest_pause, longest_pause);
+  turn.ask_again = now + pause + waits_.size() * pause_for_each;
   waits_.insert_or_assign(key, Wait{wait.since, *turn.ask_again});
   return turn;
 }
