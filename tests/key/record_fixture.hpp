@@ -50,7 +50,7 @@ class RecordTest : public testing::Test {
     std::filesystem::remove_all(folder_.path() / "elsewhere");
   }
 
-  fakes::TemporaryFolder folder_;
+  fakes::TemporaryFolder folder_{fakes::memory_place()};
   const std::filesystem::path files_ = folder_.path() / "files";
   const std::filesystem::path path_ = folder_.path() / "app.kilnreq";
 };
