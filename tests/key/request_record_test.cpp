@@ -360,7 +360,7 @@ TEST_F(RequestRecordTest, IsCompleteAfterManyProcesses) {
 TEST_F(RequestRecordTest, HasWhatWritersWroteBeforeTheyWereKilled) {
   std::mt19937 random(11);
   std::set<std::string> written;
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 10; ++round) {
     std::vector<std::unique_ptr<fakes::Child>> children;
     for (int child = 0; child < 3; ++child)
       children.push_back(std::make_unique<fakes::Child>([&, child](const auto& report) {
