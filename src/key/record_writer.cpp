@@ -76,7 +76,7 @@ Result<std::vector<RecordWriter::NewItem>> RecordWriter::files_of(const Request&
   if (!captured) return not_recorded(request, captured.error().message());
   recorded.tree = std::move(captured->tree);
   std::vector<NewItem> files;
-  const auto add = [&](const Digest& digest, const std::string& text) {
+  const auto add = [&](const Digest& digest, const std::string& text) KILN_REQUIRES(mutex_) {
     if (!files_.contains(digest))
       files.push_back({digest, pack_item(ItemKind::file, digest, std::as_bytes(std::span(text)))});
   };
