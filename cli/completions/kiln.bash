@@ -8,7 +8,7 @@ _kiln_lines() {
 
 _kiln() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-  local commands="ls show stats why compile verify warm prune clear key sign devices tune emit config demo completions"
+  local commands="ls show stats why compile verify warm prune clear record key sign devices tune emit config demo completions"
   local common="--dir --shared --json --color --verbose --help"
   local command="" directory=() i
   for ((i = 1; i < COMP_CWORD; i++)); do
@@ -104,6 +104,14 @@ _kiln() {
       ;;
     verify) options="--repair --signatures" ;;
     key) options="new ls trust revoke" ;;
+    record)
+      if [[ $word != -* && $previous != record ]]; then
+        compopt -o filenames
+        _kiln_lines < <(compgen -f -- "$word")
+        return
+      fi
+      options="ls show merge --source"
+      ;;
     sign)
       if [[ $word != -* ]]; then
         compopt -o filenames

@@ -49,6 +49,7 @@ complete -c kiln -n __kiln_needs_command -a warm -d 'Load all stored programs of
 complete -c kiln -n __kiln_needs_command -a tune -d 'Find and store the fastest variant of a kernel'
 complete -c kiln -n __kiln_needs_command -a prune -d 'Remove old programs, or reduce the cache to a size'
 complete -c kiln -n __kiln_needs_command -a clear -d 'Remove all stored programs of a device or of all devices'
+complete -c kiln -n __kiln_needs_command -a record -d 'List, show and merge the records of requests'
 complete -c kiln -n __kiln_needs_command -a key -d 'Make, list, trust and revoke signing keys'
 complete -c kiln -n __kiln_needs_command -a sign -d 'Sign stored programs'
 complete -c kiln -n __kiln_needs_command -a completions -d 'Print the completion script for a shell'
@@ -71,6 +72,8 @@ complete -c kiln -n '__fish_seen_subcommand_from why compile' -l language -x -a 
 complete -c kiln -n '__fish_seen_subcommand_from why compile' -l arch -x -a 'sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 gfx906 gfx90a gfx942 gfx1030 gfx1100' -d 'A GPU that need not be present'
 complete -c kiln -n '__fish_seen_subcommand_from verify' -l repair -d 'Remove damaged entries, rewrite wrong files'
 complete -c kiln -n '__fish_seen_subcommand_from verify' -l signatures -d 'List who signed each entry'
+complete -c kiln -n '__fish_seen_subcommand_from record' -a 'ls show merge' -F
+complete -c kiln -n '__fish_seen_subcommand_from record' -l source -d 'Print only the source'
 complete -c kiln -n '__fish_seen_subcommand_from key' -a 'new ls trust revoke'
 complete -c kiln -n '__fish_seen_subcommand_from key sign' -F
 complete -c kiln -n '__fish_seen_subcommand_from sign' -l key -r -d 'Sign with this private key'

@@ -116,8 +116,7 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, c
       ++counters_.joined;
     else if (!outcome)
       ++counters_.failures;
-    else if (*outcome)
-      recorder_.note(request, (*outcome)->compile_time());
+    if (outcome && *outcome) recorder_.note(request, (*outcome)->compile_time());
     return std::move(outcome);
   }
 }
@@ -309,10 +308,8 @@ std::optional<Program> Levels::find_ready(const Request& request) {
       key.digest, [&] { return table_.find_locked(key.digest); },
       [&]() -> Outcome { return load_from_disk(key, std::nullopt, Look::first); });
   if (!outcome || !*outcome) return std::nullopt;
-  if (joined)
-    ++counters_.joined;
-  else
-    recorder_.note(request, (*outcome)->compile_time());
+  if (joined) ++counters_.joined;
+  recorder_.note(request, (*outcome)->compile_time());
   return *outcome;
 }
 
@@ -454,10 +451,8 @@ Result<Program> Levels::add(const Request& request, Compiled compiled, std::chro
     if (!outcome && !joined) return failure(std::move(outcome).error());
     // A joined flight that failed or found nothing does not answer an add().
     if (outcome && *outcome) {
-      if (joined)
-        ++counters_.joined;
-      else
-        recorder_.note(request, compile_time);
+      if (joined) ++counters_.joined;
+      recorder_.note(request, (**outcome).compile_time());
       return std::move(**outcome);
     }
   }

@@ -63,12 +63,14 @@ class Capture {
   /// A folder that is searched. `prefix` is that of all paths that are looked up in it.
   struct Place {
     std::string prefix;
-    enum class Owner { user, toolkit, working_folder } owner;
-    std::uint32_t toolkit_index = 0;
+    std::string canonical;
+    /// The index of the toolkit's folder, if it is one.
+    std::optional<std::uint32_t> toolkit = {};
   };
 
   void add_places(const std::vector<Path>& folders);
   void add_working_folder(const Path& folder, const Observations& observations);
+  void enter_places();
   const Place* place_of(const std::string& path) const;
   /// The canonical path of a folder; nothing if there is none. `path` has no '/' at its end.
   const std::optional<std::string>& enter(const std::string& path);
@@ -97,6 +99,7 @@ Result<CapturedTree> Capture::run() {
   const Observations observations = graph.take_observations();
   add_places(search.folders);
   if (!search.working_folder.empty()) add_working_folder(search.working_folder, observations);
+  enter_places();
   KILN_TRY(add_observed(observations));
   return finish();
 }
@@ -109,37 +112,38 @@ void Capture::add_places(const std::vector<Path>& folders) {
   std::vector<std::optional<std::string>> toolkit;
   for (const Path& folder : toolkit_) toolkit.push_back(canonical_folder(folder));
   for (std::size_t i = 0; i < folders.size(); ++i) {
-    std::string path = folders[i].string();
-    std::string prefix = path + '/';
-    while (path.ends_with('/')) path.pop_back();
-    auto canonical = canonical_folder(prefix);
+    auto canonical = canonical_folder(folders[i]);
     if (!canonical) continue;
     const auto same = std::ranges::find(toolkit, canonical);
-    const auto index = static_cast<std::uint32_t>(same - toolkit.begin());
-    const bool is_toolkit = same != toolkit.end();
-    places_.push_back({std::move(prefix), is_toolkit ? Place::Owner::toolkit : Place::Owner::user, index});
-    if (!is_toolkit) folders_.insert(*canonical);
-    if (i < own)
-      result_.tree.include_folders.push_back(is_toolkit ? RecordedFolder{.toolkit = index}
-                                                        : RecordedFolder{.path = *canonical});
-    entered_.insert_or_assign(std::move(path), std::move(canonical));
+    std::optional<std::uint32_t> index;
+    if (same != toolkit.end()) index = static_cast<std::uint32_t>(same - toolkit.begin());
+    if (i < own) result_.tree.include_folders.push_back({index, index ? std::string() : *canonical});
+    places_.push_back({folders[i].string() + '/', *std::move(canonical), index});
   }
 }
 
 void Capture::add_working_folder(const Path& folder, const Observations& observations) {
   std::string prefix = folder.string() + '/';
   const auto is_below = [&](const std::string& path) { return path.starts_with(prefix); };
-  const auto path_is_below = [&](const Observations::File& file) { return is_below(file.path); };
-  if (std::ranges::none_of(observations.files, path_is_below) &&
+  if (std::ranges::none_of(observations.files, is_below, &Observations::File::path) &&
       std::ranges::none_of(observations.present, is_below) &&
       std::ranges::none_of(observations.unreadable, is_below))
     return;
-  auto canonical = canonical_folder(prefix);
+  auto canonical = canonical_folder(folder);
   if (!canonical) return;
-  folders_.insert(*canonical);
-  result_.tree.working_folder = *canonical;
-  entered_.insert_or_assign(folder == "/" ? std::string() : folder.string(), std::move(canonical));
-  places_.push_back({std::move(prefix), Place::Owner::working_folder});
+  result_.tree.working_folder = canonical;
+  places_.push_back({std::move(prefix), *std::move(canonical)});
+}
+
+void Capture::enter_places() {
+  for (const Place& place : places_) {
+    if (!place.toolkit) folders_.insert(place.canonical);
+    std::string path = place.prefix;
+    while (path.ends_with('/')) path.pop_back();
+    // The way to a place in another place may have links, which paths that are looked up in the other one follow.
+    const auto contains = [&](const Place& other) { return path.starts_with(other.prefix); };
+    if (std::ranges::none_of(places_, contains)) entered_.insert_or_assign(std::move(path), place.canonical);
+  }
 }
 
 const Capture::Place* Capture::place_of(const std::string& path) const {
@@ -177,7 +181,7 @@ std::optional<std::string> Capture::find_folder(const std::string& path) {
 void Capture::add_outside(const std::string& path, const Place* place, const Digest& digest) {
   OutsideFile file{.path = path, .digest = digest};
   if (place != nullptr) {
-    file.toolkit = place->toolkit_index;
+    file.toolkit = place->toolkit;
     file.path.erase(0, place->prefix.size());
   }
   result_.tree.outside.push_back(std::move(file));
@@ -198,9 +202,7 @@ Result<void> Capture::add_file(const std::string& path, RecordedFile file) {
 }
 
 Result<void> Capture::add_observed(const Observations& observations) {
-  const auto is_outside = [](const Place* place) {
-    return place == nullptr || place->owner == Place::Owner::toolkit;
-  };
+  const auto is_outside = [](const Place* place) { return place == nullptr || place->toolkit; };
   for (const auto& [path, signature, digest] : observations.files) {
     const Place* place = place_of(path);
     if (is_outside(place))
@@ -262,8 +264,6 @@ Result<void> check(const FileTree& tree) {
       std::ranges::all_of(tree.files, is_inside, &RecordedFile::path) &&
       std::ranges::all_of(
           tree.links, [](const auto& link) { return is_inside(link.first) && is_inside_or_empty(link.second); }) &&
-      std::ranges::all_of(tree.outside,
-                          [](const OutsideFile& file) { return !file.toolkit || is_inside(file.path); }) &&
       std::ranges::all_of(tree.include_folders, is_inside_or_empty, &RecordedFolder::path) &&
       is_inside_or_empty(tree.working_folder.value_or(""));
   if (!is_valid) return Error(ErrorCode::damaged, "it has a file outside of its folder");

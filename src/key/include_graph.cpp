@@ -131,10 +131,10 @@ Result<void> IncludeGraph::add_everything(std::size_t from, const std::string& o
 }
 
 Result<void> IncludeGraph::add_folder(const std::string& path) {
+  observations_.folders.push_back(path);
   const auto [known, is_new] = listed_folders_.try_emplace(folder_id(path), listed_folders_.size());
   everything_.number(static_cast<std::uint64_t>(known->second));
   if (!is_new) return {};
-  observations_.folders.push_back(path);
   std::vector<std::string> names;
   std::error_code error;
   std::filesystem::directory_iterator entries(path, std::filesystem::directory_options::skip_permission_denied,

@@ -21,8 +21,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Writers hold the lock for one write. A process that is stopped meanwhile delays the others by this, once.
-constexpr std::chrono::milliseconds lock_patience = 10s;
 constexpr std::chrono::nanoseconds longest_compile_time = 24h;
 
 Error not_recorded(const Request& request, std::string_view why) {
@@ -78,7 +76,7 @@ Result<std::vector<RecordWriter::NewItem>> RecordWriter::files_of(const Request&
   if (!captured) return not_recorded(request, captured.error().message());
   recorded.tree = std::move(captured->tree);
   std::vector<NewItem> files;
-  const auto add = [&](const Digest& digest, const std::string& text) {
+  const auto add = [&](const Digest& digest, const std::string& text) KILN_REQUIRES(mutex_) {
     if (!files_.contains(digest))
       files.push_back({digest, pack_item(ItemKind::file, digest, std::as_bytes(std::span(text)))});
   };
@@ -140,7 +138,7 @@ Result<std::uint64_t> RecordWriter::catch_up(const base::FileHandle& file) {
 }
 
 Result<bool> RecordWriter::append(const base::FileHandle& file, NewItem request, std::vector<NewItem> files) {
-  const auto lock = base::FileLock::acquire(file, 0, lock_patience);
+  const auto lock = base::FileLock::acquire(file, 0, patience_);
   if (!lock)
     return Error(ErrorCode::timed_out,
                  fmt::format("the record {} is not written, because it cannot be locked", path_.string()));

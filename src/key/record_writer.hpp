@@ -26,9 +26,13 @@ namespace kiln::key {
 /// call. Thread-safe.
 class RecordWriter {
  public:
+  /// Writers hold the lock of the file for one write.
+  static constexpr std::chrono::milliseconds lock_patience = std::chrono::seconds(10);
+
   /// The file is created by the first request. `system` must outlive this.
-  explicit RecordWriter(std::filesystem::path path, const base::FileSystem& system = base::FileSystem::system())
-      : path_(std::move(path)), system_(system) {}
+  explicit RecordWriter(std::filesystem::path path, const base::FileSystem& system = base::FileSystem::system(),
+                        std::chrono::milliseconds patience = lock_patience)
+      : path_(std::move(path)), system_(system), patience_(patience) {}
 
   const std::filesystem::path& path() const noexcept { return path_; }
 
@@ -60,6 +64,7 @@ class RecordWriter {
 
   const std::filesystem::path path_;
   const base::FileSystem& system_;
+  const std::chrono::milliseconds patience_;
   base::Mutex mutex_;
   // What is known of the file, which may be replaced by another one.
   std::pair<std::uint64_t, std::uint64_t> inode_ KILN_GUARDED_BY(mutex_) = {};

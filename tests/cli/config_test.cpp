@@ -26,11 +26,12 @@ TEST_F(CliConfig, ShowsTheDefaultsOfAMachineWithoutSettings) {
   EXPECT_EQ(shown.status, 0);
   EXPECT_EQ(shown.error, "");
   const std::string home = home_.path();
-  EXPECT_EQ(unwrapped(shown.out), "SETTING VALUE SOURCE directory " + home +
-                                      "/.cache/kiln the default store none the default share_facts 1 the default "
-                                      "upload_limit 2s the default signing_key " +
-                                      home + "/.config/kiln/keys/*.key the default CONFIG FILE STATE " +
-                                      user_file().string() + " absent " + system_file().string() + " absent");
+  EXPECT_EQ(unwrapped(shown.out),
+            "SETTING VALUE SOURCE directory " + home +
+                "/.cache/kiln the default store none the default share_facts 1 the default "
+                "upload_limit 2s the default signing_key " +
+                home + "/.config/kiln/keys/*.key the default record none the default CONFIG FILE STATE " +
+                user_file().string() + " absent " + system_file().string() + " absent");
   EXPECT_TRUE(config({"--json"}).json()["stores"]["value"].empty());
 }
 

@@ -162,7 +162,7 @@ TEST(Config, NeverQuotesTextsThatMayBeSecrets) {
 class ReadSettings : public testing::Test {
  protected:
   ReadSettings() {
-    for (const char* name : {"KILN_CACHE_DIR", "KILN_SHARED", "KILN_SHARE_FACTS", "KILN_SIGNING_KEY",
+    for (const char* name : {"KILN_CACHE_DIR", "KILN_SHARED", "KILN_SHARE_FACTS", "KILN_SIGNING_KEY", "KILN_RECORD",
                              "XDG_CACHE_HOME", "XDG_CONFIG_HOME"})
       unsetenv(name);
     set("HOME", home_.path());
@@ -268,12 +268,14 @@ TEST_F(ReadSettings, ReportsWrongVariablesByTheirNamesAndIgnoresThem) {
 }
 
 TEST_F(ReadSettings, TakesEmptyVariablesForUnsetExceptForTheStores) {
-  for (const char* name : {"KILN_CACHE_DIR", "KILN_SHARE_FACTS", "KILN_SIGNING_KEY", "XDG_CACHE_HOME"})
+  for (const char* name :
+       {"KILN_CACHE_DIR", "KILN_SHARE_FACTS", "KILN_SIGNING_KEY", "KILN_RECORD", "XDG_CACHE_HOME"})
     set(name, "");
   const auto settings = read_settings();
   EXPECT_EQ(settings.directory.source, "the default");
   EXPECT_EQ(settings.share_facts.source, "the default");
   EXPECT_EQ(settings.signing_key.source, "the default");
+  EXPECT_EQ(settings.record, (Setting<fs::path>{}));
   EXPECT_EQ(settings.problems, Texts());
 }
 
