@@ -17,8 +17,8 @@ constexpr auto shortest_lease = std::chrono::milliseconds(1000);
 constexpr auto longest_lease = std::chrono::milliseconds(60'000);
 constexpr auto shortest_pause = std::chrono::milliseconds(5);
 constexpr auto longest_pause = std::chrono::milliseconds(250);
-/// For each program that is waited for, so that a cache asks at most a hundred times a second.
-constexpr auto pause_for_each = std::chrono::milliseconds(10);
+/// For each program that is waited for, so that a cache asks at most fifty times a second.
+constexpr auto pause_for_each = std::chrono::milliseconds(20);
 constexpr std::size_t most_waits = 4096;
 
 std::string random_token() {
@@ -46,6 +46,11 @@ bool FleetLeases::is_waiting(const Digest& key) const {
   return wait && Clock::now() < wait->ask_again;
 }
 
+bool FleetLeases::is_waiting() const {
+  const base::MutexLock lock(mutex_);
+  return !waits_.empty();
+}
+
 FleetLeases::Turn FleetLeases::ask(const std::shared_ptr<StoreClient>& client, const EntryAddress& address,
                                    bool may_take, std::optional<std::chrono::nanoseconds> expected) {
   const Digest& key = address.key.digest;
@@ -57,7 +62,11 @@ FleetLeases::Turn FleetLeases::ask(const std::shared_ptr<StoreClient>& client, c
   const store::Lease lease{.path = store::entry_path(address.identity.hex(), key),
                            .token = token_,
                            .duration = std::chrono::duration_cast<std::chrono::milliseconds>(duration)};
-  auto answer = client->take_lease(lease, !may_take, {Clock::now() + answer_limit, ending_->descriptor()});
+  const store::CallLimit limit{Clock::now() + answer_limit, ending_->descriptor()};
+  // Who waits most often finds that the program is there, or that its holder still has the lease.
+  auto answer = client->take_lease(lease, !may_take || before.has_value(), limit);
+  if (may_take && before && answer && !answer->is_held && !answer->object)
+    answer = client->take_lease(lease, false, limit);
   const auto now = Clock::now();
   Turn turn;
   if (answer && answer->is_taken) turn.lease = std::make_shared<HeldLease>(client, lease, ending_);

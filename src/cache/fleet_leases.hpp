@@ -60,6 +60,8 @@ class FleetLeases {
            std::optional<std::chrono::nanoseconds> expected) KILN_EXCLUDES(mutex_);
   /// Whether another machine compiled the program when it was last asked for, and it is too early to ask again.
   bool is_waiting(const Digest& key) const KILN_EXCLUDES(mutex_);
+  /// Whether there is such a program.
+  bool is_waiting() const KILN_EXCLUDES(mutex_);
 
  private:
   struct Wait {

@@ -70,11 +70,13 @@ PreloadReport Levels::preload(std::span<const Request> requests, const ProgressC
   // A request for a program that another thread has begun joins it, so none begins before it has a place.
   places = batch.run(places, Batch::Start::all_at_once, get_if(IfLocked::return_nothing),
                      [&] { return backend_->wait_for_place(Urgency::background); });
-  // Other processes compile the rest.
+  // Other processes, or other machines, compile the rest.
   const auto since = std::chrono::steady_clock::now();
   constexpr auto shortest_pause = std::chrono::milliseconds(1);
   constexpr auto longest_pause = std::chrono::milliseconds(10);
-  for (auto pause = shortest_pause; !places.empty(); pause = std::min(pause * 2, longest_pause)) {
+  constexpr auto longest_pause_for_fleet = std::chrono::milliseconds(100);
+  for (auto pause = shortest_pause; !places.empty();
+       pause = std::min(pause * 2, shared_.waits_for_fleet() ? longest_pause_for_fleet : longest_pause)) {
     const auto if_locked = if_locked_after(std::chrono::steady_clock::now() - since);
     const std::size_t before = places.size();
     places = batch.run(places, Batch::Start::all_at_once, get_if(if_locked));

@@ -97,6 +97,7 @@ class SharedStores {
   FleetTurn ask_fleet(const Key& key, std::optional<std::chrono::nanoseconds> expected, bool will_upload);
   /// Whether it is too early to ask the fleet about this program again.
   bool waits_for_fleet(const Digest& key) const { return leases_.is_waiting(key); }
+  bool waits_for_fleet() const { return leases_.is_waiting(); }
   /// Uploads an entry to all stores, or to those before `place`, in the background. The lease is given back when
   /// all of them have it or failed.
   void upload(const Key& key, const Sealed& sealed, std::size_t before, std::shared_ptr<HeldLease> lease = {});
