@@ -28,7 +28,7 @@ end
 
 complete -c kiln -f
 complete -c kiln -l dir -x -a '(__fish_complete_directories)' -d 'Use this cache directory'
-complete -c kiln -l shared -x -a 'none file:// http:// https:// redis:// rediss:// redis+unix://' -d 'Use this shared store'
+complete -c kiln -l shared -x -a 'none file:// http:// https:// redis:// rediss:// redis+unix:// s3://' -d 'Use this shared store'
 complete -c kiln -l json -d 'Print JSON instead of text'
 complete -c kiln -l color -x -a 'auto always never' -d 'Use colours'
 complete -c kiln -s v -l verbose -d 'Log to standard error'

@@ -73,7 +73,7 @@ inline constexpr std::chrono::milliseconds default_store_timeout = std::chrono::
 /// value.
 ///
 /// URLs are `file:///mnt/kiln`, `http://host/prefix`, `https://…`, `redis://user:password@host:6379/0`,
-/// `rediss://…` and `redis+unix:///run/redis.sock`. They may end with options, as in
+/// `rediss://…`, `redis+unix:///run/redis.sock` and `s3://bucket/prefix`. They may end with options, as in
 /// `?mode=ro&timeout=200ms&verify=off`. Signatures are required for servers, and for folders that others than this
 /// user and root can write to. docs/sharing.md describes all of it.
 struct SharedStore {

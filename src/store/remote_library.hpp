@@ -30,7 +30,7 @@ inline constexpr const char* remote_start_function = "kiln_remote_start";
 
 /// The number of the interface between Kiln and libkiln_remote. Increase it with each change of StoreUrl,
 /// ObjectStore, CallLimit or Result that leaves their sizes as they are, such as another order of functions.
-inline constexpr std::uint64_t remote_interface_number = 2;
+inline constexpr std::uint64_t remote_interface_number = 3;
 
 /// A digest of the interface that this file was compiled with. libkiln_remote returns its own as
 /// kiln_remote_interface(), so that an older build of the same version is refused.

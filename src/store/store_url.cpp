@@ -29,6 +29,7 @@ constexpr std::array schemes = {
     SchemeName{"redis", Scheme::redis, "password_file prefix"},
     SchemeName{"rediss", Scheme::rediss, "ca password_file prefix"},
     SchemeName{"redis+unix", Scheme::redis_unix, "db password_file prefix"},
+    SchemeName{"s3", Scheme::s3, "ca endpoint profile region style"},
 };
 
 const SchemeName& named(Scheme scheme) { return *std::ranges::find(schemes, scheme, &SchemeName::scheme); }
@@ -192,6 +193,34 @@ Result<void> set_authority(StoreUrl& url, std::string_view text) {
   return {};
 }
 
+/// By the rules of S3: servers may put the name of the bucket before that of the host.
+Result<void> set_bucket(StoreUrl& url, std::string_view text) {
+  if (text.find('@') != std::string_view::npos)
+    return invalid("names a user; S3 takes credentials from the variables and files of AWS only");
+  if (text.find(':') != std::string_view::npos)
+    return invalid("has a ':' in its bucket; write the server as endpoint=https://host:port");
+  const auto is_alphanumeric = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  const auto allowed = [&](char c) { return is_alphanumeric(c) || c == '-' || c == '.'; };
+  const bool is_address = text.find_first_not_of("0123456789.") == std::string_view::npos;
+  if (text.size() < 3 || text.size() > 63 || !std::ranges::all_of(text, allowed) || is_address ||
+      !is_alphanumeric(text.front()) || !is_alphanumeric(text.back()) || text.find("..") != std::string_view::npos)
+    return invalid(
+        "needs the name of a bucket, as in s3://bucket/prefix: 3 to 63 lower-case letters, digits, '-' and '.'");
+  url.host = std::string(text);
+  return {};
+}
+
+Result<void> set_prefix(StoreUrl& url, std::string path) {
+  while (path.ends_with('/')) path.pop_back();
+  // HTTP clients and servers remove segments that are empty, "." or "..".
+  const std::string segments = path + "/";
+  for (const char* removed : {"//", "/./", "/../"})
+    if (segments.find(removed) != std::string::npos)
+      return invalid("has a path with an empty part, '.' or '..', which S3 servers treat differently");
+  url.path = std::move(path);
+  return {};
+}
+
 Result<void> set_path(StoreUrl& url, std::string_view text) {
   if (url.scheme == Scheme::http || url.scheme == Scheme::https) {
     const auto allowed = [](char c) {
@@ -208,6 +237,7 @@ Result<void> set_path(StoreUrl& url, std::string_view text) {
   auto path = decode(text);
   if (!path) return invalid("has an invalid % escape in its path");
   if (std::ranges::any_of(*path, is_control)) return invalid("has control characters in its path");
+  if (url.scheme == Scheme::s3) return set_prefix(url, *std::move(path));
   if (url.scheme == Scheme::redis || url.scheme == Scheme::rediss) {
     if (path->starts_with('/')) path->erase(0, 1);
     if (!path->empty() && !number<std::uint32_t>(*path))
@@ -237,7 +267,7 @@ Result<StoreUrl> parse_store_url(std::string_view text) {
   const std::size_t colon = text.find("://");
   const auto* scheme = std::ranges::find(schemes, lower(text.substr(0, colon)), &SchemeName::name);
   if (colon == std::string_view::npos || scheme == schemes.end())
-    return invalid("does not begin with file://, http://, https://, redis://, rediss:// or redis+unix://");
+    return invalid("does not begin with file://, http://, https://, redis://, rediss://, redis+unix:// or s3://");
   StoreUrl url;
   url.scheme = scheme->scheme;
   text.remove_prefix(colon + 3);
@@ -246,7 +276,8 @@ Result<StoreUrl> parse_store_url(std::string_view text) {
   const std::string_view options = text.substr(std::min(question + 1, text.size()));
   text = text.substr(0, question);
   const std::size_t slash = std::min(text.find('/'), text.size());
-  KILN_TRY(set_authority(url, text.substr(0, slash)));
+  KILN_TRY(url.scheme == Scheme::s3 ? set_bucket(url, text.substr(0, slash))
+                                    : set_authority(url, text.substr(0, slash)));
   KILN_TRY(set_path(url, text.substr(slash)));
   KILN_TRY(set_options(url, options));
 
@@ -259,6 +290,9 @@ Result<StoreUrl> parse_store_url(std::string_view text) {
     return invalid("has a user or a password, which a folder does not take");
   const std::string layout = url.option("layout");
   if (!layout.empty() && layout != "bazel") return invalid("has a layout= that is not bazel");
+  const std::string style = url.option("style");
+  if (!style.empty() && style != "path" && style != "virtual")
+    return invalid("has a style= that is not path or virtual");
   if (const std::string db = url.option("db"); !db.empty() && !number<std::uint32_t>(db))
     return invalid("has a db= that is not a number");
   return url;

@@ -14,20 +14,22 @@ namespace kiln::store {
 /// The address of a shared store, as in "redis://user:password@cache.example:6379/0?mode=ro&timeout=200ms". A
 /// value. Contains secrets: use display() in messages.
 struct StoreUrl {
-  enum class Scheme { file, http, https, redis, rediss, redis_unix };
+  enum class Scheme { file, http, https, redis, rediss, redis_unix, s3 };
 
   Scheme scheme = Scheme::file;
   /// Decoded; empty if there are none.
   std::string user = {};
   std::string password = {};
-  /// As written, in lower case: a name, an IPv4 address, or an IPv6 address in brackets. Empty for a folder or a
-  /// Unix socket.
+  /// As written, in lower case: a name, an IPv4 address, or an IPv6 address in brackets. The bucket for S3. Empty
+  /// for a folder or a Unix socket.
   std::string host = {};
   /// 0: the default of the scheme.
   std::uint16_t port = 0;
-  /// Decoded for a folder, a Unix socket and Redis; as written, without a slash at its end, for HTTP.
+  /// Decoded for a folder, a Unix socket, Redis and S3; as written for HTTP. Without a slash at its end for HTTP
+  /// and S3.
   std::string path = {};
-  /// The options of the scheme, decoded: prefix, db, ca, layout, token_file, password_file and unix_socket.
+  /// The options of the scheme, decoded: prefix, db, ca, layout, token_file, password_file and unix_socket; for S3
+  /// ca, endpoint, profile, region and style.
   std::map<std::string, std::string> options = {};
 
   /// The options that all schemes have.

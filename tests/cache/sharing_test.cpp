@@ -38,6 +38,11 @@ class Place {
  public:
   virtual ~Place() = default;
   virtual std::string url(const std::string& options) const = 0;
+  /// With "wrong-password-5520" in place of the password.
+  virtual std::string wrong_url(const std::string& options) const {
+    std::string url = this->url(options);
+    return url.replace(url.find(secret), std::string(secret).size(), "wrong-password-5520");
+  }
   /// Null for a folder.
   virtual fakes::Server* server() { return nullptr; }
   std::unique_ptr<store::ObjectStore> objects() const {
@@ -69,6 +74,18 @@ class ServerPlace final : public Place {
   Kind server_;
 };
 
+class S3Place final : public Place {
+ public:
+  std::string url(const std::string& options) const override { return server_.url(options); }
+  std::string wrong_url(const std::string& options) const override {
+    return server_.url(options + "&profile=wrong");
+  }
+  fakes::Server* server() override { return &server_; }
+
+ private:
+  fakes::S3Server server_{{.secret_key = secret}};
+};
+
 struct PlaceKind {
   const char* name;
   const char* program;
@@ -87,6 +104,7 @@ const PlaceKind place_kinds[] = {
      []() -> std::unique_ptr<Place> {
        return std::make_unique<ServerPlace<fakes::RedisServer>>(fakes::RedisServer::Options{.password = secret});
      }},
+    {"S3", "python3-botocore", [] { return std::make_unique<S3Place>(); }},
 };
 
 class SharingTest : public fakes::CacheTest {
@@ -377,9 +395,7 @@ TEST_P(SharingWithServer, ThatIsStoppedDoesNotDelayTheEndForLong) {
 }
 
 TEST_P(SharingWithServer, ThatRefusesThePasswordIsNotUsed) {
-  std::string url = place_->url("verify=off");
-  url.replace(url.find(secret), std::string(secret).size(), "wrong-password-5520");
-  const auto cache = node("one", url);
+  const auto cache = node("one", place_->wrong_url("verify=off"));
   EXPECT_EQ(get_all(*cache, 5), 5U);
   EXPECT_GE(cache->stats().stores.at(0).errors, 3U);
   EXPECT_EQ(logged().find("wrong-password-5520"), std::string::npos) << logged();
@@ -431,7 +447,7 @@ TEST_P(SharingWithServer, WorksInAForkedChildAndInItsParent) {
   EXPECT_EQ(node("three", plain())->get(request(11)).value().origin(), Origin::shared);
 }
 
-INSTANTIATE_TEST_SUITE_P(Servers, SharingWithServer, testing::Values(place_kinds[1], place_kinds[2]),
+INSTANTIATE_TEST_SUITE_P(Servers, SharingWithServer, testing::ValuesIn(std::span(place_kinds).subspan(1)),
                          [](const auto& kind) { return kind.param.name; });
 
 TEST_F(SharingTest, SettingsOfTheEnvironmentAndTheConfigFileAreUsed) {

@@ -120,6 +120,12 @@ const Kind kinds[] = {
        return Subject(server->url("verify=off"), server);
      },
      "redis-server"},
+    {"S3",
+     [](const Identity&, const std::filesystem::path&) {
+       const auto server = std::make_shared<fakes::S3Server>();
+       return Subject(server->url("verify=off"), server);
+     },
+     "python3-botocore"},
     {"ThrowsAnException",
      [](const Identity&, const std::filesystem::path&) { return throwing(std::runtime_error("no network")); }},
     {"ThrowsAnExceptionWithoutAMessage",

@@ -81,6 +81,27 @@ void run_to_end(const std::vector<std::string>& command, const std::filesystem::
   if (status != 0) throw std::runtime_error(command.front() + " failed: " + read_file(output));
 }
 
+/// Empty if there is none.
+const std::string& python_with_botocore() {
+  static const std::string found = [] {
+    const TemporaryFolder folder;
+    for (const char* python : {"/usr/bin/python3", "python3"}) try {
+        run_to_end({python, "-c", "import botocore.auth"}, folder.path() / "log");
+        return std::string(python);
+      } catch (const std::runtime_error&) {
+        // The next one may have it.
+      }
+    return std::string();
+  }();
+  return found;
+}
+
+/// The variables of AWS that Kiln reads.
+constexpr const char* aws_variables[] = {
+    "AWS_ACCESS_KEY_ID",   "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_CONFIG_FILE",     "AWS_PROFILE",           "AWS_REGION",        "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"};
+
 sockaddr_in loopback(std::uint16_t port) {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -114,7 +135,10 @@ bool can_bind(const SocketAddress& address, int family) {
 
 }  // namespace
 
-bool is_installed(const std::string& program) { return !program_path(program).empty(); }
+bool is_installed(const std::string& program) {
+  if (program == "python3-botocore") return !python_with_botocore().empty();
+  return !program_path(program).empty();
+}
 
 std::uint16_t free_port() {
   // Below the ports that Linux gives to clients, which begin at 32768.
@@ -282,6 +306,69 @@ std::string NginxServer::url(const std::string& options) const {
   if (!options.empty()) all += (all.empty() ? "" : "&") + options;
   return fmt::format("{}://{}{}/cache{}{}", options_.tls ? "https" : "http", credentials, authority(),
                      all.empty() ? "" : "?", all);
+}
+
+S3Server::S3Server(const Options& options)
+    : Server(Address::ipv4, options.tls),
+      options_(options),
+      environment_({{"AWS_SHARED_CREDENTIALS_FILE", credentials()}}) {
+  std::filesystem::create_directories(folder() / "objects");
+  const auto profile = [&](const char* name, const std::string& secret) {
+    return fmt::format("[{}]\naws_access_key_id = {}\naws_secret_access_key = {}\naws_session_token = {}\n", name,
+                       options.access_key, secret, options.token);
+  };
+  write_file(credentials(), profile("default", options.secret_key) + profile("wrong", "wrong-password-5520"));
+  std::vector<std::string> command = {python_with_botocore(),
+                                      KILN_S3_SERVER,
+                                      "--port",
+                                      std::to_string(port()),
+                                      "--folder",
+                                      folder(),
+                                      "--bucket",
+                                      bucket,
+                                      "--region",
+                                      options.region,
+                                      "--access-key",
+                                      options.access_key,
+                                      "--secret-key",
+                                      options.secret_key};
+  if (!options.token.empty()) command.insert(command.end(), {"--token", options.token});
+  if (options.tls)
+    command.insert(command.end(),
+                   {"--certificate", certificate().string(), "--private-key", private_key().string()});
+  set_command(std::move(command));
+  start();
+}
+
+std::string S3Server::endpoint() const { return (options_.tls ? "https://" : "http://") + authority(); }
+
+std::string S3Server::url(const std::string& options) const {
+  std::string url = fmt::format("s3://{}/cache?endpoint={}&region={}", bucket, endpoint(), options_.region);
+  if (options_.tls) url += "&ca=" + certificate().string();
+  return options.empty() ? url : url + "&" + options;
+}
+
+void S3Server::behave(const std::string& json) const {
+  const auto file = folder() / "behaviour.json";
+  write_file(folder() / "next", json);
+  std::filesystem::rename(folder() / "next", file);
+}
+
+void S3Server::store(const std::string& key, const std::string& text) const {
+  std::string name = key;
+  for (std::size_t at; (at = name.find('/')) != std::string::npos;) name.replace(at, 1, "%2F");
+  write_file(folder() / "objects" / name, text);
+}
+
+AwsEnvironment::AwsEnvironment(const std::vector<std::pair<std::string, std::string>>& variables) {
+  for (const char* name : aws_variables) ::unsetenv(name);
+  // No test reads the files of the person who runs it.
+  for (const char* name : {"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"}) ::setenv(name, "/does/not/exist", 1);
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+}
+
+AwsEnvironment::~AwsEnvironment() {
+  for (const char* name : aws_variables) ::unsetenv(name);
 }
 
 }  // namespace kiln::fakes

@@ -13,7 +13,8 @@
 
 namespace kiln::fakes {
 
-/// Whether a program is in $PATH or /usr/sbin. Tests that need a server skip themselves without it:
+/// Whether a program is in $PATH or /usr/sbin; "python3-botocore" asks for the module that S3Server needs. Tests
+/// that need a server skip themselves without it:
 ///
 ///     if (!fakes::is_installed("nginx")) GTEST_SKIP() << "nginx is not installed";
 bool is_installed(const std::string& program);
@@ -128,6 +129,49 @@ class NginxServer : public Server {
 
  private:
   const Options options_;
+};
+
+/// Sets variables of the environment, and removes all others of AWS, until its end.
+class AwsEnvironment {
+ public:
+  explicit AwsEnvironment(const std::vector<std::pair<std::string, std::string>>& variables);
+  ~AwsEnvironment();
+  AwsEnvironment(const AwsEnvironment&) = delete;
+  AwsEnvironment& operator=(const AwsEnvironment&) = delete;
+};
+
+/// tests/fakes/s3_server.py, which checks signatures with botocore. Until the end of the object, the environment
+/// names credentials().
+class S3Server : public Server {
+ public:
+  struct Options {
+    bool tls = false;
+    std::string access_key = "AKIAKILNTEST";
+    std::string secret_key = "secret-word/+=";
+    /// Of temporary credentials; empty: none.
+    std::string token = {};
+    std::string region = "eu-central-1";
+  };
+  static constexpr const char* bucket = "kiln-tests";
+
+  S3Server() : S3Server(Options{}) {}
+  explicit S3Server(const Options& options);
+
+  /// The URL of a store in the folder "cache" of the bucket. `options` are those of the URL.
+  std::string url(const std::string& options = {}) const;
+  /// As in "https://127.0.0.1:9000".
+  std::string endpoint() const;
+  /// The value of AWS_SHARED_CREDENTIALS_FILE: the profile "default" is right, "wrong" has the wrong secret
+  /// "wrong-password-5520".
+  std::filesystem::path credentials() const { return folder() / "credentials"; }
+  /// From the next request on. The members of the JSON object are those of Behaviour in s3_server.py.
+  void behave(const std::string& json) const;
+  /// Stores an object without a request. [a-z0-9./-] only.
+  void store(const std::string& key, const std::string& text) const;
+
+ private:
+  const Options options_;
+  const AwsEnvironment environment_;
 };
 
 }  // namespace kiln::fakes

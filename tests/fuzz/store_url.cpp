@@ -27,6 +27,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::expect(url->is_network() || url->path.starts_with('/'), "the path of a folder is absolute");
   const bool is_http =
       url->scheme == store::StoreUrl::Scheme::http || url->scheme == store::StoreUrl::Scheme::https;
+  if (url->scheme == store::StoreUrl::Scheme::s3) {
+    fuzz::expect(url->host.find_first_of(":[_") == std::string::npos && url->user.empty() && url->password.empty(),
+                 "a bucket has neither a port nor a user");
+    fuzz::expect((url->path + "/").find("//") == std::string::npos && !url->path.ends_with('/'),
+                 "a prefix has no empty part");
+  }
   fuzz::expect(!is_http || url->path.find('@') == std::string::npos, "no password is taken for a path");
   for (const char* name : {"ca", "password_file", "token_file", "unix_socket"})
     fuzz::expect(!url->options.contains(name) || url->option(name).starts_with('/'),

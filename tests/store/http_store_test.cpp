@@ -574,6 +574,21 @@ TEST(HttpStore, TurnsEachStatusIntoAResult) {
   }
 }
 
+TEST(HttpStore, AsksAnOverloadedServerAgainWhenItSaysIfTimeIsLeft) {
+  std::atomic<int> calls = 0;
+  CraftedServer server([&calls](const std::string&) {
+    return CraftedServer::Answer{calls++ % 2 == 0 ? http_answer(503, "Retry-After: 1\r\n")
+                                                  : http_answer(200, {}, "x")};
+  });
+  const auto store = http_store(server.url());
+  const auto start = HttpClock::now();
+  EXPECT_EQ(text_of(store->get(http_path, ample()).value().value()), "x");
+  EXPECT_GE(HttpClock::now() - start, 1s);
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(code_of(store->get(http_path, within(900ms))), "io");
+  EXPECT_EQ(calls, 3);
+}
+
 TEST(HttpStore, RefusesTenGigabytesBeforeReadingThem) {
   for (const char* bytes : {"10737418240", "99999999999999999999999999"}) {
     CraftedServer server(fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes),

@@ -84,6 +84,43 @@ TEST(StoreUrl, NamesAUnixSocketOfRedis) {
   EXPECT_EQ(url.display(), "redis+unix:///run/redis.sock");
 }
 
+TEST(StoreUrl, NamesABucketOfS3) {
+  const auto url = accepted(
+      "s3://my.bucket-1/team%20a/\xc3\xa4@/?endpoint=https://[::1]:9000&region=eu-west-1&style=virtual&profile=ci"
+      "&ca=/ca.pem&mode=ro");
+  EXPECT_EQ(url.scheme, Scheme::s3);
+  EXPECT_EQ(url.host, "my.bucket-1");
+  EXPECT_EQ(url.path, "/team a/\xc3\xa4@");
+  EXPECT_EQ(url.option("endpoint"), "https://[::1]:9000");
+  EXPECT_EQ(url.option("style"), "virtual");
+  EXPECT_EQ(url.option("profile"), "ci");
+  EXPECT_EQ(url.display(), "s3://my.bucket-1/team a/\xc3\xa4@");
+  EXPECT_TRUE(url.is_network());
+  EXPECT_EQ(accepted("s3://bucket").path, "");
+  EXPECT_EQ(accepted("S3://bucket///").path, "");
+}
+
+TEST(StoreUrl, RefusesWhatIsNoBucketOfS3AndSaysWhatToWriteInstead) {
+  for (const char* bucket :
+       {"", "ab", "Bucket", "my_bucket", "-bucket", "bucket-", ".bucket", "bucket.", "a..b", "10.0.0.1", "b%75cket",
+        "a23456789012345678901234567890123456789012345678901234567890123b"})
+    EXPECT_NE(refused(std::string("s3://") + bucket + "/p").find("needs the name of a bucket"), std::string::npos)
+        << bucket;
+  for (const char* text : {"s3://wilhelmina:hunter-2@bucket/p", "s3://wilhelmina@bucket"})
+    EXPECT_EQ(refused(text),
+              "the store URL names a user; S3 takes credentials from the variables and files of AWS only");
+  for (const char* text : {"s3://bucket:9000/p", "s3://wilhelmina:hunter/2@bucket"})
+    EXPECT_EQ(refused(text),
+              "the store URL has a ':' in its bucket; write the server as endpoint=https://host:port");
+  for (const char* path : {"/a//b", "//a", "/./a", "/a/..", "/%2e/a"})
+    EXPECT_NE(refused(std::string("s3://bucket") + path).find("an empty part, '.' or '..'"), std::string::npos)
+        << path;
+  for (const char* text :
+       {"s3://bucket/a%0a", "s3://bucket/%zz", "s3://bucket?style=other", "s3://bucket?password_file=/p",
+        "s3://bucket?ca=relative", "s3://bucket?region=a&region=b", "redis://h?region=a"})
+    refused(text);
+}
+
 TEST(StoreUrl, TakesIpv6AddressesInBrackets) {
   EXPECT_EQ(accepted("redis://[::1]:6380/0").host, "[::1]");
   EXPECT_EQ(accepted("redis://[::1]:6380/0").port, 6380);

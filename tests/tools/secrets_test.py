@@ -13,10 +13,11 @@ SECRETS = (
     "battery-staple",
     "wrong-password-5520",
     "secret-word",
+    "Signature=",
     "first-token",
     "second-token",
 )
-FILTER = "Sharing*:Places/*:Servers/*:*Password*:*Credential*:*Token*:*Secret*:CliConfig*:CliSharing*:*Key*"
+FILTER = "Sharing*:Places/*:Servers/*:S3Store*:*Password*:*Credential*:*Token*:*Secret*:CliConfig*:CliSharing*:*Key*"
 
 
 def main() -> int:

@@ -18,8 +18,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t max_header_bytes = 64 << 10;
-/// Of an answer whose body is not wanted. After more than this, the connection is closed.
-constexpr std::size_t max_skipped_bytes = 64 << 10;
+/// Of an answer that has no object. After more than this, the connection is closed.
+constexpr std::size_t max_other_bytes = 64 << 10;
 
 /// Rounded up; at most an hour.
 int milliseconds_left(const CallLimit& limit) {
@@ -29,11 +29,12 @@ int milliseconds_left(const CallLimit& limit) {
   return std::max(1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
 }
 
+char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
 /// Whether a header line is a Transfer-Encoding other than chunked.
 bool is_encoded(std::string_view line) noexcept {
   const auto is_same = [](std::string_view text, std::string_view lower_case) {
-    return std::ranges::equal(text, lower_case, {},
-                              [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    return std::ranges::equal(text, lower_case, {}, lower);
   };
   constexpr std::string_view name = "transfer-encoding";
   if (!is_same(line.substr(0, name.size()), name)) return false;
@@ -45,6 +46,16 @@ bool is_encoded(std::string_view line) noexcept {
 }
 
 }  // namespace
+
+const char* name_of(HttpMethod method) {
+  switch (method) {
+    case HttpMethod::get: return "GET";
+    case HttpMethod::put: return "PUT";
+    case HttpMethod::head: return "HEAD";
+    case HttpMethod::remove: break;
+  }
+  return "DELETE";
+}
 
 std::optional<HttpAddress> HttpAddress::parse(const std::string& text) {
   const std::unique_ptr<CURLU, void (*)(CURLU*)> url(curl_url(), curl_url_cleanup);
@@ -67,12 +78,6 @@ std::optional<HttpAddress> HttpAddress::parse(const std::string& text) {
 
 std::unique_ptr<HttpConnection> HttpConnection::create() {
   auto connection = std::unique_ptr<HttpConnection>(new HttpConnection);
-  for (const char* header : {"Content-Type: application/octet-stream", "Expect:"}) {
-    curl_slist* longer = curl_slist_append(connection->put_headers_.get(), header);
-    if (longer == nullptr) return nullptr;
-    static_cast<void>(connection->put_headers_.release());
-    connection->put_headers_.reset(longer);
-  }
   if (connection->easy_ == nullptr || connection->multi_ == nullptr) return nullptr;
   return connection;
 }
@@ -82,12 +87,13 @@ Result<HttpAnswer> HttpConnection::exchange(HttpMethod method, const HttpAddress
                                             const std::string& ca, const CallLimit& limit) {
   method_ = method;
   unsent_ = body_ = body;
-  header_bytes_ = skipped_bytes_ = 0;
+  header_bytes_ = 0;
   trouble_ = Trouble::none;
   message_[0] = '\0';
   auto answer = exchange_once(address, access, ca, limit);
   // A connection that is kept keeps no memory of bodies, whatever happened.
   std::vector<std::byte>().swap(received_);
+  std::string().swap(other_);
   return answer;
 }
 
@@ -110,7 +116,29 @@ Result<HttpAnswer> HttpConnection::exchange_once(const HttpAddress& address, con
   curl_easy_getinfo(easy_.get(), CURLINFO_REDIRECT_URL, &redirect);
   if (redirect != nullptr) answer.redirect = redirect;
   answer.body = std::move(received_);
+  answer.other_body = std::move(other_);
+  if (answer.status >= 300) read_headers(answer);
   return answer;
+}
+
+void HttpConnection::read_headers(HttpAnswer& answer) const {
+  curl_header* header = nullptr;
+  while ((header = curl_easy_nextheader(easy_.get(), CURLH_HEADER, -1, header)) != nullptr) {
+    std::string name = header->name;
+    std::ranges::transform(name, name.begin(), lower);
+    answer.headers.insert_or_assign(std::move(name), header->value);
+  }
+  curl_off_t seconds = 0;
+  if (curl_easy_getinfo(easy_.get(), CURLINFO_RETRY_AFTER, &seconds) == CURLE_OK && seconds > 0)
+    answer.retry_after = std::chrono::seconds(seconds);
+}
+
+bool HttpConnection::add_header(const std::string& line) {
+  curl_slist* longer = curl_slist_append(headers_.get(), line.c_str());
+  if (longer == nullptr) return false;
+  static_cast<void>(headers_.release());
+  headers_.reset(longer);
+  return true;
 }
 
 CURLcode HttpConnection::set_options(const HttpAddress& address, const HttpAccess* access, const std::string& ca,
@@ -121,6 +149,16 @@ CURLcode HttpConnection::set_options(const HttpAddress& address, const HttpAcces
     if (failed == CURLE_OK) failed = (curl_easy_setopt)(easy_.get(), option, value);
   };
   curl_easy_reset(easy_.get());
+  headers_.reset();
+  std::vector<std::string> headers;
+  if (access != nullptr) headers = access->headers;
+  if (method_ == HttpMethod::put) {
+    headers.push_back(std::string("Content-Type: ") + put_content_type);
+    headers.emplace_back("Expect:");
+  }
+  if (!std::ranges::all_of(headers, [this](const std::string& line) { return add_header(line); }))
+    return CURLE_OUT_OF_MEMORY;
+  set(CURLOPT_HTTPHEADER, headers_.get());
   set(CURLOPT_URL, address.url.c_str());
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
@@ -168,7 +206,6 @@ CURLcode HttpConnection::set_options(const HttpAddress& address, const HttpAcces
     case HttpMethod::put:
       set(CURLOPT_UPLOAD, 1L);
       set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(body_.size()));
-      set(CURLOPT_HTTPHEADER, put_headers_.get());
       set(CURLOPT_READFUNCTION, &HttpConnection::on_send);
       set(CURLOPT_READDATA, static_cast<void*>(this));
       set(CURLOPT_SEEKFUNCTION, &HttpConnection::on_seek);
@@ -233,13 +270,16 @@ std::size_t HttpConnection::stop(Trouble why) noexcept {
 
 std::size_t HttpConnection::on_body(char* data, std::size_t /*one*/, std::size_t count, void* self) noexcept {
   auto& connection = *static_cast<HttpConnection*>(self);
-  if (!connection.wants_body()) {
-    connection.skipped_bytes_ += count;
-    return connection.skipped_bytes_ <= max_skipped_bytes ? count : connection.stop(Trouble::body_not_wanted);
-  }
   auto& received = connection.received_;
-  if (count > max_object_bytes - received.size()) return connection.stop(Trouble::body_too_long);
+  const bool is_object = connection.wants_body();
+  if (is_object && count > max_object_bytes - received.size()) return connection.stop(Trouble::body_too_long);
+  if (!is_object && count > max_other_bytes - connection.other_.size())
+    return connection.stop(Trouble::body_not_wanted);
   try {
+    if (!is_object) {
+      connection.other_.append(data, count);
+      return count;
+    }
     const auto* bytes = reinterpret_cast<const std::byte*>(data);
     received.insert(received.end(), bytes, bytes + count);
   } catch (const std::exception&) {

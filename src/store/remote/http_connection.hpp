@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +20,11 @@
 namespace kiln::store {
 
 enum class HttpMethod { get, put, head, remove };
+/// As in "GET".
+const char* name_of(HttpMethod method);
+
+/// The Content-Type that PUT sends.
+inline constexpr const char* put_content_type = "application/octet-stream";
 
 /// What only the server of the store gets.
 struct HttpAccess {
@@ -25,6 +32,8 @@ struct HttpAccess {
   std::string password = {};
   std::string token = {};
   std::string unix_socket = {};
+  /// More lines of the header, as in "range: bytes=0-0".
+  std::vector<std::string> headers = {};
 };
 
 /// A URL without credentials and fragment.
@@ -44,6 +53,12 @@ struct HttpAnswer {
   std::vector<std::byte> body = {};
   /// Absolute; empty if the answer is no redirect.
   std::string redirect = {};
+  /// Of an answer with another status than that of `body`: the first 64 KiB.
+  std::string other_body = {};
+  /// Of an answer with a status of 300 or above, by names in lower case.
+  std::map<std::string, std::string> headers = {};
+  /// What the server asks for with Retry-After; 0: nothing.
+  std::chrono::seconds retry_after{0};
 };
 
 /// A connection that serves one request at a time, and stays open between requests.
@@ -76,6 +91,9 @@ class HttpConnection {
                        const CallLimit& limit);
   /// Runs the request to its end. Fails with cancelled or timed_out.
   Result<CURLcode> run(const CallLimit& limit);
+  /// Adds a line to headers_. False if there is no memory.
+  bool add_header(const std::string& line);
+  void read_headers(HttpAnswer& answer) const;
   Error failure(CURLcode code, bool may_quote) const;
   bool wants_body() const;
   std::size_t stop(Trouble why) noexcept;
@@ -88,7 +106,7 @@ class HttpConnection {
 
   // The multi handle owns the connections of the easy handle, so it is destroyed after it.
   std::unique_ptr<CURLM, FreeMulti> multi_{curl_multi_init()};
-  std::unique_ptr<curl_slist, FreeList> put_headers_;
+  std::unique_ptr<curl_slist, FreeList> headers_;
   std::unique_ptr<CURL, FreeEasy> easy_{curl_easy_init()};
 
   HttpMethod method_ = HttpMethod::get;
@@ -96,7 +114,7 @@ class HttpConnection {
   std::span<const std::byte> unsent_ = {};
   std::vector<std::byte> received_ = {};
   std::size_t header_bytes_ = 0;
-  std::size_t skipped_bytes_ = 0;
+  std::string other_ = {};
   Trouble trouble_ = Trouble::none;
   std::array<char, CURL_ERROR_SIZE> message_ = {};
 };

@@ -5,30 +5,18 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include "base/mutex.hpp"
 #include "base/sha256.hpp"
 #include "base/try.hpp"
 #include "store/remote/curl.hpp"
 #include "store/remote/http_connection.hpp"
+#include "store/remote/http_pool.hpp"
 #include "store/remote/secret_file.hpp"
 
 namespace kiln::store {
 namespace {
 
 constexpr int max_redirects = 5;
-constexpr std::size_t useful_connections = 32;
-
-const char* name_of(HttpMethod method) {
-  switch (method) {
-    case HttpMethod::get: return "GET";
-    case HttpMethod::put: return "PUT";
-    case HttpMethod::head: return "HEAD";
-    case HttpMethod::remove: break;
-  }
-  return "DELETE";
-}
 
 /// Whether the request is repeated at the address that the answer names. A PUT or DELETE only if that address gets
 /// the same method.
@@ -81,13 +69,6 @@ class HttpStore final : public ObjectStore {
         secret_(std::move(secret)),
         is_token_(!url.option("token_file").empty()) {}
 
-  ~HttpStore() override {
-    if (getpid() == process_) return;
-    // Closing the connections of a parent would end its TLS sessions.
-    const base::MutexLock lock(mutex_);
-    for (auto& connection : idle_) static_cast<void>(connection.release());
-  }
-
   Result<std::optional<std::vector<std::byte>>> get(const std::string& path, const CallLimit& limit) override {
     HttpAnswer answer = KILN_TRY(call(HttpMethod::get, path, {}, limit, {200, 404, 410}));
     if (answer.status != 200) return std::optional<std::vector<std::byte>>();
@@ -117,7 +98,7 @@ class HttpStore final : public ObjectStore {
     return Error(ErrorCode::unsupported, fmt::format("{} cannot be listed: HTTP has no request for it", display_));
   }
 
-  std::size_t useful_streams() const noexcept override { return useful_connections; }
+  std::size_t useful_streams() const noexcept override { return max_idle_connections; }
 
  private:
   /// The credentials as they are now.
@@ -130,28 +111,20 @@ class HttpStore final : public ObjectStore {
   /// An answer with one of the statuses `expected`; other answers become errors.
   Result<HttpAnswer> call(HttpMethod method, const std::string& path, std::span<const std::byte> body,
                           const CallLimit& limit, std::initializer_list<long> expected) {
-    auto connection = take_connection();
-    auto answer = connection != nullptr ? follow(*connection, method, path, body, limit, expected)
-                                        : Error(ErrorCode::io, "there is no memory left");
-    keep(std::move(connection));
+    auto answer = follow(method, path, body, limit, expected);
     if (answer.ok()) return answer;
     return Error(answer.error().code(),
                  fmt::format("cannot {} {}/{}: {}", name_of(method), display_, path, answer.error().message()));
   }
 
-  Result<HttpAnswer> follow(HttpConnection& connection, HttpMethod method, const std::string& path,
-                            std::span<const std::byte> body, const CallLimit& limit,
-                            std::initializer_list<long> expected) {
-    if (getpid() != process_)
-      return Error(ErrorCode::unsupported,
-                   "the store belongs to the process that forked this one; open another one");
+  Result<HttpAnswer> follow(HttpMethod method, const std::string& path, std::span<const std::byte> body,
+                            const CallLimit& limit, std::initializer_list<long> expected) {
     const HttpAccess access = KILN_TRY(this->access());
     HttpAddress address = address_;
     address.url += is_bazel_ ? "/ac/" + base::sha256(path).hex() : "/" + path;
     bool at_store = true;
     for (int redirects = 0;; ++redirects) {
-      HttpAnswer answer =
-          KILN_TRY(connection.exchange(method, address, body, at_store ? &access : nullptr, ca_, limit));
+      HttpAnswer answer = KILN_TRY(pool_.exchange(method, address, body, at_store ? &access : nullptr, ca_, limit));
       if (std::ranges::find(expected, answer.status) != expected.end()) return answer;
       if (!is_redirect(method, answer.status) || answer.redirect.empty())
         return refusal(method, answer.status, !at_store);
@@ -168,26 +141,6 @@ class HttpStore final : public ObjectStore {
     }
   }
 
-  /// Null if there is no memory.
-  std::unique_ptr<HttpConnection> take_connection() {
-    {
-      const base::MutexLock lock(mutex_);
-      if (!idle_.empty()) {
-        auto connection = std::move(idle_.back());
-        idle_.pop_back();
-        return connection;
-      }
-    }
-    return HttpConnection::create();
-  }
-
-  void keep(std::unique_ptr<HttpConnection> connection) {
-    if (connection == nullptr) return;
-    const base::MutexLock lock(mutex_);
-    if (idle_.size() < useful_connections) idle_.push_back(std::move(connection));
-  }
-
-  const pid_t process_ = getpid();
   const std::string display_;
   const HttpAddress address_;
   const bool is_bazel_;
@@ -196,9 +149,7 @@ class HttpStore final : public ObjectStore {
   const HttpAccess access_;
   const std::unique_ptr<SecretFile> secret_;
   const bool is_token_;
-
-  base::Mutex mutex_;
-  std::vector<std::unique_ptr<HttpConnection>> idle_ KILN_GUARDED_BY(mutex_);
+  HttpPool pool_;
 };
 
 }  // namespace

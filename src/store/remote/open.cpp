@@ -4,6 +4,7 @@
 #include "store/remote/curl.hpp"
 #include "store/remote/http_store.hpp"
 #include "store/remote/redis_store.hpp"
+#include "store/remote/s3_store.hpp"
 #include "store/remote_library.hpp"
 
 namespace kiln::store {
@@ -24,6 +25,7 @@ Result<std::unique_ptr<ObjectStore>> open_remote(const StoreUrl& url) {
     case StoreUrl::Scheme::redis:
     case StoreUrl::Scheme::rediss:
     case StoreUrl::Scheme::redis_unix: return make_redis_store(url);
+    case StoreUrl::Scheme::s3: return make_s3_store(url);
     case StoreUrl::Scheme::file: break;
   }
   return Error(ErrorCode::unsupported, url.display() + " is a folder, not a server");

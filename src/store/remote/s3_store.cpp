@@ -1,0 +1,171 @@
+#include "store/remote/s3_store.hpp"
+
+#include <chrono>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/sha256.hpp"
+#include "base/try.hpp"
+#include "store/remote/aws_settings.hpp"
+#include "store/remote/aws_signature.hpp"
+#include "store/remote/curl.hpp"
+#include "store/remote/http_pool.hpp"
+#include "store/remote/s3_answer.hpp"
+#include "store/remote/s3_bucket.hpp"
+#include "store/remote/s3_refusal.hpp"
+
+namespace kiln::store {
+namespace {
+
+/// More than 1000 keys of 1 KiB need, with an escape for each character.
+constexpr std::size_t max_listing_bytes = 16 << 20;
+
+class S3Store final : public ObjectStore {
+ public:
+  S3Store(const StoreUrl& url, S3Bucket bucket, AwsSettings settings)
+      : display_(url.display()),
+        bucket_(std::move(bucket)),
+        prefix_(url.path.empty() ? "" : url.path.substr(1) + "/"),
+        ca_(url.option("ca")),
+        credentials_(std::move(settings)) {}
+
+  Result<std::optional<std::vector<std::byte>>> get(const std::string& path, const CallLimit& limit) override {
+    HttpAnswer answer = KILN_TRY(call({.path = path}, limit));
+    if (answer.status == 404) return std::optional<std::vector<std::byte>>();
+    return std::optional(std::move(answer.body));
+  }
+
+  Result<void> put(const std::string& path, std::span<const std::byte> bytes, const CallLimit& limit) override {
+    if (bytes.size() > max_object_bytes)
+      return Error(ErrorCode::unsupported,
+                   fmt::format("cannot PUT {}/{}: it is larger than {} MiB, the limit of an object", display_, path,
+                               max_object_bytes >> 20));
+    KILN_TRY(call({.method = HttpMethod::put, .path = path, .body = bytes}, limit));
+    return {};
+  }
+
+  Result<bool> has(const std::string& path, const CallLimit& limit) override {
+    // The answer to HEAD has no body, which would say why the request is refused.
+    const HttpAnswer answer = KILN_TRY(call({.path = path, .headers = {{"range", "bytes=0-0"}}}, limit));
+    return answer.status != 404;
+  }
+
+  Result<void> remove(const std::string& path, const CallLimit& limit) override {
+    KILN_TRY(call({.method = HttpMethod::remove, .path = path}, limit));
+    return {};
+  }
+
+  Result<std::vector<std::string>> list(const std::string& folder, const CallLimit& limit) override {
+    return list_below(folder, "/", limit);
+  }
+
+  Result<std::vector<std::string>> list_all(const std::string& folder, const CallLimit& limit) override {
+    auto names = KILN_TRY(list_below(folder, {}, limit));
+    for (std::string& name : names) name.insert(0, folder + "/");
+    return names;
+  }
+
+  std::size_t useful_streams() const noexcept override { return max_idle_connections; }
+
+ private:
+  struct Call {
+    HttpMethod method = HttpMethod::get;
+    /// Of an object; empty for the bucket itself.
+    std::string path = {};
+    AwsRequest::Fields query = {};
+    AwsRequest::Fields headers = {};
+    std::span<const std::byte> body = {};
+  };
+
+  /// The names of the objects below a folder. With a delimiter, names end before it, and each is there once.
+  Result<std::vector<std::string>> list_below(const std::string& folder, const std::string& delimiter,
+                                              const CallLimit& limit) {
+    const std::string above = prefix_ + folder + "/";
+    const auto error = [&](std::string_view why) {
+      return Error(ErrorCode::io, fmt::format("cannot list {}/{}: {}", display_, folder, why));
+    };
+    std::vector<std::string> names;
+    for (std::string token;;) {
+      AwsRequest::Fields query = {{"list-type", "2"}, {"prefix", above}};
+      if (!delimiter.empty()) query.emplace_back("delimiter", delimiter);
+      if (!token.empty()) query.emplace_back("continuation-token", token);
+      const HttpAnswer answer = KILN_TRY(call({.query = std::move(query)}, limit));
+      if (answer.body.size() > max_listing_bytes) return error("the server sends a list that is too long");
+      auto page = parse_s3_listing({reinterpret_cast<const char*>(answer.body.data()), answer.body.size()});
+      if (!page) return error(fmt::format("{} does not answer as S3 does; check endpoint=", server()));
+      for (auto* found : {&page->keys, &page->folders})
+        for (std::string& key : *found) {
+          if (!key.starts_with(above)) return error("the server lists objects of another folder");
+          key.erase(0, above.size());
+          // A key with a slash at its end is a folder that a file manager made.
+          if (found == &page->folders && key.ends_with('/')) key.pop_back();
+          if (!key.empty() && !key.ends_with('/')) names.push_back(std::move(key));
+        }
+      if (page->next.empty()) return names;
+      if (page->next == token) return error("the server sends the same page again");
+      token = std::move(page->next);
+    }
+  }
+
+  /// An answer with a status of success, or 404 if the object is absent, or 416 if an empty object was asked for a
+  /// range. Other answers become errors.
+  Result<HttpAnswer> call(const Call& call, const CallLimit& limit) {
+    auto answer = exchange(call, limit);
+    if (answer.ok()) return answer;
+    return Error(answer.error().code(), fmt::format("cannot {} {}/{}: {}", name_of(call.method), display_,
+                                                    call.path, answer.error().message()));
+  }
+
+  Result<HttpAnswer> exchange(const Call& call, const CallLimit& limit) {
+    AwsRequest request = {.method = name_of(call.method),
+                          .host = bucket_.host,
+                          .path = bucket_.root + "/" + (call.path.empty() ? "" : prefix_ + call.path),
+                          .query = call.query,
+                          .headers = call.headers,
+                          .payload_hash = base::sha256(call.body).hex()};
+    if (call.method == HttpMethod::put) request.headers.emplace_back("content-type", put_content_type);
+    const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+    auto headers = sign_aws_request(request, KILN_TRY(credentials_.read()), bucket_.region, "s3", now);
+    headers.insert(headers.end(), call.headers.begin(), call.headers.end());
+    HttpAccess access;
+    for (const auto& [name, value] : headers) access.headers.push_back(fmt::format("{}: {}", name, value));
+    const HttpAddress address = {server() + request.target(), bucket_.scheme, server()};
+    HttpAnswer answer = KILN_TRY(pool_.exchange(call.method, address, call.body, &access, ca_, limit));
+    if ((answer.status >= 200 && answer.status < 300) || answer.status == 416 || is_absent_object(answer))
+      return answer;
+    return s3_refusal(answer, {.method = call.method,
+                               .bucket = bucket_.name,
+                               .region = bucket_.region,
+                               .server = server(),
+                               .credentials = credentials_.origin()});
+  }
+
+  std::string server() const { return bucket_.scheme + "://" + bucket_.host; }
+
+  const std::string display_;
+  const S3Bucket bucket_;
+  /// With a slash at its end, or empty.
+  const std::string prefix_;
+  const std::string ca_;
+  AwsCredentialSource credentials_;
+  HttpPool pool_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ObjectStore>> make_s3_store(const StoreUrl& url) {
+  KILN_TRY(start_curl());
+  const auto invalid = [&url](std::string_view why) {
+    return Error(ErrorCode::invalid_request, fmt::format("the store {} {}", url.display(), why));
+  };
+  if (const std::string ca = url.option("ca"); !ca.empty())
+    if (const auto usable = check_certificates(ca); !usable) return invalid(usable.error().message());
+  AwsSettings settings = AwsSettings::read(url);
+  auto bucket = find_bucket(url, settings);
+  if (!bucket) return invalid(bucket.error().message());
+  return std::unique_ptr<ObjectStore>(std::make_unique<S3Store>(url, *std::move(bucket), std::move(settings)));
+}
+
+}  // namespace kiln::store
