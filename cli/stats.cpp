@@ -92,6 +92,21 @@ std::string reads_table(const std::vector<StoreStats>& stores, const Terminal& t
   return table.format(terminal);
 }
 
+/// Empty if no store had leases.
+std::string leases_table(const std::vector<StoreStats>& stores, const Terminal& terminal) {
+  using enum Table::Align;
+  Table table(
+      {{"SHARED STORE", left, Table::Overflow::wrap}, {"LEASES", right}, {"WAITED", right}, {"IN VAIN", right}});
+  bool any = false;
+  for (const StoreStats& store : stores) {
+    if (store.leases + store.lease_waits + store.lease_timeouts == 0) continue;
+    any = true;
+    table.add({store.name, std::to_string(store.leases), std::to_string(store.lease_waits),
+               std::to_string(store.lease_timeouts)});
+  }
+  return any ? table.format(terminal) : std::string();
+}
+
 std::string uploads_table(const std::vector<StoreStats>& stores, const Terminal& terminal) {
   using enum Table::Align;
   Table table({{"SHARED STORE", left, Table::Overflow::wrap},
@@ -194,9 +209,11 @@ void run(Context& context, bool details) {
   for (const auto& device : devices)
     if (details) print("\n" + details_of(device, terminal));
   if (lifetime.sessions > 0) print("\n" + counters(lifetime).format(terminal));
-  if (const auto& stores = lifetime.totals.stores; !stores.empty())
-    print("\n" + reads_table(stores, terminal) + "\n" + uploads_table(stores, terminal) + "\n" +
-          answers_table(stores, terminal));
+  if (const auto& stores = lifetime.totals.stores; !stores.empty()) {
+    print("\n" + reads_table(stores, terminal) + "\n" + uploads_table(stores, terminal) + "\n");
+    if (const std::string leases = leases_table(stores, terminal); !leases.empty()) print(leases + "\n");
+    print(answers_table(stores, terminal));
+  }
   if (devices.empty() && lifetime.sessions == 0) remark_empty(context, root);
 }
 

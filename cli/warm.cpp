@@ -30,7 +30,7 @@ Json report_json(const Device& device, const std::string& folder, std::size_t re
   return object;
 }
 
-void run(Context& context) {
+void run(Context& context, const std::string& record) {
   const auto root = context.directory();
   const auto device = context.open_device();
   const std::string folder = device->identity().folder();
@@ -45,22 +45,25 @@ void run(Context& context) {
   std::vector<Failed> failed;
   const auto begin = std::chrono::steady_clock::now();
   // A Cache would create a directory that does not exist.
-  if (stored > 0) {
+  if (stored > 0 || !record.empty()) {
     ProgressBar bar(context.terminal(), "Loading");
     CacheOptions options;
     options.directory = root;
     options.stores = context.stores();
     // Large bounds, so that every program is loaded and none is evicted.
-    options.max_programs = std::max(options.max_programs, 2 * stored);
+    options.max_programs = std::numeric_limits<std::size_t>::max();
     options.max_bytes = std::numeric_limits<std::size_t>::max();
     options.max_disk_bytes = std::numeric_limits<std::uint64_t>::max();
     // Failures are printed below; log lines would break the progress bar.
     options.log = bar.shown() && !context.verbose ? Log(LogLevel::off, {}) : context.log();
     Cache cache(device, std::move(options));
-    const auto report = cache.warm([&](const Progress& progress) {
+    const auto show = [&](const Progress& progress) {
       if (progress.error != nullptr) failed.push_back({progress.name, progress.error->message()});
       bar.update(progress.done, progress.total, progress.name, progress.remaining);
-    });
+    };
+    const auto report = record.empty() ? cache.warm(show) : cache.warm(std::filesystem::path(record), show);
+    // The record itself is not usable.
+    if (report.ready + failed.size() == 0 && !report.errors.empty()) throw Failure(report.errors.front());
     ready = report.ready;
   }
   const auto time = std::chrono::steady_clock::now() - begin;
@@ -68,7 +71,7 @@ void run(Context& context) {
   context.status = failed.empty() ? exit_status::ok : exit_status::failed;
   if (context.json) return print_json(report_json(*device, folder, ready, failed, time));
   const std::string title = fmt::format("{} ({})", device->identity().device, device->identity().api);
-  if (stored == 0)
+  if (stored == 0 && record.empty())
     return remark(context, fmt::format("No programs are stored in {} for {}.", root.string(), title));
   const auto terminal = context.terminal();
   for (const auto& [name, problem] : failed)
@@ -83,7 +86,13 @@ void run(Context& context) {
 
 void add_warm(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("warm", "Load all stored programs of a device with its driver");
+  auto record = std::make_shared<std::string>();
   context.add_device_option(*command);
+  command
+      ->add_option("--record", *record,
+                   "Fetch the programs of this record from the shared stores first,\n"
+                   "all at once, and load only these")
+      ->type_name("FILE");
   command->footer(
       "Checks that the driver accepts every stored program, and reads the files into the page cache of the\n"
       "operating system. If the driver rejects a program, the command removes it; the next request compiles it\n"
@@ -91,8 +100,9 @@ void add_warm(CLI::App& app, Context& context) {
       "Exits with 1 if a program fails to load.\n\n"
       "Examples:\n"
       "  kiln warm\n"
+      "  kiln warm --record app.kilnreq\n"
       "  kiln warm --device opengl:0 --json");
-  command->callback([&context] { run(context); });
+  command->callback([&context, record] { run(context, *record); });
 }
 
 }  // namespace kiln::cli

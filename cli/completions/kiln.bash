@@ -120,7 +120,7 @@ _kiln() {
       fi
       options="--key"
       ;;
-    warm) options="--device" ;;
+    warm) options="--device --record" ;;
     tune)
       if [[ $previous == export || $previous == import ]]; then
         compopt -o filenames

@@ -55,6 +55,7 @@ complete -c kiln -n __kiln_needs_command -a sign -d 'Sign stored programs'
 complete -c kiln -n __kiln_needs_command -a completions -d 'Print the completion script for a shell'
 
 complete -c kiln -n '__fish_seen_subcommand_from demo warm tune clear why compile' -l device -x -a 'opengl opencl vulkan cuda hip' -d 'The device'
+complete -c kiln -n '__fish_seen_subcommand_from warm' -l record -r -d 'Programs to fetch and load'
 complete -c kiln -n '__fish_seen_subcommand_from demo' -l runs -x -d 'Number of processes with a warm cache'
 complete -c kiln -n '__fish_seen_subcommand_from devices ls stats show' -s l -l long -d 'Show all details'
 complete -c kiln -n '__fish_seen_subcommand_from emit' -a '(kiln emit 2>/dev/null)'

@@ -71,6 +71,7 @@ Result<EntryPlace*> StoreClient::place() {
   if (opened) {
     place_ = std::move(opened->place);
     verification_ = opened->verification;
+    objects_ = place_->objects();
     return place_.get();
   }
   // Otherwise it may be opened later: for example, a file with a password is not mounted yet.
@@ -143,15 +144,15 @@ void StoreClient::count_error(std::string_view when, const Error& why) {
 
 std::size_t StoreClient::useful_streams() {
   constexpr std::size_t of_application = 8;
-  const auto place = without_exceptions([&] { return this->place(); });
-  if (!place) return 1;
-  return (*place)->objects() != nullptr ? (*place)->objects()->useful_streams() : of_application;
+  if (!place()) return 1;
+  const store::ObjectStore* const objects = objects_;
+  return objects != nullptr ? objects->useful_streams() : of_application;
 }
 
 void StoreClient::get_many(std::span<const EntryAddress> addresses, const store::CallLimit& limit,
                            const Receive& receive) {
-  const auto place = without_exceptions([&] { return this->place(); });
-  if (!place || (*place)->objects() == nullptr) {
+  store::ObjectStore* const objects = place() ? objects_.load() : nullptr;
+  if (objects == nullptr) {
     for (std::size_t i = 0; i < addresses.size() && is_asked(); ++i) {
       Reading reading;
       if (auto answer = get(addresses[i], limit, reading)) receive(i, *std::move(answer));
@@ -178,25 +179,22 @@ void StoreClient::get_many(std::span<const EntryAddress> addresses, const store:
     }
   };
   const auto called = without_exceptions([&]() -> Result<void> {
-    (*place)->objects()->get_many(paths, limit, note);
+    objects->get_many(paths, limit, note);
     return {};
   });
   if (!called) failure = called.error();
   if (failure && failure->code() != ErrorCode::cancelled) count_error("asked for many programs", *failure);
 }
 
-bool StoreClient::has_leases() {
+bool StoreClient::has_leases() const noexcept {
   if (!is_asked() || Clock::now().time_since_epoch().count() < no_leases_until_) return false;
-  const auto place = without_exceptions([&] { return this->place(); });
-  return place && (*place)->objects() != nullptr && (*place)->objects()->has_leases();
+  const store::ObjectStore* const objects = objects_;
+  return objects != nullptr && objects->has_leases();
 }
 
 Result<store::LeaseAnswer> StoreClient::take_lease(const store::Lease& lease, bool only_ask,
                                                    const store::CallLimit& limit) {
-  auto answer = without_exceptions([&]() -> Result<store::LeaseAnswer> {
-    EntryPlace* const place = KILN_TRY(this->place());
-    return place->objects()->take_lease(lease, only_ask, limit);
-  });
+  auto answer = without_exceptions([&] { return objects_.load()->take_lease(lease, only_ask, limit); });
   if (answer) {
     if (answer->object) bytes_read_ += answer->object->size();
     return answer;
@@ -214,10 +212,7 @@ Result<store::LeaseAnswer> StoreClient::take_lease(const store::Lease& lease, bo
 }
 
 void StoreClient::release_lease(const store::Lease& lease, const store::CallLimit& limit) {
-  const auto released = without_exceptions([&]() -> Result<void> {
-    EntryPlace* const place = KILN_TRY(this->place());
-    return place->objects()->release_lease(lease, limit);
-  });
+  const auto released = without_exceptions([&] { return objects_.load()->release_lease(lease, limit); });
   // It expires by itself.
   if (!released) log_->write(LogLevel::debug, released.error().message());
 }

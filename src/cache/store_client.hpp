@@ -115,10 +115,10 @@ class StoreClient {
   using Receive = std::function<void(std::size_t place, std::optional<Bytes> sealed)>;
   void get_many(std::span<const EntryAddress> addresses, const store::CallLimit& limit, const Receive& receive);
 
-  /// Whether leases can be asked for now. May wait for a folder that does not answer.
-  bool has_leases();
-  /// Errors are counted, logged and reported to the circuit breaker. A server that refuses leases is not asked for
-  /// them again for a while.
+  /// Whether leases can be asked for now: the store is open, answers and has them. Waits for nothing.
+  bool has_leases() const noexcept;
+  /// Only if it has leases. Errors are counted, logged and reported to the circuit breaker. A server that refuses
+  /// leases is not asked for them again for a while.
   Result<store::LeaseAnswer> take_lease(const store::Lease& lease, bool only_ask, const store::CallLimit& limit);
   void release_lease(const store::Lease& lease, const store::CallLimit& limit);
   void count_lease() { ++leases_; }
@@ -171,6 +171,8 @@ class StoreClient {
   /// There is no key to sign what is put.
   std::atomic<bool> lacks_key_{false};
   std::atomic<Verification> verification_;
+  /// Of the open place; null before, and for stores of the application.
+  std::atomic<store::ObjectStore*> objects_{nullptr};
 
   std::atomic<std::uint64_t> hits_{0}, misses_{0}, errors_{0}, refusals_{0}, races_won_{0}, races_lost_{0};
   std::atomic<std::uint64_t> leases_{0}, lease_waits_{0}, lease_timeouts_{0};
