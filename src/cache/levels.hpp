@@ -117,6 +117,9 @@ class Levels {
     std::optional<std::chrono::steady_clock::time_point> postponed = {};
   };
 
+  /// How long a request waits for the shared stores before it also compiles.
+  static constexpr std::chrono::milliseconds longest_head_start{150};
+
   /// What to do if no level has the program: compile it, count it as absent and return nothing, or return nothing
   /// because the caller comes back to compile it.
   enum class IfMissing { compile, return_nothing, come_back };

@@ -92,10 +92,13 @@ bool StoreClient::is_new(std::string_view problem) {
 
 Result<std::optional<StoreClient::Bytes>> StoreClient::get(const EntryAddress& address,
                                                            const store::CallLimit& limit, Reading& reading) {
-  const auto start = Clock::now();
-  reading.start = start.time_since_epoch().count();
+  auto start = Clock::now();
+  // A folder may hang when it is opened. A server is only asked afterwards: loading libcurl is not its fault.
+  if (!settings_.keeps_limits) reading.start = start.time_since_epoch().count();
   auto answer = without_exceptions([&]() -> Result<std::optional<Bytes>> {
     EntryPlace* const place = KILN_TRY(this->place());
+    start = Clock::now();
+    if (settings_.keeps_limits) reading.start = start.time_since_epoch().count();
     return place->get(address, limit);
   });
   const auto now = Clock::now();
