@@ -73,7 +73,8 @@ std::unique_ptr<HttpConnection> HttpConnection::create() {
     static_cast<void>(connection->put_headers_.release());
     connection->put_headers_.reset(longer);
   }
-  if (connection->easy_ == nullptr || connection->multi_ == nullptr) return nullptr;
+  if (connection->easy_ == nullptr || connection->multi_ == nullptr || connection->list_headers_ == nullptr)
+    return nullptr;
   return connection;
 }
 
@@ -162,6 +163,10 @@ CURLcode HttpConnection::set_options(const HttpAddress& address, const HttpAcces
     }
   }
   switch (method_) {
+    case HttpMethod::list:
+      set(CURLOPT_CUSTOMREQUEST, "PROPFIND");
+      set(CURLOPT_HTTPHEADER, list_headers_.get());
+      [[fallthrough]];
     case HttpMethod::get: set(CURLOPT_MAXFILESIZE_LARGE, static_cast<curl_off_t>(max_object_bytes)); break;
     case HttpMethod::head: set(CURLOPT_NOBODY, 1L); break;
     case HttpMethod::remove: set(CURLOPT_CUSTOMREQUEST, "DELETE"); break;
@@ -223,7 +228,7 @@ Error HttpConnection::failure(CURLcode code, bool may_quote) const {
 bool HttpConnection::wants_body() const {
   long status = 0;
   curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &status);
-  return method_ == HttpMethod::get && status == 200;
+  return (method_ == HttpMethod::get && status == 200) || (method_ == HttpMethod::list && status == 207);
 }
 
 std::size_t HttpConnection::stop(Trouble why) noexcept {

@@ -17,7 +17,8 @@
 
 namespace kiln::store {
 
-enum class HttpMethod { get, put, head, remove };
+/// `list` is a PROPFIND of a folder and what lies directly in it.
+enum class HttpMethod { get, put, head, remove, list };
 
 /// What only the server of the store gets.
 struct HttpAccess {
@@ -40,7 +41,7 @@ struct HttpAddress {
 
 struct HttpAnswer {
   long status = 0;
-  /// Of a GET with status 200 only.
+  /// Of a GET with status 200, and of a PROPFIND with status 207 only.
   std::vector<std::byte> body = {};
   /// Absolute; empty if the answer is no redirect.
   std::string redirect = {};
@@ -89,6 +90,7 @@ class HttpConnection {
   // The multi handle owns the connections of the easy handle, so it is destroyed after it.
   std::unique_ptr<CURLM, FreeMulti> multi_{curl_multi_init()};
   std::unique_ptr<curl_slist, FreeList> put_headers_;
+  std::unique_ptr<curl_slist, FreeList> list_headers_{curl_slist_append(nullptr, "Depth: 1")};
   std::unique_ptr<CURL, FreeEasy> easy_{curl_easy_init()};
 
   HttpMethod method_ = HttpMethod::get;
