@@ -15,6 +15,8 @@ void add_emit(CLI::App& app, Context& context);
 void add_key(CLI::App& app, Context& context);
 void add_ls(CLI::App& app, Context& context);
 void add_prune(CLI::App& app, Context& context);
+void add_pull(CLI::App& app, Context& context);
+void add_push(CLI::App& app, Context& context);
 void add_record(CLI::App& app, Context& context);
 void add_show(CLI::App& app, Context& context);
 void add_sign(CLI::App& app, Context& context);

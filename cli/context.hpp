@@ -29,6 +29,8 @@ inline constexpr int ok = 0;
 inline constexpr int failed = 1;
 /// The command line is invalid.
 inline constexpr int usage = 2;
+/// The user pressed Ctrl-C, as shells count it.
+inline constexpr int interrupted = 130;
 }  // namespace exit_status
 
 /// Thrown by a subcommand whose options contradict each other; exits with exit_status::usage.

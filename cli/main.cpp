@@ -22,7 +22,7 @@ void add_subcommands(CLI::App& app, Context& context) {
   const std::vector<Group> groups = {
       {"Inspect the cache", {add_ls, add_show, add_stats, add_why}},
       {"Maintain the cache", {add_compile, add_verify, add_warm, add_prune, add_clear}},
-      {"Share programs", {add_record, add_key, add_sign}},
+      {"Share programs", {add_record, add_push, add_pull, add_key, add_sign}},
       {"Devices and kernels", {add_devices, add_tune, add_emit}},
       {"Other commands", {add_config, add_demo, add_completions}}};
   const auto any = [](CLI::App*) { return true; };
@@ -91,7 +91,7 @@ int run(int argc, char** argv) {
       "`kiln COMMAND --help` describes a command and its options.\n\n"
       "The default cache directory is $KILN_CACHE_DIR, or $XDG_CACHE_HOME/kiln, or "
       "~/.cache/kiln; `kiln config` shows it.\n\n"
-      "Exit status: 0 success, 1 failure or not found, 2 invalid command line.\n\n"
+      "Exit status: 0 success, 1 failure or not found, 2 invalid command line, 130 interrupted.\n\n"
       "Examples:\n"
       "  kiln demo                          compile sample programs, then load them\n"
       "  kiln ls --sort size                list the stored programs, largest first\n"

@@ -20,10 +20,11 @@ PruneOptions bounds(const Options& options) {
     throw UsageError("prune needs a limit: --max-age 30d, --max-size 500MB, or both");
   PruneOptions bounds{.dry_run = options.dry_run};
   if (!options.max_age.empty()) {
-    bounds.max_age = parse_duration(options.max_age);
-    if (!bounds.max_age)
+    const auto max_age = parse_duration(options.max_age);
+    if (!max_age)
       throw UsageError(fmt::format("--max-age must be a number with a unit, as in 30d, 12h or 2w, but is \"{}\"",
                                    options.max_age));
+    bounds.max_age = std::chrono::floor<std::chrono::seconds>(*max_age);
   }
   if (!options.max_size.empty()) {
     bounds.max_bytes = parse_size(options.max_size);

@@ -107,21 +107,21 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   return static_cast<std::uint64_t>(bytes);
 }
 
-std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
   const auto measured = split(text);
   if (!measured) return std::nullopt;
   struct Unit {
     std::string_view name;
     double seconds;
   };
-  constexpr std::array units = {Unit{"s", 1},     Unit{"m", 60},        Unit{"min", 60},       Unit{"h", 3600},
-                                Unit{"d", 86400}, Unit{"w", 7 * 86400}, Unit{"y", 365 * 86400}};
+  constexpr std::array units = {Unit{"ms", 1e-3}, Unit{"s", 1},     Unit{"m", 60},        Unit{"min", 60},
+                                Unit{"h", 3600},  Unit{"d", 86400}, Unit{"w", 7 * 86400}, Unit{"y", 365 * 86400}};
   for (const auto& [name, seconds] : units) {
     if (measured->unit != name) continue;
     const double all = measured->value * seconds;
     // system_clock counts nanoseconds from 1970 in 64 bits: a time further back would overflow.
     if (all > 200.0 * 365 * 86400) return std::nullopt;
-    return std::chrono::seconds(static_cast<std::int64_t>(all));
+    return std::chrono::milliseconds(static_cast<std::int64_t>(all * 1000));
   }
   return std::nullopt;
 }

@@ -22,7 +22,7 @@ std::string iso_time(std::chrono::system_clock::time_point moment);
 
 /// Parses "500MB", "1.5 GiB" or "4096" to bytes. k, M, G and T are powers of 1000; Ki, Mi, Gi and Ti of 1024.
 std::optional<std::uint64_t> parse_size(std::string_view text);
-/// Parses "45s", "90m", "12h", "30d", "2w" or "1y". The unit is required.
-std::optional<std::chrono::seconds> parse_duration(std::string_view text);
+/// Parses "500ms", "45s", "90m", "12h", "30d", "2w" or "1y". The unit is required.
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
 
 }  // namespace kiln::cli

@@ -8,7 +8,7 @@ _kiln_lines() {
 
 _kiln() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-  local commands="ls show stats why compile verify warm prune clear record key sign devices tune emit config demo completions"
+  local commands="ls show stats why compile verify warm prune clear record push pull key sign devices tune emit config demo completions"
   local common="--dir --shared --json --color --verbose --help"
   local command="" directory=() i
   for ((i = 1; i < COMP_CWORD; i++)); do
@@ -53,6 +53,10 @@ _kiln() {
       _kiln_lines < <(compgen -W "100MB 500MB 1GB" -- "$word")
       return
       ;;
+    --min-compile-time)
+      _kiln_lines < <(compgen -W "100ms 1s 10s" -- "$word")
+      return
+      ;;
     --budget)
       _kiln_lines < <(compgen -W "60s 10m 1h" -- "$word")
       return
@@ -66,7 +70,7 @@ _kiln() {
       _kiln_lines < <(compgen -W "sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 gfx906 gfx90a gfx942 gfx1030 gfx1100" -- "$word")
       return
       ;;
-    --shared | --shape | --seed | --device-folder | --name | --define | -D | --option | --entry | --runs)
+    --shared | --jobs | --shape | --seed | --device-folder | --name | --define | -D | --option | --entry | --runs)
       return
       ;;
   esac
@@ -103,6 +107,8 @@ _kiln() {
       options="--name --define --include --option --entry --language --arch --device"
       ;;
     verify) options="--repair --signatures" ;;
+    push) options="--min-compile-time --rare --dry-run --jobs" ;;
+    pull) options="--min-compile-time --dry-run --jobs" ;;
     key) options="new ls trust revoke" ;;
     record)
       if [[ $word != -* && $previous != record ]]; then

@@ -50,6 +50,8 @@ complete -c kiln -n __kiln_needs_command -a tune -d 'Find and store the fastest 
 complete -c kiln -n __kiln_needs_command -a prune -d 'Remove old programs, or reduce the cache to a size'
 complete -c kiln -n __kiln_needs_command -a clear -d 'Remove all stored programs of a device or of all devices'
 complete -c kiln -n __kiln_needs_command -a record -d 'List, show and merge the records of requests'
+complete -c kiln -n __kiln_needs_command -a push -d 'Upload stored programs to a shared store'
+complete -c kiln -n __kiln_needs_command -a pull -d 'Download the programs of a shared store'
 complete -c kiln -n __kiln_needs_command -a key -d 'Make, list, trust and revoke signing keys'
 complete -c kiln -n __kiln_needs_command -a sign -d 'Sign stored programs'
 complete -c kiln -n __kiln_needs_command -a completions -d 'Print the completion script for a shell'
@@ -75,6 +77,11 @@ complete -c kiln -n '__fish_seen_subcommand_from verify' -l repair -d 'Remove da
 complete -c kiln -n '__fish_seen_subcommand_from verify' -l signatures -d 'List who signed each entry'
 complete -c kiln -n '__fish_seen_subcommand_from record' -a 'ls show merge' -F
 complete -c kiln -n '__fish_seen_subcommand_from record' -l source -d 'Print only the source'
+complete -c kiln -n '__fish_seen_subcommand_from push pull' -x -a 'file:// http:// https:// redis:// rediss:// redis+unix:// s3://'
+complete -c kiln -n '__fish_seen_subcommand_from push pull' -l min-compile-time -x -a '100ms 1s 10s' -d 'Only programs that took at least this long to compile'
+complete -c kiln -n '__fish_seen_subcommand_from push pull' -l dry-run -d 'Only show what would be transferred'
+complete -c kiln -n '__fish_seen_subcommand_from push pull' -l jobs -x -d 'How many programs to transfer at once'
+complete -c kiln -n '__fish_seen_subcommand_from push' -l rare -d 'Only programs that were not loaded for 7 days'
 complete -c kiln -n '__fish_seen_subcommand_from key' -a 'new ls trust revoke'
 complete -c kiln -n '__fish_seen_subcommand_from key sign' -F
 complete -c kiln -n '__fish_seen_subcommand_from sign' -l key -r -d 'Sign with this private key'

@@ -222,6 +222,10 @@ Result<void> Folder::replace(const std::string& name, std::span<const std::byte>
   return {};
 }
 
+bool Folder::rename(const std::string& from, const std::string& to) const {
+  return system().rename(descriptor(), from.c_str(), to.c_str()) == 0;
+}
+
 Result<bool> Folder::remove(const std::string& name) const {
   if (system().unlink(descriptor(), name.c_str()) == 0) return true;
   if (errno == ENOENT) return false;

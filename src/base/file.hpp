@@ -108,6 +108,8 @@ class Folder {
   /// Atomically replaces the file: writes a temporary file and renames it.
   Result<void> replace(const std::string& name, std::span<const std::byte> bytes,
                        Durability durability = Durability::none) const;
+  /// Renames the file, in place of one with the new name. Returns whether it could: not if there is no such file.
+  bool rename(const std::string& from, const std::string& to) const;
   /// Removes the file; returns whether it existed.
   Result<bool> remove(const std::string& name) const;
   /// Opens a file for locking; creates it if needed.

@@ -13,6 +13,7 @@
 
 #include "base/mutex.hpp"
 #include "store/directory.hpp"
+#include "store/shared_store.hpp"
 
 namespace kiln::cache {
 
@@ -152,9 +153,8 @@ SharedStores::Sealed Saver::shared_form(const Key& key, const store::UnsavedEntr
                                         const SharedStores::Sealed& sealed) const {
   // What came from a store is passed on as it is: it has the signatures of others.
   if (!shared_.strips_facts() || !entry.sealed.empty()) return sealed;
-  store::Entry bare{.compile_time = entry.entry.compile_time, .created = entry.entry.created};
-  if (const Binary* binary = entry.entry.binary()) bare.parts.emplace(store::binary_part, *binary);
-  return std::make_shared<const std::vector<std::byte>>(shared_.sign(store::seal_entry(label_of(key), bare)));
+  return std::make_shared<const std::vector<std::byte>>(
+      shared_.sign(store::seal_entry(label_of(key), store::without_facts(entry.entry))));
 }
 
 Result<void> Saver::save_now(const Key& key, const Entry& entry, std::span<const std::byte> sealed) {

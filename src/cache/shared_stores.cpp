@@ -13,10 +13,8 @@
 #include "base/try.hpp"
 #include "cache/flights.hpp"
 #include "cache/guarded_store.hpp"
-#include "store/directory.hpp"
-#include "store/file_store.hpp"
-#include "store/remote_library.hpp"
 #include "store/settings.hpp"
+#include "store/shared_store.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -62,30 +60,17 @@ class ObjectPlace final : public EntryPlace {
   store::ObjectStore* objects() noexcept override { return objects_.get(); }
   Result<void> put(const EntryAddress& address, std::span<const std::byte> sealed,
                    const store::CallLimit& limit) override {
-    if (auto identity = put_identity(address, limit); !identity) return identity;
-    return objects_->put(store::entry_path(address.identity.hex(), address.key.digest), sealed, limit);
+    const std::string identity = address.identity.hex();
+    if (!has_identity_) KILN_TRY(store::put_identity(*objects_, identity, identity_, limit));
+    has_identity_ = true;
+    return objects_->put(store::entry_path(identity, address.key.digest), sealed, limit);
   }
 
  private:
-  /// Tools read it to name the device of an identity. A server may refuse it and still accept entries.
-  Result<void> put_identity(const EntryAddress& address, const store::CallLimit& limit) {
-    if (has_identity_) return {};
-    const std::string path = store::identity_path(address.identity.hex());
-    const auto has = objects_->has(path, limit);
-    Result<void> put;
-    if (!has && has.error().code() != ErrorCode::denied) return has.error();
-    if (!has || !*has) put = objects_->put(path, std::as_bytes(std::span(identity_)), limit);
-    if (!put && put.error().code() != ErrorCode::denied) return put;
-    has_identity_ = true;
-    return Result<void>();
-  }
-
   const std::unique_ptr<store::ObjectStore> objects_;
   const std::string identity_;
   std::atomic<bool> has_identity_{false};
 };
-
-Error damaged(std::string why) { return Error(ErrorCode::damaged, std::move(why)); }
 
 /// Problems of the settings are logged once by a process, however many caches it has.
 bool is_first_report(const std::string& problem) {
@@ -262,7 +247,7 @@ SharedStores::SharedStores(const CacheOptions& options, const Identity& identity
       keys_(std::make_shared<Keys>(settings_.signing_key, log_)),
       threads_("kiln-fetch", most_threads) {
   if (settings_.stores.empty()) return;
-  const std::string manifest = store::manifest_of(identity).dump(2) + "\n";
+  const std::string manifest = store::identity_text(identity);
   for (const SharedStore& store : settings_.stores) add(store, manifest, owner);
 }
 
@@ -305,19 +290,8 @@ void SharedStores::add(const SharedStore& store, const std::string& manifest, co
     settings.keeps_limits = url->is_network();
     settings.verify = url->verify.value_or(Verification::required);
     settings.open = [url = std::move(*url), manifest]() -> Result<Opened> {
-      auto verify = url.verify.value_or(Verification::required);
-      if (url.is_network())
-        return Opened{std::make_unique<ObjectPlace>(KILN_TRY(store::open_remote_store(url)), manifest), verify};
-      // The permissions of a new folder decide, too.
-      std::error_code ignored;
-      if (url.mode != StoreMode::read_only) std::filesystem::create_directories(url.path, ignored);
-      auto access = store::FolderAccess::open;
-      if (!url.verify && store::is_trusted_folder(url.path)) {
-        verify = Verification::off;
-        access = store::FolderAccess::private_only;
-      }
-      return Opened{std::make_unique<ObjectPlace>(KILN_TRY(store::make_file_store(url.path, access)), manifest),
-                    verify};
+      auto opened = KILN_TRY(store::open_shared_store(url));
+      return Opened{std::make_unique<ObjectPlace>(std::move(opened.objects), manifest), opened.verify};
     };
   }
   auto client = std::make_shared<StoreClient>(std::move(settings), log_);
@@ -360,15 +334,9 @@ std::unique_ptr<Fetch> SharedStores::fetch(const Key& key, std::optional<std::ch
 }
 
 Result<store::OpenedEntry> SharedStores::Sources::check(StoreClient& client, const EntryAddress& wanted,
-                                                        const std::vector<std::byte>& sealed) const {
-  const auto examined = KILN_TRY(store::examine_entry(sealed));
-  if (examined.label.key != wanted.key.digest) return damaged("it holds another program");
-  if (examined.label.identity != wanted.identity)
-    return damaged("it was made for another device, driver or compiler");
-  if (client.verification() == Verification::required) KILN_TRY(keys->trusted()->verify(examined));
-  auto opened = KILN_TRY(store::unpack_entry(examined));
-  if (opened.entry.binary() == nullptr) return damaged("it has no binary");
-  return opened;
+                                                        std::span<const std::byte> sealed) const {
+  const auto trusted = client.verification() == Verification::required ? keys->trusted() : nullptr;
+  return store::check_shared_entry(sealed, wanted.key.digest, wanted.identity, trusted.get());
 }
 
 SharedStores::FleetTurn SharedStores::ask_fleet(const Key& key, std::optional<std::chrono::nanoseconds> expected,

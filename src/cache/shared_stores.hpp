@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -129,7 +130,7 @@ class SharedStores {
 
     /// Opens an entry, if it is the one wanted, sound and trusted.
     Result<store::OpenedEntry> check(StoreClient& client, const EntryAddress& wanted,
-                                     const std::vector<std::byte>& sealed) const;
+                                     std::span<const std::byte> sealed) const;
   };
   Sources sources() const { return {identity_, clients_, keys_}; }
 

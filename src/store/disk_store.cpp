@@ -23,6 +23,15 @@ std::optional<std::int64_t> bytes_of(const base::Folder& folder, const std::stri
   return status ? std::optional(static_cast<std::int64_t>(status->st_size)) : std::nullopt;
 }
 
+/// Gives a nameless entry the name that its program turns out to have. Returns whether there was one.
+bool name_entry(const base::Folder& folder, const Key& key) {
+  const std::string nameless = entry_file_name({key.digest, {}});
+  const std::string name = entry_file_name(key);
+  if (name == nameless || !folder.rename(nameless, name)) return false;
+  folder.rename(meta_file_name(nameless), meta_file_name(name));
+  return true;
+}
+
 std::int64_t now_seconds() { return std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()); }
 
 }  // namespace
@@ -100,7 +109,7 @@ Result<std::optional<std::vector<std::byte>>> DiskStore::get(const EntryAddress&
   if (file && !*file) {
     // The file may be missing because the folder was removed; look for a new folder only then.
     auto now = this->opened();
-    if (now == opened || now == nullptr) return Found{};
+    if (now == nullptr || (now == opened && !name_entry(now->folder, address.key))) return Found{};
     opened = std::move(now);
     file = opened->folder.read(name, max_entry_bytes);
   }

@@ -32,8 +32,9 @@ struct StoredItem {
 };
 
 /// The programs of one identity, in one folder. Only the `<name>-<digest>.bin` files matter for lookups; the others
-/// hold descriptions, counts and measurements. Any number of stores, in this process and others, may share a
-/// folder. The first put() or lock() creates the folder, also again after a removal. Safe from any thread.
+/// hold descriptions, counts and measurements. An entry that was put without a name, because it has no facts, gets
+/// the name of the first request for it. Any number of stores, in this process and others, may share a folder. The
+/// first put() or lock() creates the folder, also again after a removal. Safe from any thread.
 class DiskStore final : public Store {
   struct Private {};
 

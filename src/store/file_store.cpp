@@ -283,7 +283,10 @@ Result<void> Attempt::remove() {
 
 Result<Names> Attempt::list() {
   Names names;
-  const FileHandle folder = KILN_TRY(open_folder(path_, Missing::leave));
+  auto opened = open_folder(path_, Missing::leave);
+  // A file that somebody else put there is no reason to list nothing.
+  if (!opened && KILN_TRY(has())) return names;
+  const FileHandle folder = KILN_TRY(std::move(opened));
   if (folder && root_.system.list(folder.get(), &names) != 0) return failed("list", whole_);
   // Temporary files, and those that NFS clients keep for open files, are no objects.
   std::erase_if(names, [](const std::string& name) { return name.starts_with('.'); });

@@ -1,5 +1,9 @@
 #include "store/object_store.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/try.hpp"
@@ -10,13 +14,29 @@ Result<std::vector<std::string>> ObjectStore::list_all(const std::string& folder
   std::vector<std::string> objects;
   std::vector<std::string> folders = {folder};
   while (!folders.empty()) {
-    const std::string path = std::move(folders.back());
-    folders.pop_back();
-    for (const std::string& name : KILN_TRY(list(path, limit))) {
-      // Objects have the name of a file with a suffix, or of a key, and identities are folders with such a name.
-      const bool is_key = name.size() == 2 * sizeof(Digest) && path != folder;
-      (is_key || name.find('.') != std::string::npos ? objects : folders).push_back(path + "/" + name);
+    // All folders of one level, at once.
+    std::vector<Result<std::vector<std::string>>> listed(folders.size(), std::vector<std::string>());
+    std::atomic<std::size_t> next{0};
+    const auto work = [&] {
+      for (std::size_t i = next++; i < folders.size(); i = next++) listed[i] = list(folders[i], limit);
+    };
+    std::vector<std::jthread> others;
+    try {
+      for (std::size_t i = 1; i < std::min(useful_streams(), folders.size()); ++i) others.emplace_back(work);
+    } catch (const std::system_error&) {
+      // There are no more threads; those that run do the work.
     }
+    work();
+    others.clear();
+
+    std::vector<std::string> below;
+    for (std::size_t i = 0; i < folders.size(); ++i)
+      for (const std::string& name : KILN_TRY(std::move(listed[i]))) {
+        // Objects have the name of a file with a suffix, or of a key, and identities are folders with such a name.
+        const bool is_key = name.size() == 2 * sizeof(Digest) && folders[i] != folder;
+        (is_key || name.find('.') != std::string::npos ? objects : below).push_back(folders[i] + "/" + name);
+      }
+    folders = std::move(below);
   }
   return objects;
 }

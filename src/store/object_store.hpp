@@ -83,7 +83,8 @@ class ObjectStore {
   /// The names of the objects and folders directly in a folder, in any order; unsupported if the server cannot list
   /// them.
   virtual Result<std::vector<std::string>> list(const std::string& folder, const CallLimit& limit) = 0;
-  /// The paths of all objects below a folder, in any order. By default, lists all folders.
+  /// The paths of all objects below a folder, in any order. By default, lists the folders one by one,
+  /// useful_streams() at once.
   virtual Result<std::vector<std::string>> list_all(const std::string& folder, const CallLimit& limit);
 
   /// Called with the place of a path among those asked for, on the thread of the caller.

@@ -238,6 +238,7 @@ Result<ExaminedEntry> examine_version_3(std::span<const std::byte> file) {
   examined.label.key = digest_of(reader.raw(32));
   examined.label.identity = digest_of(reader.raw(32));
   examined.label.target = digest_of(reader.raw(32));
+  examined.compile_time = compile_time_of(reader.number<std::int64_t>());
   examined.version = version;
   examined.body_digest = preamble.digest;
   examined.signatures = std::move(*signatures);
@@ -271,6 +272,7 @@ Result<OpenedEntry> unpack_version_3(const ExaminedEntry& examined) {
 // The format of Kiln 0.1: one binary, and two performance figures, which are ignored.
 constexpr std::uint32_t version_2_header_bytes = 176;
 constexpr std::size_t version_2_covered_at = 48;
+constexpr std::size_t version_2_compile_time_at = 144;
 
 Result<ExaminedEntry> examine_version_2(std::span<const std::byte> file) {
   if (file.size() < version_2_header_bytes)
@@ -286,6 +288,8 @@ Result<ExaminedEntry> examine_version_2(std::span<const std::byte> file) {
     return damaged("its checksum does not match its contents");
   examined.label.key = digest_of(reader.raw(32));
   examined.label.identity = digest_of(reader.raw(32));
+  examined.compile_time =
+      compile_time_of(base::ByteReader(file.subspan(version_2_compile_time_at)).number<std::int64_t>());
   return examined;
 }
 

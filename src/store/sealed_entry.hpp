@@ -62,6 +62,7 @@ struct Signature {
 struct ExaminedEntry {
   EntryLabel label = {};
   std::uint32_t version = 0;
+  std::chrono::nanoseconds compile_time = {};
   /// SHA-256 of the body, which includes the label.
   Digest body_digest = {};
   /// In the order of the entry. Format 2 has none.

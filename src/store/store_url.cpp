@@ -54,24 +54,6 @@ int hex_digit(char c) {
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }
 
-/// Replaces %XX; nothing if one is incomplete, or stands for a NUL.
-std::optional<std::string> decode(std::string_view text) {
-  std::string decoded;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      decoded += text[i];
-      continue;
-    }
-    if (text.size() - i < 3) return std::nullopt;
-    const int high = hex_digit(text[i + 1]);
-    const int low = hex_digit(text[i + 2]);
-    if (high < 0 || low < 0 || high + low == 0) return std::nullopt;
-    decoded += static_cast<char>(high * 16 + low);
-    i += 2;
-  }
-  return decoded;
-}
-
 std::string lower(std::string_view text) {
   std::string result(text);
   std::ranges::transform(result, result.begin(),
@@ -135,8 +117,8 @@ Result<void> set_options(StoreUrl& url, std::string_view text) {
     const std::string_view item = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     const std::size_t equals = item.find('=');
-    const auto name = decode(item.substr(0, equals));
-    const auto value = decode(equals == std::string_view::npos ? "" : item.substr(equals + 1));
+    const auto name = decode_percent(item.substr(0, equals));
+    const auto value = decode_percent(equals == std::string_view::npos ? "" : item.substr(equals + 1));
     if (!name || !value) return invalid("has an option with an invalid % escape");
     if (std::ranges::any_of(*value, is_control)) return invalid("has an option with control characters");
     const bool is_common = has_word("mode timeout verify", *name);
@@ -162,8 +144,8 @@ Result<void> set_authority(StoreUrl& url, std::string_view text) {
     const std::string_view credentials = text.substr(0, at);
     text.remove_prefix(at + 1);
     const std::size_t colon = std::min(credentials.find(':'), credentials.size());
-    auto user = decode(credentials.substr(0, colon));
-    auto password = decode(credentials.substr(std::min(colon + 1, credentials.size())));
+    auto user = decode_percent(credentials.substr(0, colon));
+    auto password = decode_percent(credentials.substr(std::min(colon + 1, credentials.size())));
     if (!user || !password || std::ranges::any_of(*user + *password, is_control))
       return invalid("has an invalid user or password; write special characters as %XX");
     url.user = std::move(*user);
@@ -229,12 +211,12 @@ Result<void> set_path(StoreUrl& url, std::string_view text) {
     // The host may be the beginning of a password.
     if (text.find('@') != std::string_view::npos)
       return invalid("has an '@' in its path; write it as %40, and a '/' in a password as %2F");
-    if (!decode(text) || !std::ranges::all_of(text, allowed)) return invalid("has an invalid path");
+    if (!decode_percent(text) || !std::ranges::all_of(text, allowed)) return invalid("has an invalid path");
     while (text.ends_with('/')) text.remove_suffix(1);
     url.path = std::string(text);
     return {};
   }
-  auto path = decode(text);
+  auto path = decode_percent(text);
   if (!path) return invalid("has an invalid % escape in its path");
   if (std::ranges::any_of(*path, is_control)) return invalid("has control characters in its path");
   if (url.scheme == Scheme::s3) return set_prefix(url, *std::move(path));
@@ -250,6 +232,23 @@ Result<void> set_path(StoreUrl& url, std::string_view text) {
 }
 
 }  // namespace
+
+std::optional<std::string> decode_percent(std::string_view text) {
+  std::string decoded;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded += text[i];
+      continue;
+    }
+    if (text.size() - i < 3) return std::nullopt;
+    const int high = hex_digit(text[i + 1]);
+    const int low = hex_digit(text[i + 2]);
+    if (high < 0 || low < 0 || high + low == 0) return std::nullopt;
+    decoded += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return decoded;
+}
 
 std::string StoreUrl::display() const {
   std::string text = fmt::format("{}://{}", named(scheme).name, host);

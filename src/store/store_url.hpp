@@ -51,4 +51,7 @@ struct StoreUrl {
 /// message never contains a user, a password or the value of an option.
 Result<StoreUrl> parse_store_url(std::string_view text);
 
+/// Replaces %XX; nothing if one is incomplete, or stands for a NUL.
+std::optional<std::string> decode_percent(std::string_view text);
+
 }  // namespace kiln::store

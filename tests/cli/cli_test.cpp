@@ -181,7 +181,7 @@ TEST_F(Cli, DetailsFitEightyColumnsExceptForWordsThatAreLonger) {
 TEST_F(Cli, HelpFitsEightyColumns) {
   EXPECT_LE(widest(command_.run({"--help"}).out), 80U);
   for (const char* name : {"demo", "devices", "emit", "ls", "show", "stats", "why", "compile", "verify", "warm",
-                           "tune", "prune", "clear", "config", "completions"}) {
+                           "tune", "prune", "clear", "push", "pull", "config", "completions"}) {
     const auto help = command_.run({name, "--help"});
     EXPECT_EQ(help.status, 0) << name;
     EXPECT_LE(widest(help.out), 80U) << help.out;
@@ -493,6 +493,8 @@ TEST_F(Cli, CompletionScriptsKnowEverySubcommandAndOption) {
       {"tune", {"shape", "budget", "seed", "report", "from-profile"}},
       {"prune", {"max-age", "max-size", "dry-run"}},
       {"clear", {"yes", "all-devices"}},
+      {"push", {"min-compile-time", "rare", "dry-run", "jobs"}},
+      {"pull", {"min-compile-time", "dry-run", "jobs"}},
       {"config", {"shared"}},
       {"completions", {}}};
   for (const char* shell : {"bash", "zsh", "fish"}) {

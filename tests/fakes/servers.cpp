@@ -27,6 +27,7 @@ namespace kiln::fakes {
 namespace {
 
 constexpr auto patience = std::chrono::seconds(20);
+constexpr const char* dav_ext = "/usr/lib/nginx/modules/ngx_http_dav_ext_module.so";
 
 std::filesystem::path program_path(const std::string& program) {
   const char* path = std::getenv("PATH");
@@ -139,6 +140,8 @@ bool is_installed(const std::string& program) {
   if (program == "python3-botocore") return !python_with_botocore().empty();
   return !program_path(program).empty();
 }
+
+bool is_dav_ext_installed() { return access(dav_ext, R_OK) == 0; }
 
 std::uint16_t free_port() {
   // Below the ports that Linux gives to clients, which begin at 32768.
@@ -277,23 +280,29 @@ NginxServer::NginxServer(const Options& options) : Server(options.address, optio
     temporary_folders += fmt::format("  {}_temp_path {}/temporary/{};\n", module, here, module);
   std::filesystem::create_directories(folder() / "temporary");
   // One process, so that signals reach all of the server.
-  write_file(folder() / "nginx.conf",
-             fmt::format("daemon off; master_process off; pid {0}/pid; error_log stderr;\n"
-                         "events {{ worker_connections 512; }}\n"
-                         "http {{\n"
-                         "  access_log off; client_max_body_size {1};\n"
-                         "{2}"
-                         "  server {{\n"
-                         "    listen {3}; root {0}/data;\n"
-                         "    {4}"
-                         "    location /cache/ {{\n"
-                         "      dav_methods PUT DELETE; create_full_put_path on; dav_access user:rw;\n"
-                         "      {5}\n"
-                         "    }}\n"
-                         "  }}\n"
-                         "}}\n",
-                         here, options.max_body, temporary_folders, listen, more,
-                         options.read_only ? "limit_except GET { deny all; }" : ""));
+  write_file(
+      folder() / "nginx.conf",
+      fmt::format("{6}daemon off; master_process off; pid {0}/pid; error_log stderr;\n"
+                  "events {{ worker_connections 512; }}\n"
+                  "http {{\n"
+                  "  {7} client_max_body_size {1};\n"
+                  "{2}"
+                  "  server {{\n"
+                  "    listen {3}; root {0}/data;\n"
+                  "    {4}"
+                  "    location /cache/ {{\n"
+                  "      dav_methods PUT DELETE; create_full_put_path on; dav_access user:rw;\n"
+                  "      {5} {8}\n"
+                  "    }}\n"
+                  "  }}\n"
+                  "}}\n",
+                  here, options.max_body, temporary_folders, listen, more,
+                  options.read_only ? "limit_except GET PROPFIND { deny all; }" : "",
+                  options.lists ? fmt::format("load_module {};\n", dav_ext) : "",
+                  options.logs_requests
+                      ? "log_format requests '$request_method $uri $status'; access_log /dev/stdout requests;"
+                      : "access_log off;",
+                  options.lists ? "dav_ext_methods PROPFIND;" : ""));
   set_command({"nginx", "-p", here, "-c", folder() / "nginx.conf", "-e", "stderr"});
   start();
 }

@@ -19,6 +19,9 @@ namespace kiln::fakes {
 ///     if (!fakes::is_installed("nginx")) GTEST_SKIP() << "nginx is not installed";
 bool is_installed(const std::string& program);
 
+/// Whether nginx's module dav_ext is installed.
+bool is_dav_ext_installed();
+
 /// A port of 127.0.0.1 and ::1 that nobody listens on. The system does not give it to clients, so that it stays
 /// free while a server is stopped.
 std::uint16_t free_port();
@@ -109,6 +112,10 @@ class NginxServer : public Server {
     bool tls = false;
     /// PUT and DELETE are answered with 403.
     bool read_only = false;
+    /// Folders can be listed (PROPFIND), which needs is_dav_ext_installed().
+    bool lists = false;
+    /// log() has a line "METHOD PATH STATUS" for each request.
+    bool logs_requests = false;
     /// Basic authentication; empty: none. [a-z0-9-] only.
     std::string user = {};
     std::string password = {};

@@ -1,4 +1,5 @@
 #include "store/remote/s3_answer.hpp"
+#include "store/remote/xml.hpp"
 
 #include <algorithm>
 #include <cctype>

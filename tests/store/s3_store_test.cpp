@@ -102,13 +102,13 @@ TEST_F(S3Store, ListsObjectsAndFolders) {
   const auto store = s3_store(url_);
   for (const char* path : {"3/a/identity.json", "3/a/01/0123", "3/a/01/0145", "3/a/02/0222", "3/b/03/0333", "4/c"})
     store->put(path, bytes_of("text"), s3_limit()).value();
-  using Names = std::vector<std::string>;
-  EXPECT_EQ(s3_sorted(store->list("3", s3_limit())), (Names{"a", "b"}));
-  EXPECT_EQ(s3_sorted(store->list("3/a", s3_limit())), (Names{"01", "02", "identity.json"}));
-  EXPECT_EQ(s3_sorted(store->list("3/a/01", s3_limit())), (Names{"0123", "0145"}));
-  EXPECT_EQ(s3_sorted(store->list("5", s3_limit())), Names());
-  EXPECT_EQ(s3_sorted(store->list_all("3", s3_limit())),
-            (Names{"3/a/01/0123", "3/a/01/0145", "3/a/02/0222", "3/a/identity.json", "3/b/03/0333"}));
+  EXPECT_EQ(s3_sorted(store->list("3", s3_limit())), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(s3_sorted(store->list("3/a", s3_limit())), (std::vector<std::string>{"01", "02", "identity.json"}));
+  EXPECT_EQ(s3_sorted(store->list("3/a/01", s3_limit())), (std::vector<std::string>{"0123", "0145"}));
+  EXPECT_EQ(s3_sorted(store->list("5", s3_limit())), std::vector<std::string>());
+  EXPECT_EQ(
+      s3_sorted(store->list_all("3", s3_limit())),
+      (std::vector<std::string>{"3/a/01/0123", "3/a/01/0145", "3/a/02/0222", "3/a/identity.json", "3/b/03/0333"}));
 }
 
 TEST_F(S3Store, TakesAnyCharactersInThePrefixOfItsUrl) {

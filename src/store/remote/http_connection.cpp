@@ -52,9 +52,10 @@ const char* name_of(HttpMethod method) {
     case HttpMethod::get: return "GET";
     case HttpMethod::put: return "PUT";
     case HttpMethod::head: return "HEAD";
-    case HttpMethod::remove: break;
+    case HttpMethod::remove: return "DELETE";
+    case HttpMethod::list: break;
   }
-  return "DELETE";
+  return "PROPFIND";
 }
 
 std::optional<HttpAddress> HttpAddress::parse(const std::string& text) {
@@ -156,6 +157,7 @@ CURLcode HttpConnection::set_options(const HttpAddress& address, const HttpAcces
     headers.push_back(std::string("Content-Type: ") + put_content_type);
     headers.emplace_back("Expect:");
   }
+  if (method_ == HttpMethod::list) headers.emplace_back("Depth: 1");
   if (!std::ranges::all_of(headers, [this](const std::string& line) { return add_header(line); }))
     return CURLE_OUT_OF_MEMORY;
   set(CURLOPT_HTTPHEADER, headers_.get());
@@ -200,6 +202,7 @@ CURLcode HttpConnection::set_options(const HttpAddress& address, const HttpAcces
     }
   }
   switch (method_) {
+    case HttpMethod::list: set(CURLOPT_CUSTOMREQUEST, "PROPFIND"); [[fallthrough]];
     case HttpMethod::get: set(CURLOPT_MAXFILESIZE_LARGE, static_cast<curl_off_t>(max_object_bytes)); break;
     case HttpMethod::head: set(CURLOPT_NOBODY, 1L); break;
     case HttpMethod::remove: set(CURLOPT_CUSTOMREQUEST, "DELETE"); break;
@@ -260,7 +263,7 @@ Error HttpConnection::failure(CURLcode code, bool may_quote) const {
 bool HttpConnection::wants_body() const {
   long status = 0;
   curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &status);
-  return method_ == HttpMethod::get && status == 200;
+  return (method_ == HttpMethod::get && status == 200) || (method_ == HttpMethod::list && status == 207);
 }
 
 std::size_t HttpConnection::stop(Trouble why) noexcept {

@@ -19,7 +19,8 @@
 
 namespace kiln::store {
 
-enum class HttpMethod { get, put, head, remove };
+/// `list` is a PROPFIND of a folder and what lies directly in it.
+enum class HttpMethod { get, put, head, remove, list };
 /// As in "GET".
 const char* name_of(HttpMethod method);
 
@@ -49,7 +50,7 @@ struct HttpAddress {
 
 struct HttpAnswer {
   long status = 0;
-  /// Of a GET with status 200 only.
+  /// Of a GET with status 200, and of a PROPFIND with status 207 only.
   std::vector<std::byte> body = {};
   /// Absolute; empty if the answer is no redirect.
   std::string redirect = {};

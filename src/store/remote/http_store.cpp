@@ -11,6 +11,7 @@
 #include "store/remote/curl.hpp"
 #include "store/remote/http_connection.hpp"
 #include "store/remote/http_pool.hpp"
+#include "store/remote/multistatus.hpp"
 #include "store/remote/secret_file.hpp"
 
 namespace kiln::store {
@@ -30,6 +31,8 @@ bool is_redirect(HttpMethod method, long status) {
 Error refusal(HttpMethod method, long status, bool redirected) {
   const bool writes = method == HttpMethod::put || method == HttpMethod::remove;
   const auto reason = [status](std::string_view why) { return fmt::format("{} (status {})", why, status); };
+  if (method == HttpMethod::list && (status == 200 || status == 400 || status == 405 || status == 501))
+    return Error(ErrorCode::unsupported, reason("the server does not list folders (WebDAV)"));
   switch (status) {
     case 401:
       return Error(
@@ -94,8 +97,18 @@ class HttpStore final : public ObjectStore {
     return {};
   }
 
-  Result<std::vector<std::string>> list(const std::string& /*folder*/, const CallLimit& /*limit*/) override {
-    return Error(ErrorCode::unsupported, fmt::format("{} cannot be listed: HTTP has no request for it", display_));
+  Result<std::vector<std::string>> list(const std::string& folder, const CallLimit& limit) override {
+    if (is_bazel_)
+      return Error(ErrorCode::unsupported,
+                   fmt::format("{} cannot be listed: layout=bazel hides the names of objects", display_));
+    const HttpAnswer answer = KILN_TRY(call(HttpMethod::list, folder + "/", {}, limit, {207, 404, 410}));
+    if (answer.status != 207) return std::vector<std::string>();
+    auto names = names_in_multistatus(
+        {reinterpret_cast<const char*>(answer.body.data()), answer.body.size()},
+        address_.url.substr(address_.url.find('/', address_.scheme.size() + 3)) + "/" + folder + "/");
+    if (names) return names;
+    return Error(names.error().code(),
+                 fmt::format("cannot list {}/{}: the server sent {}", display_, folder, names.error().message()));
   }
 
   std::size_t useful_streams() const noexcept override { return max_idle_connections; }

@@ -10,7 +10,8 @@
 namespace kiln::store {
 
 /// Objects on an HTTP server, by PUT, GET, HEAD and DELETE of `<url>/<path>`; with layout=bazel of
-/// `<url>/ac/<SHA-256 of the path>`. list() is unsupported. Connects to nothing.
+/// `<url>/ac/<SHA-256 of the path>`. Folders are listed by PROPFIND (WebDAV); without it, and with layout=bazel,
+/// list() is unsupported. Connects to nothing.
 ///
 /// Sends the user and password of the URL (Basic), the password in the file of the option password_file, or the
 /// token in the file of token_file (Bearer). Reads these files again once per second of use. Follows up to five

@@ -104,6 +104,20 @@ Error refused_command(const RedisAddress& server, const RespAnswer& answer, cons
   return redis_error(server, ErrorCode::io, fmt::format("answered with an error: {}", text));
 }
 
+/// A pattern of SCAN that matches only this text.
+std::string literal_pattern(std::string_view text) {
+  std::string pattern;
+  for (const char c : text) {
+    if (std::string_view("*?[]^\\").find(c) != std::string_view::npos) pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
+std::string text_of_bulk(const RespAnswer& answer) {
+  return {reinterpret_cast<const char*>(answer.bulk.data()), answer.bulk.size()};
+}
+
 struct FreeRedisEasy {
   void operator()(CURL* handle) const noexcept { curl_easy_cleanup(handle); }
 };
@@ -385,10 +399,8 @@ class RedisStore final : public ObjectStore {
     return {};
   }
 
-  Result<std::vector<std::string>> list(const std::string& /*folder*/, const CallLimit& /*limit*/) override {
-    return redis_error(server_, ErrorCode::unsupported,
-                       "cannot list its objects: Redis would search all of its keys");
-  }
+  Result<std::vector<std::string>> list(const std::string& folder, const CallLimit& limit) override;
+  Result<std::vector<std::string>> list_all(const std::string& folder, const CallLimit& limit) override;
 
   bool has_leases() const noexcept override { return true; }
   Result<LeaseAnswer> take_lease(const Lease& lease, bool only_ask, const CallLimit& limit) override;
@@ -510,6 +522,41 @@ Result<void> RedisStore::release_lease(const Lease& lease, const CallLimit& limi
       "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
   KILN_TRY(call({"EVAL", script, "1", key_of(lease), lease.token}, {RespAnswer::Kind::integer}, limit));
   return {};
+}
+
+Result<std::vector<std::string>> RedisStore::list(const std::string& folder, const CallLimit& limit) {
+  auto names = KILN_TRY(list_all(folder, limit));
+  for (std::string& name : names) {
+    name.erase(0, folder.size() + 1);
+    name.resize(std::min(name.find('/'), name.size()));
+  }
+  std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+Result<std::vector<std::string>> RedisStore::list_all(const std::string& folder, const CallLimit& limit) {
+  constexpr std::size_t most_keys = 2'000'000;
+  const std::string begin = key_of(folder) + "/";
+  const std::string pattern = literal_pattern(begin) + "*";
+  std::vector<std::string> paths;
+  std::string cursor = "0";
+  do {
+    auto answer =
+        KILN_TRY(call({"SCAN", cursor, "MATCH", pattern, "COUNT", "10000"}, {RespAnswer::Kind::array}, limit));
+    if (answer.items.size() != 2 || answer.items[0].kind != RespAnswer::Kind::bulk)
+      return redis_error(server_, ErrorCode::io, "sent an answer of an unexpected type");
+    cursor = text_of_bulk(answer.items[0]);
+    for (const RespAnswer& item : answer.items[1].items)
+      if (std::string key = text_of_bulk(item); key.starts_with(begin))
+        paths.push_back(key.substr(prefix_.size() + 1));
+    if (paths.size() > most_keys)
+      return redis_error(server_, ErrorCode::unsupported, fmt::format("lists more than {} keys", most_keys));
+  } while (cursor != "0");
+  // SCAN may return a key more than once.
+  std::ranges::sort(paths);
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+  return paths;
 }
 
 std::unique_ptr<RedisConnection> RedisStore::take_idle() {

@@ -15,6 +15,10 @@ constexpr std::string_view line_end = "\r\n";
 
 Error invalid_answer(const std::string& why) { return Error(ErrorCode::io, "what is not a Redis answer: " + why); }
 
+Error too_long(std::uint64_t bytes) {
+  return Error(ErrorCode::unsupported, fmt::format("{} bytes, more than are allowed", bytes));
+}
+
 std::optional<std::int64_t> resp_integer(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -55,54 +59,86 @@ Result<std::size_t> RespParser::consume_line(std::string_view text) {
     return invalid_answer(fmt::format("a line has more than {} bytes", max_line_bytes));
   line_ += part;
   // Checked before the line is complete, because another protocol may never send its end.
-  if (std::string_view("+-:$").find(line_.front()) == std::string_view::npos)
+  if (std::string_view("+-:$*").find(line_.front()) == std::string_view::npos)
     return invalid_answer("it begins with an unexpected character");
   if (newline != std::string_view::npos) KILN_TRY(parse_line());
   return part.size();
 }
 
 Result<void> RespParser::parse_line() {
+  using Kind = RespAnswer::Kind;
   if (line_.find('\r') != line_.size() - line_end.size()) return invalid_answer("a line does not end with CR LF");
   const char type = line_.front();
   std::string text = line_.substr(1, line_.size() - 1 - line_end.size());
-  state_ = State::complete;
+  line_.clear();
   if (type == '+' || type == '-') {
-    answer_.kind = type == '+' ? RespAnswer::Kind::text : RespAnswer::Kind::error;
-    answer_.text = std::move(text);
+    if (!open_.empty()) {
+      if (text.size() > bytes_allowed_) return too_long(text.size());
+      bytes_allowed_ -= text.size();
+    }
+    finish({.kind = type == '+' ? Kind::text : Kind::error, .text = std::move(text)});
     return {};
   }
   const auto value = resp_integer(text);
   if (!value) return invalid_answer("a number or a length is invalid");
   if (type == ':') {
-    answer_.kind = RespAnswer::Kind::integer;
-    answer_.integer = *value;
+    finish({.kind = Kind::integer, .integer = *value});
     return {};
   }
   if (text == "-1") {
-    answer_.kind = RespAnswer::Kind::null;
+    finish({.kind = Kind::null});
     return {};
   }
   if (*value < 0) return invalid_answer("a length is negative");
-  if (static_cast<std::uint64_t>(*value) > max_bulk_bytes_)
-    return Error(ErrorCode::unsupported,
-                 fmt::format("an object of {} bytes, and {} are allowed", *value, max_bulk_bytes_));
-  answer_.kind = RespAnswer::Kind::bulk;
-  bulk_bytes_left_ = static_cast<std::size_t>(*value) + line_end.size();
+  return type == '*' ? begin_array(*value) : begin_bulk(*value);
+}
+
+Result<void> RespParser::begin_bulk(std::int64_t size) {
+  if (static_cast<std::uint64_t>(size) > bytes_allowed_) return too_long(static_cast<std::uint64_t>(size));
+  bytes_allowed_ -= static_cast<std::uint64_t>(size);
+  bulk_bytes_left_ = static_cast<std::size_t>(size) + line_end.size();
   state_ = State::bulk;
+  return {};
+}
+
+Result<void> RespParser::begin_array(std::int64_t size) {
+  if (open_.size() == max_depth) return invalid_answer("its arrays are too deep");
+  if (static_cast<std::uint64_t>(size) > max_items - items_)
+    return invalid_answer(fmt::format("it has more than {} items", max_items));
+  items_ += static_cast<std::size_t>(size);
+  RespAnswer array{.kind = RespAnswer::Kind::array};
+  if (size == 0)
+    finish(std::move(array));
+  else
+    open_.push_back({static_cast<std::size_t>(size), std::move(array)});
   return {};
 }
 
 Result<std::size_t> RespParser::consume_bulk(std::span<const std::byte> bytes) {
   const auto part = bytes.first(std::min(bytes.size(), bulk_bytes_left_));
-  std::vector<std::byte>& bulk = answer_.bulk;
-  bulk.insert(bulk.end(), part.begin(), part.end());
+  bulk_.insert(bulk_.end(), part.begin(), part.end());
   bulk_bytes_left_ -= part.size();
   if (bulk_bytes_left_ > 0) return part.size();
-  if (!std::ranges::equal(std::span(bulk).last(line_end.size()), std::as_bytes(std::span(line_end))))
+  if (!std::ranges::equal(std::span(bulk_).last(line_end.size()), std::as_bytes(std::span(line_end))))
     return invalid_answer("its bytes do not end with CR LF");
-  bulk.resize(bulk.size() - line_end.size());
-  state_ = State::complete;
+  bulk_.resize(bulk_.size() - line_end.size());
+  finish({.kind = RespAnswer::Kind::bulk, .bulk = std::exchange(bulk_, {})});
   return part.size();
+}
+
+void RespParser::finish(RespAnswer value) {
+  while (!open_.empty()) {
+    OpenArray& array = open_.back();
+    array.answer.items.push_back(std::move(value));
+    if (--array.missing > 0) {
+      state_ = State::line;
+      return;
+    }
+    value = std::move(array.answer);
+    open_.pop_back();
+  }
+  answer_ = std::move(value);
+  state_ = State::complete;
 }
 
 }  // namespace kiln::store

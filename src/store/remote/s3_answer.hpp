@@ -1,19 +1,11 @@
 #pragma once
 
-#include <cstddef>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace kiln::store {
-
-/// Reads the XML of S3: elements with text. Calls `element` at the end of each one, with the names of it and those
-/// around it, as in "ListBucketResult/Contents/Key", and its text. Returns whether the whole text is well-formed,
-/// is nested at most 16 deep, and has neither a DOCTYPE nor CDATA.
-bool read_xml(std::string_view text,
-              const std::function<void(std::string_view path, std::string_view text)>& element);
 
 /// Whether the text may be the name of a region: lower-case letters, digits and '-'.
 bool is_region(std::string_view text);

@@ -1,0 +1,274 @@
+#include "transfer.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include "base/sha256.hpp"
+#include "quantity.hpp"
+
+namespace kiln::cli {
+namespace {
+
+/// The calls at once on a store that has no opinion.
+constexpr std::size_t least_jobs = 4;
+constexpr std::size_t most_jobs = 256;
+/// Beyond the timeout of the store, a call gets the time that this slow a connection needs.
+constexpr std::uint64_t least_bytes_per_second = 1 << 20;
+/// A listing may need many calls.
+constexpr int listing_timeouts = 10;
+/// Between the lines that show the progress if standard error is no terminal.
+constexpr auto line_interval = std::chrono::seconds(10);
+constexpr std::size_t most_planned = 10;
+
+std::atomic<const base::Event*> interrupted{nullptr};
+
+void on_interrupt(int /*signal*/) {
+  const int before = errno;
+  if (const base::Event* event = interrupted) event->set();
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  errno = before;
+}
+
+bool is_listing_unavailable(ErrorCode code) {
+  return code == ErrorCode::unsupported || code == ErrorCode::denied || code == ErrorCode::cancelled;
+}
+
+store::StoreUrl url_of(const TransferFlags& flags, StoreMode forbidden) {
+  auto url = store::parse_store_url(flags.url);
+  if (!url) throw UsageError(url.error().message());
+  if (url->mode == forbidden)
+    throw UsageError(fmt::format("the mode of the store URL permits no {}",
+                                 forbidden == StoreMode::read_only ? "uploads" : "downloads"));
+  return *std::move(url);
+}
+
+store::OpenedStore open(store::StoreUrl url, bool creates) {
+  if (!creates) url.mode = StoreMode::read_only;
+  auto opened = store::open_shared_store(url).value();
+  std::error_code error;
+  if (!url.is_network() && !creates && !std::filesystem::exists(url.path, error))
+    throw Failure(Error(ErrorCode::io, fmt::format("there is no folder {}", url.path)));
+  return opened;
+}
+
+}  // namespace
+
+void TransferFlags::add_to(CLI::App& command) {
+  command.add_option("URL", url, "The store: a folder or a server, as in file:///mnt/kiln or redis://host/0")
+      ->required()
+      ->type_name("");
+  command
+      .add_option("--min-compile-time", min_compile_time,
+                  "Only programs that took at least this long to compile, as in 500ms, 1s or 2m")
+      ->type_name("TIME");
+  command.add_flag("--dry-run", dry_run, "Only show what would be transferred");
+  command.add_option("--jobs", jobs, "How many programs to transfer at once [what suits the store]")
+      ->check(CLI::Range(std::size_t{1}, most_jobs).description(""))
+      ->type_name("N");
+}
+
+std::chrono::milliseconds TransferFlags::least_compile_time() const {
+  if (min_compile_time.empty()) return {};
+  const auto time = parse_duration(min_compile_time);
+  if (!time)
+    throw UsageError(fmt::format(
+        "--min-compile-time must be a number with a unit, as in 500ms or 1s, but is \"{}\"", min_compile_time));
+  return *time;
+}
+
+Interruption::Interruption() {
+  interrupted = &event_;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction before {};
+    // A command in the background of a script ignores Ctrl-C.
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    struct sigaction action {};
+    action.sa_handler = on_interrupt;
+    action.sa_flags = SA_RESTART;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+Interruption::~Interruption() {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction now {};
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == on_interrupt) std::signal(signal, SIG_DFL);
+  }
+  interrupted = nullptr;
+}
+
+bool Interruption::happened() const {
+  pollfd wait = {event_.descriptor(), POLLIN, 0};
+  return ::poll(&wait, 1, 0) > 0;
+}
+
+TransferStore::TransferStore(const TransferFlags& flags, StoreMode forbidden, bool creates,
+                             const Interruption& interruption)
+    : url_(url_of(flags, forbidden)),
+      opened_(open(url_, creates)),
+      jobs_(flags.jobs > 0 ? flags.jobs : std::max(least_jobs, opened_.objects->useful_streams())),
+      interrupted_(interruption.descriptor()) {}
+
+store::TransferOptions TransferStore::transfer_options() const {
+  return {.threads = jobs_, .interrupted = interrupted_};
+}
+
+store::CallLimit TransferStore::limit(std::uint64_t bytes) const {
+  const std::chrono::seconds transfer(bytes / least_bytes_per_second);
+  return {.deadline = std::chrono::steady_clock::now() + url_.timeout + transfer};
+}
+
+store::CallLimit TransferStore::listing_limit() const {
+  return {.deadline = std::chrono::steady_clock::now() + listing_timeouts * url_.timeout,
+          .cancelled = interrupted_};
+}
+
+std::optional<std::string> TransferStore::text_of(const std::string& path) const {
+  const auto object = store::with_retries(interrupted_, [&] { return objects().get(path, limit()); });
+  if (!object && object.error().code() != ErrorCode::denied) throw Failure(object.error());
+  if (!object || !*object) return std::nullopt;
+  return std::string(reinterpret_cast<const char*>((*object)->data()), (*object)->size());
+}
+
+std::optional<std::vector<std::string>> TransferStore::list_identities() const {
+  auto names =
+      store::with_retries(interrupted_, [&] { return objects().list(store::entries_folder, listing_limit()); });
+  if (!names && !is_listing_unavailable(names.error().code())) throw Failure(names.error());
+  if (!names) return std::nullopt;
+  std::erase_if(*names, [](const std::string& name) { return !base::digest_from_hex(name); });
+  return *std::move(names);
+}
+
+std::optional<std::set<Digest>> TransferStore::list_keys(const std::string& identity) const {
+  const std::string folder = std::string(store::entries_folder) + "/" + identity;
+  const auto paths = store::with_retries(interrupted_, [&] { return objects().list_all(folder, listing_limit()); });
+  if (!paths && !is_listing_unavailable(paths.error().code())) throw Failure(paths.error());
+  if (!paths) return std::nullopt;
+  std::set<Digest> keys;
+  for (const std::string& path : *paths) {
+    const auto key = base::digest_from_hex(std::string_view(path).substr(path.rfind('/') + 1));
+    if (key && path == store::entry_path(identity, *key)) keys.insert(*key);
+  }
+  return keys;
+}
+
+TransferDisplay::TransferDisplay(Context& context, std::string store, std::string verb, std::string participle)
+    : context_(context), store_(std::move(store)), verb_(std::move(verb)), participle_(std::move(participle)) {}
+
+void TransferDisplay::begin(std::size_t programs, std::size_t present) {
+  programs_ = programs;
+  present_ = present;
+  next_line_ = Clock::now() + line_interval;
+  std::string label = verb_ + "ing";
+  label[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(label[0])));
+  if (!context_.json) bar_.emplace(context_.terminal(), label);
+}
+
+void TransferDisplay::update(const store::TransferReport& report, const std::string& name) {
+  if (!bar_) return;
+  const std::size_t done = present_ + report.done + report.skipped;
+  if (bar_->shown()) {
+    const auto left = programs_ - std::min(programs_, done);
+    bar_->update(done, programs_, name, (Clock::now() - start_) / std::max<std::size_t>(report.done, 1) * left);
+  } else if (Clock::now() >= next_line_) {
+    next_line_ = Clock::now() + line_interval;
+    remark(context_, fmt::format("{} of {} done", done, human_count(programs_, "program")));
+  }
+}
+
+void TransferDisplay::add_problem(const std::string& why, std::size_t items, const std::string& first) {
+  const auto known = std::ranges::find(problems_, why, &Problem::why);
+  if (known == problems_.end())
+    problems_.push_back({why, items, first});
+  else
+    known->items += items;
+}
+
+Json TransferDisplay::json(bool dry_run) const {
+  Json object = {{"store", store_}, {"dry_run", dry_run}, {"programs", programs_}};
+  auto& problems = object["problems"] = Json::array();
+  for (const auto& [why, items, first] : problems_)
+    problems.push_back({{"problem", why}, {"programs", items}, {"first", or_null(first)}});
+  return object;
+}
+
+void TransferDisplay::report_problems() const {
+  for (const auto& [why, items, first] : problems_)
+    complain(first.empty()
+                 ? why
+                 : fmt::format("{} not {}: {}{}", human_count(items, "program"), participle_, why,
+                               items > 1 ? fmt::format(" (the first is {})", first) : fmt::format(" ({})", first)));
+  if (!problems_.empty()) context_.status = exit_status::failed;
+}
+
+void TransferDisplay::report_plan(const std::vector<PlannedProgram>& programs) {
+  bar_.reset();
+  report_problems();
+  std::uint64_t bytes = 0;
+  for (const auto& program : programs) bytes += program.bytes.value_or(0);
+  if (context_.json) {
+    Json object = json(true);
+    object["missing"] = programs.size();
+    object["bytes"] = bytes;
+    object["present"] = present_;
+    auto& list = object["first"] = Json::array();
+    for (std::size_t i = 0; i < std::min(programs.size(), most_planned); ++i) {
+      const auto& [name, device, compile_time, size] = programs[i];
+      using Milliseconds = std::chrono::duration<double, std::milli>;
+      list.push_back({{"name", name},
+                      {"device", device},
+                      {"compile_ms", compile_time ? Json(Milliseconds(*compile_time).count()) : Json(nullptr)},
+                      {"bytes", size ? Json(*size) : Json(nullptr)}});
+    }
+    return print_json(object);
+  }
+  print(fmt::format("would {} {} of {} ({}), {} are there\n", verb_, programs.size(),
+                    human_count(programs_, "program"), human_size(bytes), present_));
+  using enum Table::Align;
+  Table table({{"PROGRAM", left, Table::Overflow::cut},
+               {"DEVICE", left, Table::Overflow::cut},
+               {"COMPILE TIME", right},
+               {"SIZE", right}});
+  for (std::size_t i = 0; i < std::min(programs.size(), most_planned); ++i) {
+    const auto& [name, device, compile_time, size] = programs[i];
+    table.add({name, device, compile_time ? human_duration(*compile_time) : "-", size ? human_size(*size) : "-"});
+  }
+  if (!programs.empty()) print("\n" + table.format(context_.terminal()));
+}
+
+void TransferDisplay::report_end(const store::TransferReport& report) {
+  bar_.reset();
+  report_problems();
+  if (report.stopped) complain("stopped: " + report.stopped->message());
+  const std::size_t done = present_ + report.done + report.skipped;
+  if (report.stopped) context_.status = exit_status::failed;
+  if (report.was_interrupted) context_.status = exit_status::interrupted;
+  const auto time = Clock::now() - start_;
+  if (context_.json) {
+    Json object = json(false);
+    object[participle_] = report.done;
+    object["bytes"] = report.bytes;
+    object["present"] = present_;
+    object["skipped"] = report.skipped;
+    object["interrupted"] = report.was_interrupted;
+    object["stopped"] = report.stopped ? Json(report.stopped->message()) : Json(nullptr);
+    object["seconds"] = std::chrono::duration<double>(time).count();
+    return print_json(object);
+  }
+  if (report.was_interrupted)
+    return complain(fmt::format("interrupted: {} of {} done; run the same command to go on", done, programs_));
+  print(fmt::format("{} {} of {} ({}), {} were there{}, in {}\n", participle_, report.done,
+                    human_count(programs_, "program"), human_size(report.bytes), present_,
+                    report.skipped > 0 ? fmt::format(", {} skipped", report.skipped) : "", human_duration(time)));
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+namespace kiln::store {
+
+/// Reads the XML that servers answer with: elements with text. Calls `element` at the end of each one, with the
+/// names of it and those around it, without the prefixes of namespaces, as in "ListBucketResult/Contents/Key", and
+/// its text. Returns whether the whole text is well-formed, is nested at most 16 deep, and has neither a DOCTYPE,
+/// which could define entities, nor CDATA.
+bool read_xml(std::string_view text,
+              const std::function<void(std::string_view path, std::string_view text)>& element);
+
+}  // namespace kiln::store
