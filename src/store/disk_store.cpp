@@ -27,7 +27,7 @@ std::optional<std::int64_t> bytes_of(const base::Folder& folder, const std::stri
 bool name_entry(const base::Folder& folder, const Key& key) {
   const std::string nameless = entry_file_name({key.digest, {}});
   const std::string name = entry_file_name(key);
-  if (name == nameless || !folder.rename(nameless, name)) return false;
+  if (name == nameless || !folder.status(nameless) || !folder.rename(nameless, name)) return false;
   folder.rename(meta_file_name(nameless), meta_file_name(name));
   return true;
 }
