@@ -1,12 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include <kiln/store.hpp>
 
@@ -27,6 +28,8 @@ class HeldLease {
   HeldLease& operator=(const HeldLease&) = delete;
   ~HeldLease();
 
+  const StoreClient* client() const noexcept { return client_.get(); }
+
  private:
   const std::shared_ptr<StoreClient> client_;
   const store::Lease lease_;
@@ -39,28 +42,44 @@ class HeldLease {
 class FleetLeases {
  public:
   using Clock = std::chrono::steady_clock;
+  using Expected = std::optional<std::chrono::nanoseconds>;
 
-  /// The lease, and the longest wait for one, for a program of which this process does not know how long it takes.
+  /// The lease, and the longest wait for one, if the process does not know how long a program takes to compile.
   static constexpr std::chrono::seconds unknown_time{10};
+  /// How long a server may take to answer before the program is compiled without a lease.
+  static constexpr std::chrono::milliseconds answer_limit{150};
 
   explicit FleetLeases(std::shared_ptr<const base::Event> ending);
 
   /// What a cache does with a program that it lacks.
   struct Turn {
-    /// Not null: this cache compiles it for all.
+    /// Compile it, ask again with a place to compile, load it from the store, or ask again later, because another
+    /// machine compiles it.
+    enum class Kind { compile, get_place, load, wait };
+    Kind kind = Kind::compile;
+    /// With `compile`; null if the lease was not asked for, or not given.
     std::shared_ptr<HeldLease> lease = {};
-    /// The entry, if the store has it by now. It is not checked.
-    std::optional<std::vector<std::byte>> sealed = {};
-    /// Another machine compiles it: ask again then. Nothing: compile it.
-    std::optional<Clock::time_point> ask_again = {};
+    /// With `wait`.
+    Clock::time_point ask_again = {};
   };
-  /// `may_take`: whether this cache will upload the program. `expected`: how long compiling takes, if that is
-  /// known.
-  Turn ask(const std::shared_ptr<StoreClient>& client, const EntryAddress& address, bool may_take,
-           std::optional<std::chrono::nanoseconds> expected) KILN_EXCLUDES(mutex_);
+  struct Question {
+    EntryAddress address;
+    /// How long compiling takes, if that is known.
+    Expected expected = {};
+    /// Whether the cache uploads what it compiles: otherwise it takes no lease.
+    bool will_upload = false;
+    /// Whether it can compile at once: a lease that is taken earlier could expire before.
+    bool has_place = false;
+    /// Whether the entry that is in the store is of no use.
+    bool ignore_entry = false;
+  };
+  Turn ask(const std::shared_ptr<StoreClient>& client, const Question& question) KILN_EXCLUDES(mutex_);
+  /// Goes on waiting while the store does not answer, if the cache waits already.
+  Turn keep_waiting(StoreClient& client, const Question& question) KILN_EXCLUDES(mutex_);
+
   /// Whether another machine compiled the program when it was last asked for, and it is too early to ask again.
   bool is_waiting(const Digest& key) const KILN_EXCLUDES(mutex_);
-  /// Whether there is such a program.
+  /// Whether there are programs that other machines compile.
   bool is_waiting() const KILN_EXCLUDES(mutex_);
 
  private:
@@ -68,10 +87,18 @@ class FleetLeases {
     Clock::time_point since;
     Clock::time_point ask_again;
   };
-  std::optional<Wait> wait_for(const Digest& key) const KILN_EXCLUDES(mutex_);
+  /// Nothing if the cache does not wait, or has not asked again for long.
+  std::optional<Wait> wait_of(const Digest& key, Clock::time_point now) const KILN_EXCLUDES(mutex_);
+  /// Waits further for a lease that is held, unless it waited for long enough.
+  Turn wait_on(StoreClient& client, const Question& question, const std::optional<Wait>& before)
+      KILN_EXCLUDES(mutex_);
+  void stop_waiting(const Digest& key) KILN_EXCLUDES(mutex_);
 
   const std::string token_;
+  /// From 0 to 1: so that the machines of a fleet do not all ask at the same times.
+  const double jitter_;
   const std::shared_ptr<const base::Event> ending_;
+  std::atomic<std::uint64_t> taken_{0};
   mutable base::Mutex mutex_;
   std::map<Digest, Wait> waits_ KILN_GUARDED_BY(mutex_);
 };

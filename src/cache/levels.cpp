@@ -129,10 +129,9 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
     return std::optional<Program>{};
   // No lock and no place is held while a store is asked.
   const auto start = std::chrono::steady_clock::now();
-  if (prefetch_ && how.ask_stores != AskStores::no) {
-    prefetch_->wait_for(key.digest, start + longest_head_start);
+  if (prefetch_ && how.ask_stores != AskStores::no &&
+      prefetch_->wait_for(key.digest, start + head_start(request.name())))
     if (auto program = load_from_disk(key, std::nullopt, Look::first)) return program;
-  }
   std::unique_ptr<Fetch> fetch;
   if (how.ask_stores != AskStores::no && !shared_.is_empty())
     fetch = shared_.fetch(key, expected_time(request.name()));
@@ -158,10 +157,9 @@ Levels::Outcome Levels::provide(const Request& request, const How& how, const Ri
     options_.log.debug(fmt::format("compiling {} without the lock between processes", key.name));
   }
   if (auto program = load_from_disk(key, lock, Look::last, rivals.won)) return program;
-  // No other machine compiles what this one holds a lease for.
-  auto waited = wait_for_fleet(request, how.if_locked, lock, place, rivals.won);
-  if (waited.program || waited.leaves_it) return std::move(waited.program);
   if (place == nullptr) place = backend_->wait_for_place(how.urgency);
+  auto waited = wait_for_fleet(request, how, lock, place, rivals.won);
+  if (waited.program || waited.leaves_it) return std::move(waited.program);
   if (rivals.late != nullptr && rivals.late->has_ended())
     if (auto program = load_fetched(key, rivals.late->take())) return program;
   return std::optional(KILN_TRY(compile(request, std::move(lock), std::move(waited.lease), rivals.won)));

@@ -117,9 +117,6 @@ class Levels {
     std::optional<std::chrono::steady_clock::time_point> postponed = {};
   };
 
-  /// How long a request waits for the shared stores before it also compiles.
-  static constexpr std::chrono::milliseconds longest_head_start{150};
-
   /// What to do if no level has the program: compile it, count it as absent and return nothing, or return nothing
   /// because the caller comes back to compile it.
   enum class IfMissing { compile, return_nothing, come_back };
@@ -168,15 +165,21 @@ class Levels {
   Outcome provide(const Request& request, const How& how, const Rivals& rivals);
   Result<Program> compile(const Request& request, std::optional<KeyLock> lock, std::shared_ptr<HeldLease> lease,
                           Won* won);
-  /// What is known once a cache that is about to compile has waited for other machines that compile the program.
+  /// The end of a wait for other machines that compile a program. Empty: compile it without a lease.
   struct Waited {
     std::optional<Program> program = {};
     std::shared_ptr<HeldLease> lease = {};
     /// Another machine still compiles it, and the caller comes back; or another thread provided the program.
     bool leaves_it = false;
   };
-  Waited wait_for_fleet(const Request& request, IfLocked if_locked, std::optional<KeyLock>& lock,
+  /// Called with a place to compile. Gives it back while it waits, and has one again if the program is to be
+  /// compiled.
+  Waited wait_for_fleet(const Request& request, const How& how, std::optional<KeyLock>& lock,
                         std::unique_ptr<CompilePlace>& place, Won* won);
+  /// Loads a program that another machine has just put into a store.
+  std::optional<Program> load_from_fleet(const Request& request, std::optional<KeyLock>& lock, Won* won);
+  /// How long a request waits for the shared stores before it also compiles.
+  std::chrono::nanoseconds head_start(const std::string& name);
   /// provide() on another thread while the stores are still asked. The first result is used.
   Outcome race(const Request& request, const How& how, Fetch& fetch);
   /// How long a program of this name took to compile in this process.
@@ -244,12 +247,16 @@ class Levels {
   const std::shared_ptr<store::DiskStore> disk_;
   memory::ProgramTable& table_;
   Counters counters_;
+  /// Programs that warm() saved from a record.
+  std::atomic<std::uint64_t> prefetched_{0};
 
   base::Mutex times_mutex_;
   std::map<std::string, std::chrono::nanoseconds> times_ KILN_GUARDED_BY(times_mutex_);
 
   base::Mutex flush_mutex_;
   Stats merged_ KILN_GUARDED_BY(flush_mutex_);
+  /// Of the programs that were prefetched, those after which the bound on the disk was enforced.
+  std::uint64_t bounded_prefetches_ KILN_GUARDED_BY(flush_mutex_) = 0;
   bool session_counted_ KILN_GUARDED_BY(flush_mutex_) = false;
 
   base::Mutex postponed_mutex_;

@@ -61,7 +61,9 @@ void Levels::retry_postponed() {
   const WorkerPool::Uncounted waiting(workers_);
   for (;;) {
     constexpr auto pause = std::chrono::milliseconds(3);
-    std::this_thread::sleep_for(pause);
+    // Other machines are not asked as often as other processes.
+    constexpr auto pause_for_fleet = std::chrono::milliseconds(20);
+    std::this_thread::sleep_for(shared_.waits_for_fleet() ? pause_for_fleet : pause);
     std::vector<std::shared_ptr<Asked>> again;
     {
       const base::MutexLock lock(postponed_mutex_);

@@ -130,7 +130,11 @@ PreloadReport Levels::warm(const std::filesystem::path& record, const ProgressCa
   auto keys = keys_of(record, backend_->identity().api);
   if (!keys) return {0, {std::move(keys).error()}};
   if (!disk_) return {};
-  if (!shared_.is_empty()) Prefetch(shared_, disk_, [&] { return *keys; }).wait();
+  if (!shared_.is_empty() && options_.save) {
+    Prefetch prefetch(shared_, disk_, [keys = *keys] { return keys; });
+    prefetch.wait();
+    prefetched_ += prefetch.saved();
+  }
   auto items = disk_->list();
   if (!items) return {0, {std::move(items).error()}};
   std::set<Digest> wanted;
@@ -141,7 +145,7 @@ PreloadReport Levels::warm(const std::filesystem::path& record, const ProgressCa
 
 std::unique_ptr<Prefetch> Levels::prefetch_of_record() {
   const std::filesystem::path& record = *options_.record;
-  if (record.empty() || !disk_ || shared_.is_empty()) return nullptr;
+  if (record.empty() || !disk_ || !options_.save || shared_.is_empty()) return nullptr;
   return std::make_unique<Prefetch>(shared_, disk_, [record, api = backend_->identity().api] {
     auto keys = keys_of(record, api);
     // The first run has none yet, and the recorder reports what is wrong with a record.

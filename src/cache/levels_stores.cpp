@@ -8,6 +8,8 @@
 namespace kiln::cache {
 namespace {
 
+/// How long a request waits for the shared stores before it also compiles.
+constexpr std::chrono::milliseconds longest_head_start{150};
 /// How many programs' compile times are remembered.
 constexpr std::size_t most_times = 4096;
 
@@ -15,9 +17,7 @@ constexpr std::size_t most_times = 4096;
 
 std::optional<Program> Levels::await_stores(const Request& request, Fetch& fetch, AskStores ask,
                                             std::chrono::steady_clock::time_point start) {
-  const auto expected = expected_time(request.name());
-  auto patience = std::chrono::nanoseconds(longest_head_start);
-  if (ask == AskStores::briefly && expected) patience = std::min(patience, *expected);
+  auto patience = ask == AskStores::briefly ? head_start(request.name()) : longest_head_start;
   while (!fetch.wait_until(std::min(start + patience, fetch.deadline()))) {
     const bool is_late = patience >= longest_head_start;
     if (is_late && fetch.unanswered()) return std::nullopt;
@@ -114,19 +114,52 @@ Levels::Outcome Levels::race(const Request& request, const How& how, Fetch& fetc
   }
 }
 
-Levels::Waited Levels::wait_for_fleet(const Request& request, IfLocked if_locked, std::optional<KeyLock>& lock,
+Levels::Waited Levels::wait_for_fleet(const Request& request, const How& how, std::optional<KeyLock>& lock,
                                       std::unique_ptr<CompilePlace>& place, Won* won) {
-  // A driver without binaries has nothing to share.
-  if (shared_.is_empty() || backend_->identity().formats.empty()) return {};
+  using Kind = FleetLeases::Turn::Kind;
+  // What this cache compiles is for itself, or the driver has no binaries to share.
+  if (shared_.is_empty() || !options_.save || backend_->identity().formats.empty()) return {};
+  const auto is_lost = [won] { return won != nullptr && *won; };
   const auto expected = expected_time(request.name());
-  for (;;) {
-    auto turn = shared_.ask_fleet(request.key(), expected, options_.save);
-    if (auto program = load_fetched(request.key(), std::move(turn.found), won, &lock)) return {.program = program};
-    if (!turn.ask_again) return {.lease = std::move(turn.lease)};
-    if (if_locked == IfLocked::return_nothing || (won != nullptr && *won)) return {.leaves_it = true};
-    place.reset();
-    std::this_thread::sleep_until(*turn.ask_again);
+  bool has_place = true;
+  bool is_useless = shared_.has_refused(request.key().digest);
+  while (!is_lost()) {
+    auto turn = shared_.ask_fleet(request.key(), expected, has_place, is_useless);
+    if ((turn.kind == Kind::compile || turn.kind == Kind::get_place) && !has_place) {
+      place = backend_->wait_for_place(how.urgency);
+      has_place = true;
+    }
+    if (turn.kind == Kind::compile) return {.lease = std::move(turn.lease)};
+    if (turn.kind == Kind::load) {
+      if (auto program = load_from_fleet(request, lock, won)) return {.program = std::move(program)};
+      is_useless = true;
+    } else if (turn.kind == Kind::wait) {
+      if (how.if_locked == IfLocked::return_nothing) break;
+      // Its holder may replace it.
+      is_useless = false;
+      place.reset();
+      has_place = false;
+      const WorkerPool::Uncounted waiting(workers_);
+      constexpr auto slice = std::chrono::milliseconds(50);
+      for (auto now = std::chrono::steady_clock::now(); now < turn.ask_again && !is_lost();
+           now = std::chrono::steady_clock::now())
+        std::this_thread::sleep_until(std::min(turn.ask_again, now + slice));
+    }
   }
+  return {.leaves_it = true};
+}
+
+std::optional<Program> Levels::load_from_fleet(const Request& request, std::optional<KeyLock>& lock, Won* won) {
+  shared_.forget_lacking(request.key().digest);
+  const auto fetch = shared_.fetch(request.key(), expected_time(request.name()));
+  if (!fetch) return std::nullopt;
+  fetch->wait_until(fetch->deadline());
+  return load_fetched(request.key(), fetch->take(), won, &lock);
+}
+
+std::chrono::nanoseconds Levels::head_start(const std::string& name) {
+  const auto expected = expected_time(name);
+  return expected ? std::min<std::chrono::nanoseconds>(longest_head_start, *expected) : longest_head_start;
 }
 
 std::optional<std::chrono::nanoseconds> Levels::expected_time(const std::string& name) {

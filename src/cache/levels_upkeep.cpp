@@ -51,7 +51,9 @@ void Levels::flush() {
   const Stats now = counted();
   const Stats more = key::difference(now, merged_);
   const std::filesystem::path root = disk_->path().parent_path();
-  if (more.saves > 0) keep_disk_bound(root);
+  const std::uint64_t prefetched = prefetched_ + (prefetch_ ? prefetch_->saved() : 0);
+  if (more.saves > 0 || prefetched > bounded_prefetches_) keep_disk_bound(root);
+  bounded_prefetches_ = prefetched;
   const bool stores_worked = std::ranges::any_of(more.stores, [](const StoreStats& store) {
     return std::ranges::any_of(key::store_counters, [&](const auto& counter) { return store.*counter.member > 0; });
   });

@@ -14,11 +14,12 @@ namespace kiln::cache {
 namespace {
 
 constexpr std::size_t most_streams = 32;
-/// Entries of one call, and the time that it gets for each beyond the timeout of the store.
+/// Entries of one call.
 constexpr std::size_t most_in_a_call = 256;
-constexpr auto time_for_an_entry = std::chrono::milliseconds(100);
-/// How long callers wait in total without progress.
+/// How long programs wait without progress.
 constexpr auto most_patience = CircuitBreaker::most_patience;
+/// How long wait() waits without progress, beyond the longest timeout of a store.
+constexpr auto patience_of_all = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -30,6 +31,7 @@ struct Prefetch::State {
   const std::shared_ptr<store::DiskStore> disk;
   const Keys keys;
   const base::Event cancelled;
+  std::atomic<std::uint64_t> saved{0};
 
   base::Mutex mutex;
   base::Condition changed;
@@ -38,8 +40,9 @@ struct Prefetch::State {
   /// Whether `pending` is known.
   bool listed KILN_GUARDED_BY(mutex) = false;
   std::set<Digest> pending KILN_GUARDED_BY(mutex);
-  /// By callers, since the last progress.
-  Clock::duration waited KILN_GUARDED_BY(mutex) = {};
+  Clock::time_point last_progress KILN_GUARDED_BY(mutex);
+  /// Programs that are being saved. None is begun once the prefetch is cancelled.
+  std::size_t saving KILN_GUARDED_BY(mutex) = 0;
   /// Null once the prefetch is cancelled.
   CallThreads* threads KILN_GUARDED_BY(mutex) = nullptr;
   std::size_t busy_streams KILN_GUARDED_BY(mutex) = 0;
@@ -58,7 +61,7 @@ struct Prefetch::State {
   void settle(const Digest& key) {
     const base::MutexLock lock(mutex);
     pending.erase(key);
-    waited = {};
+    last_progress = Clock::now();
     changed.notify_all();
   }
   std::vector<EntryAddress> still_pending(const std::vector<EntryAddress>& wanted) {
@@ -73,21 +76,36 @@ struct Prefetch::State {
   void take(StoreClient& client, const EntryAddress& address, const std::vector<std::byte>& sealed) {
     const auto opened = without_exceptions([&] { return sources.check(client, address, sealed); });
     if (!opened) return client.refuse(address, opened.error());
-    const auto put = disk->put(address, sealed, store::meta_of(opened->label, opened->entry, sealed.size()));
-    // The driver accepts or refuses it when it is loaded.
-    if (!put) return;
+    if (!save(address, *opened, sealed)) return;
+    ++saved;
     client.count_hit();
     settle(address.key.digest);
   }
 
+  bool save(const EntryAddress& address, const store::OpenedEntry& opened, std::span<const std::byte> sealed) {
+    {
+      const base::MutexLock lock(mutex);
+      if (cancelled.is_set()) return false;
+      ++saving;
+    }
+    // The driver accepts or refuses it when it is loaded.
+    const auto put = without_exceptions(
+        [&] { return disk->put(address, sealed, store::meta_of(opened.label, opened.entry, sealed.size())); });
+    const base::MutexLock lock(mutex);
+    --saving;
+    changed.notify_all();
+    return put.ok();
+  }
+
   void get_part(StoreClient& client, std::span<const EntryAddress> part, bool is_last) {
-    const auto limit = Clock::now() + client.settings().timeout + part.size() * time_for_an_entry;
-    client.get_many(part, {limit, cancelled.descriptor()}, [&](std::size_t i, auto sealed) {
-      if (sealed)
-        take(client, part[i], *sealed);
-      else if (is_last)
-        settle(part[i].key.digest);
-    });
+    // Of a call that goes on, the timeout is for each answer.
+    client.get_many(part, {.cancelled = cancelled.descriptor(), .idle = client.settings().timeout},
+                    [&](std::size_t i, auto sealed) {
+                      if (sealed)
+                        take(client, part[i], *sealed);
+                      else if (is_last)
+                        settle(part[i].key.digest);
+                    });
   }
 
   /// One of several threads that get entries from a store.
@@ -104,7 +122,9 @@ struct Prefetch::State {
                        std::vector<EntryAddress> addresses, bool is_last) {
     const std::size_t streams = std::clamp<std::size_t>(client->useful_streams(), 1, most_streams);
     // Equal parts, so that no stream makes more round trips than others.
-    const std::size_t size = std::min(most_in_a_call, (addresses.size() + streams - 1) / streams);
+    const std::size_t part = std::min(most_in_a_call, (addresses.size() + streams - 1) / streams);
+    // What may hang is asked for one after the other, so that it can be cancelled between them.
+    const std::size_t size = client->settings().keeps_limits ? part : 1;
     const auto wanted = std::make_shared<const std::vector<EntryAddress>>(std::move(addresses));
     const auto next = std::make_shared<std::atomic<std::size_t>>(0);
     const auto work = [state, client, wanted, next, size, is_last] {
@@ -145,6 +165,7 @@ struct Prefetch::State {
       const base::MutexLock lock(state->mutex);
       for (const EntryAddress& address : wanted) state->pending.insert(address.key.digest);
       state->listed = true;
+      state->last_progress = Clock::now();
       state->changed.notify_all();
     }
     for (const auto& client : state->sources.clients) {
@@ -167,11 +188,14 @@ Prefetch::~Prefetch() {
   state_->cancelled.set();
   state_->threads = nullptr;
   state_->changed.notify_all();
+  // Nothing is written to the disk afterwards.
+  while (state_->saving > 0) state_->changed.wait(state_->mutex);
 }
 
 void Prefetch::start() {
   const base::MutexLock lock(state_->mutex);
   if (std::exchange(state_->started, true)) return;
+  state_->last_progress = Clock::now();
   const bool keeps_limits = std::ranges::all_of(state_->sources.clients,
                                                 [](const auto& client) { return client->settings().keeps_limits; });
   const bool runs = threads_.run([state = state_] { State::run(state); },
@@ -179,24 +203,29 @@ void Prefetch::start() {
   state_->ended = !runs;
 }
 
-void Prefetch::wait_for(const Digest& key, Clock::time_point when) {
+bool Prefetch::wait_for(const Digest& key, Clock::time_point when) {
   start();
   const base::MutexLock lock(state_->mutex);
-  const auto is_open = [&]() KILN_REQUIRES(state_->mutex) {
-    return !state_->ended && (!state_->listed || state_->pending.contains(key)) && state_->waited < most_patience;
-  };
-  while (is_open()) {
-    const auto now = Clock::now();
-    if (now >= when) return;
-    state_->changed.wait_until(state_->mutex, when);
-    if (is_open()) state_->waited += Clock::now() - now;
+  bool waited = false;
+  for (;;) {
+    const bool is_open = !state_->ended && (!state_->listed || state_->pending.contains(key));
+    const auto until = std::min(when, state_->last_progress + most_patience);
+    if (!is_open || Clock::now() >= until) return waited;
+    waited = true;
+    state_->changed.wait_until(state_->mutex, until);
   }
 }
 
 void Prefetch::wait() {
   start();
+  Clock::duration patience = patience_of_all;
+  for (const auto& client : state_->sources.clients)
+    patience = std::max<Clock::duration>(patience, patience_of_all + client->settings().timeout);
   const base::MutexLock lock(state_->mutex);
-  while (!state_->ended) state_->changed.wait(state_->mutex);
+  while (!state_->ended && Clock::now() < state_->last_progress + patience)
+    state_->changed.wait_until(state_->mutex, state_->last_progress + patience);
 }
+
+std::uint64_t Prefetch::saved() const noexcept { return state_->saved; }
 
 }  // namespace kiln::cache

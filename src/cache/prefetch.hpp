@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -27,15 +28,17 @@ class Prefetch {
   /// Cancels it. Calls of the application's stores and of folders that do not return are left behind.
   ~Prefetch();
 
-  /// Begins it, if that was not done before.
-  void start();
-  /// Begins it, and waits until the program is on disk or it is known that it will not be, or until `when`. Returns
-  /// at once if callers have waited before without any progress.
-  void wait_for(const Digest& key, Clock::time_point when);
-  /// Begins it, and waits for its end.
+  /// Begins it, and waits until the program is on disk or it is known that it will not be, or until `when`, or
+  /// while there is no progress. Returns whether it waited at all.
+  bool wait_for(const Digest& key, Clock::time_point when);
+  /// Begins it, and waits for its end, or until there is no progress.
   void wait();
+  /// How many programs it has saved.
+  std::uint64_t saved() const noexcept;
 
  private:
+  void start();
+
   struct State;
 
   const std::shared_ptr<State> state_;

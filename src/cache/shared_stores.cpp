@@ -85,7 +85,7 @@ bool is_first_report(const std::string& problem) {
 
 }  // namespace
 
-/// Trusted and own keys, which are read when they are first needed. Trusted keys are read again after a while, so
+/// Reads the files of keys when they are first needed. Trusted keys are read again after a while, so
 /// that a revocation has an effect on running programs.
 class SharedStores::Keys {
  public:
@@ -339,28 +339,33 @@ Result<store::OpenedEntry> SharedStores::Sources::check(StoreClient& client, con
   return store::check_shared_entry(sealed, wanted.key.digest, wanted.identity, trusted.get());
 }
 
-SharedStores::FleetTurn SharedStores::ask_fleet(const Key& key, std::optional<std::chrono::nanoseconds> expected,
-                                                bool will_upload) {
-  const EntryAddress address{identity_, key};
-  for (std::size_t i = 0; i < clients_.size(); ++i) {
-    const auto& client = clients_[i];
+FleetLeases::Turn SharedStores::ask_fleet(const Key& key, FleetLeases::Expected expected, bool has_place,
+                                          bool ignore_entry) {
+  FleetLeases::Question question{{identity_, key}, expected, false, has_place, ignore_entry};
+  for (const auto& client : clients_) {
     // Folders have no leases, and may not answer.
-    if (!client->settings().keeps_limits || !client->has_leases()) continue;
+    if (!client->settings().keeps_limits) continue;
+    client->wait_until_open(Clock::now() + FleetLeases::answer_limit);
     // Asking takes as long as compiling.
-    if (expected && *expected < client->latency()) return {};
-    const bool may_take = will_upload && client->takes_uploads() &&
-                          (client->verification() == Verification::off || !keys_->own().empty());
-    auto turn = leases_.ask(client, address, may_take, expected);
-    FleetTurn result{.lease = std::move(turn.lease), .ask_again = turn.ask_again};
-    if (!turn.sealed) return result;
-    auto opened = without_exceptions([&] { return sources().check(*client, address, *turn.sealed); });
-    if (opened)
-      result.found = Fetched{std::move(opened->entry), std::move(*turn.sealed), i};
-    else
-      client->refuse(address, opened.error());
-    return result;
+    if (!client->has_leases() || (expected && *expected < client->latency())) continue;
+    if (!client->is_asked()) {
+      if (client->ask_to_read(key.digest, Clock::now()) == CircuitBreaker::Turn::probe) probe(client, key);
+      return leases_.keep_waiting(*client, question);
+    }
+    if (!client->gives_leases()) continue;
+    question.will_upload =
+        client->takes_uploads() && (client->verification() == Verification::off || !keys_->own().empty());
+    return leases_.ask(client, question);
   }
   return {};
+}
+
+bool SharedStores::has_refused(const Digest& key) const {
+  return std::ranges::any_of(clients_, [&](const auto& client) { return client->has_refused(key); });
+}
+
+void SharedStores::forget_lacking(const Digest& key) {
+  for (const auto& client : clients_) client->forget_lacking(key);
 }
 
 void SharedStores::probe(const std::shared_ptr<StoreClient>& client, const Key& key) {
@@ -379,7 +384,8 @@ void SharedStores::probe(const std::shared_ptr<StoreClient>& client, const Key& 
 void SharedStores::upload(const Key& key, const Sealed& sealed, std::size_t before,
                           std::shared_ptr<HeldLease> lease) {
   for (std::size_t i = 0; i < std::min(before, uploaders_.size()); ++i)
-    uploaders_[i]->upload({identity_, key}, sealed, lease);
+    uploaders_[i]->upload({identity_, key}, sealed,
+                          lease && lease->client() == clients_[i].get() ? std::move(lease) : nullptr);
 }
 
 bool SharedStores::takes_uploads() const {

@@ -85,22 +85,19 @@ class SharedStores {
   /// Begins a search that may take as long as compiling is expected to take, or two seconds. Null if no store
   /// should be asked now.
   std::unique_ptr<Fetch> fetch(const Key& key, std::optional<std::chrono::nanoseconds> expected);
-  /// What the fleet does about a program that this cache is about to compile. All empty: compile it.
-  struct FleetTurn {
-    /// Compile it for all. Hand the lease to upload().
-    std::shared_ptr<HeldLease> lease = {};
-    /// Another machine has compiled it meanwhile.
-    std::optional<Fetched> found = {};
-    /// Another machine compiles it: ask again then.
-    std::optional<FleetLeases::Clock::time_point> ask_again = {};
-  };
-  /// Asks the first store that has leases. Takes at most 150 ms.
-  FleetTurn ask_fleet(const Key& key, std::optional<std::chrono::nanoseconds> expected, bool will_upload);
+  /// What to do with a program that this cache is about to compile, as the first store says that has leases. Takes
+  /// at most 150 ms, unless a file with a password is on a network that does not answer.
+  FleetLeases::Turn ask_fleet(const Key& key, FleetLeases::Expected expected, bool has_place, bool ignore_entry);
   /// Whether it is too early to ask the fleet about this program again.
   bool waits_for_fleet(const Digest& key) const { return leases_.is_waiting(key); }
+  /// Whether other machines compile programs that this cache waits for.
   bool waits_for_fleet() const { return leases_.is_waiting(); }
+  /// Whether a store has an entry for this program that could not be used.
+  bool has_refused(const Digest& key) const;
+  /// Asks all stores again for a program that they lacked.
+  void forget_lacking(const Digest& key);
   /// Uploads an entry to all stores, or to those before `place`, in the background. The lease is given back when
-  /// all of them have it or failed.
+  /// its store has the entry, or failed.
   void upload(const Key& key, const Sealed& sealed, std::size_t before, std::shared_ptr<HeldLease> lease = {});
   static constexpr std::size_t to_all = ~std::size_t{0};
   bool takes_uploads() const;
@@ -118,10 +115,8 @@ class SharedStores {
   std::vector<StoreStats> stats() const;
   std::uint64_t failures() const;
 
- private:
+  /// Trusted and own keys.
   class Keys;
-
- public:
   /// What others need to get entries on threads that may outlive this.
   struct Sources {
     Digest identity;

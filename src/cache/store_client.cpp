@@ -67,13 +67,21 @@ CircuitBreaker::Turn StoreClient::ask_to_read(const Digest& key, Clock::time_poi
 Result<EntryPlace*> StoreClient::place() {
   const base::MutexLock lock(open_mutex_);
   if (place_ != nullptr) return place_.get();
+  const auto set_opening = [this](bool is_opening) {
+    const base::MutexLock guard(mutex_);
+    is_opening_ = is_opening;
+    opened_.notify_all();
+  };
+  set_opening(true);
   auto opened = without_exceptions([&] { return settings_.open(); });
   if (opened) {
     place_ = std::move(opened->place);
     verification_ = opened->verification;
     objects_ = place_->objects();
+    set_opening(false);
     return place_.get();
   }
+  set_opening(false);
   // Otherwise it may be opened later: for example, a file with a password is not mounted yet.
   if (opened.error().code() == ErrorCode::unsupported && !unusable_.exchange(true))
     log_->write(LogLevel::warning, fmt::format("{} is not used: {}", settings_.name, opened.error().message()));
@@ -189,35 +197,49 @@ void StoreClient::get_many(std::span<const EntryAddress> addresses, const store:
   if (failure && failure->code() != ErrorCode::cancelled) count_error("asked for many programs", *failure);
 }
 
+void StoreClient::wait_until_open(Clock::time_point when) {
+  const base::MutexLock lock(mutex_);
+  while (is_opening_ && Clock::now() < when) opened_.wait_until(mutex_, when);
+}
+
 bool StoreClient::has_leases() const noexcept {
-  if (!is_asked() || Clock::now().time_since_epoch().count() < no_leases_until_) return false;
   const store::ObjectStore* const objects = objects_;
-  return objects != nullptr && objects->has_leases();
+  return settings_.mode != StoreMode::write_only && objects != nullptr && objects->has_leases();
+}
+
+bool StoreClient::gives_leases() const noexcept {
+  return has_leases() && is_asked() && Clock::now().time_since_epoch().count() >= no_leases_until_;
 }
 
 Result<store::LeaseAnswer> StoreClient::take_lease(const store::Lease& lease, bool only_ask,
                                                    const store::CallLimit& limit) {
   auto answer = without_exceptions([&] { return objects_.load()->take_lease(lease, only_ask, limit); });
   if (answer) {
-    if (answer->object) bytes_read_ += answer->object->size();
-    return answer;
-  }
-  if (answer.error().code() != ErrorCode::unsupported) {
-    if (answer.error().code() != ErrorCode::cancelled) count_error("asked for a lease", answer.error());
-  } else {
+    static_cast<void>(reading_.succeeded());
+  } else if (answer.error().code() == ErrorCode::unsupported) {
     // It answers everything else: a replica gives no leases, and neither does a server without free memory.
-    no_leases_until_ = (Clock::now() + refused_lease_limit).time_since_epoch().count();
-    log_->write(is_new("lease") ? LogLevel::info : LogLevel::debug,
-                fmt::format("{} gives no leases, so several machines may compile the same program: {}",
-                            settings_.name, answer.error().message()));
+    refused_leases(answer.error());
+  } else if (answer.error().code() != ErrorCode::cancelled) {
+    count_error("asked for a lease", answer.error());
   }
   return answer;
 }
 
+void StoreClient::refused_leases(const Error& why) {
+  no_leases_until_ = (Clock::now() + refused_lease_limit).time_since_epoch().count();
+  log_->write(is_new("lease") ? LogLevel::info : LogLevel::debug,
+              fmt::format("{} gives no leases, so several machines may compile the same program: {}",
+                          settings_.name, why.message()));
+}
+
 void StoreClient::release_lease(const store::Lease& lease, const store::CallLimit& limit) {
-  const auto released = without_exceptions([&] { return objects_.load()->release_lease(lease, limit); });
   // It expires by itself.
-  if (!released) log_->write(LogLevel::debug, released.error().message());
+  if (!is_read()) return;
+  const auto released = without_exceptions([&] { return objects_.load()->release_lease(lease, limit); });
+  if (released) return;
+  log_->write(LogLevel::debug, released.error().message());
+  // Leases that nobody gives back would make others wait for programs that do not compile.
+  if (released.error().code() == ErrorCode::denied) refused_leases(released.error());
 }
 
 void StoreClient::stopped_waiting(Reading& reading) {
@@ -243,11 +265,7 @@ void StoreClient::log_opened(bool opened, std::string_view what) {
 }
 
 void StoreClient::refuse(const EntryAddress& address, const Error& why) {
-  {
-    const base::MutexLock lock(mutex_);
-    const auto found = lacking_.find(address.key.digest);
-    if (found != lacking_.end() && found->second.refused && Clock::now() < found->second.until) return;
-  }
+  if (has_refused(address.key.digest)) return;
   ++refusals_;
   // A store may be full of entries of an unknown signer: once for each signer.
   const std::string reason = why.code() == ErrorCode::untrusted ? why.message() : address.key.name + why.message();
@@ -255,6 +273,17 @@ void StoreClient::refuse(const EntryAddress& address, const Error& why) {
       is_new(reason) ? LogLevel::warning : LogLevel::debug,
       fmt::format("the copy of {} in {} cannot be used: {}", address.key.name, settings_.name, why.message()));
   note_lacking(address.key.digest, true);
+}
+
+bool StoreClient::has_refused(const Digest& key) const {
+  const base::MutexLock lock(mutex_);
+  const auto found = lacking_.find(key);
+  return found != lacking_.end() && found->second.refused && Clock::now() < found->second.until;
+}
+
+void StoreClient::forget_lacking(const Digest& key) {
+  const base::MutexLock lock(mutex_);
+  lacking_.erase(key);
 }
 
 void StoreClient::note_lacking(const Digest& key, bool refused) {

@@ -115,8 +115,12 @@ class StoreClient {
   using Receive = std::function<void(std::size_t place, std::optional<Bytes> sealed)>;
   void get_many(std::span<const EntryAddress> addresses, const store::CallLimit& limit, const Receive& receive);
 
-  /// Whether leases can be asked for now: the store is open, answers and has them. Waits for nothing.
+  /// Whether it has leases, which is known once it is open. Waits for nothing.
   bool has_leases() const noexcept;
+  /// Whether they can be asked for now.
+  bool gives_leases() const noexcept;
+  /// Waits while another thread opens it, at most until `when`.
+  void wait_until_open(Clock::time_point when) KILN_EXCLUDES(mutex_);
   /// Only if it has leases. Errors are counted, logged and reported to the circuit breaker. A server that refuses
   /// leases is not asked for them again for a while.
   Result<store::LeaseAnswer> take_lease(const store::Lease& lease, bool only_ask, const store::CallLimit& limit);
@@ -126,6 +130,10 @@ class StoreClient {
   void count_lease_timeout() { ++lease_timeouts_; }
   /// The median time of an answer; 0 before the first one.
   std::chrono::nanoseconds latency() const { return stats().latency_p50; }
+  /// Whether it has an entry for this program that could not be used.
+  bool has_refused(const Digest& key) const KILN_EXCLUDES(mutex_);
+  /// Asks it again for a program that it lacked.
+  void forget_lacking(const Digest& key) KILN_EXCLUDES(mutex_);
 
   void count_hit() { ++hits_; }
   /// The answer could not be used: it was damaged, of another program, or had no trusted signature. Counts and logs
@@ -154,6 +162,7 @@ class StoreClient {
   void log_opened(bool opened, std::string_view what);
   void report_waiting(Reading& reading);
   void note_lacking(const Digest& key, bool refused);
+  void refused_leases(const Error& why);
   void record_latency(Clock::duration took);
   /// Counts, logs and reports an error of a call for entries.
   void count_error(std::string_view when, const Error& why);
@@ -184,6 +193,8 @@ class StoreClient {
   std::unique_ptr<EntryPlace> place_ KILN_GUARDED_BY(open_mutex_);
 
   mutable base::Mutex mutex_;
+  base::Condition opened_;
+  bool is_opening_ KILN_GUARDED_BY(mutex_) = false;
   struct Lacking {
     /// Until when it is not asked for that again.
     Clock::time_point until;

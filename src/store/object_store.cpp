@@ -42,7 +42,7 @@ Result<std::vector<std::string>> ObjectStore::list_all(const std::string& folder
 }
 
 void ObjectStore::get_many(std::span<const std::string> paths, const CallLimit& limit, const Receive& receive) {
-  for (std::size_t i = 0; i < paths.size(); ++i) receive(i, get(paths[i], limit));
+  for (std::size_t i = 0; i < paths.size(); ++i) receive(i, get(paths[i], limit.of_part()));
 }
 
 Result<LeaseAnswer> ObjectStore::take_lease(const Lease& /*lease*/, bool /*only_ask*/, const CallLimit& /*limit*/) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,15 @@ struct CallLimit {
   /// A descriptor that becomes readable when the result is not wanted any longer; -1: none. Belongs to the caller,
   /// and only the caller reads from it.
   int cancelled = -1;
+  /// Of ObjectStore::get_many(): the longest time without an answer. 0: none.
+  std::chrono::milliseconds idle = {};
+
+  /// The limit of a part of the call that begins now.
+  CallLimit of_part() const {
+    CallLimit part = *this;
+    if (idle.count() > 0) part.deadline = std::min(deadline, std::chrono::steady_clock::now() + idle);
+    return part;
+  }
 };
 
 /// The folder of all entries: the version of their format (docs/format.md).
@@ -52,8 +62,8 @@ struct LeaseAnswer {
   bool is_taken = false;
   /// Somebody else has it.
   bool is_held = false;
-  /// The object, if it is there. It was looked up after the lease was taken or refused.
-  std::optional<std::vector<std::byte>> object = {};
+  /// The object is there. It was looked up after the lease was taken or refused.
+  bool has_object = false;
 };
 
 /// Objects on a server or in a folder, by paths such as "3/<identity>/<kk>/<key>", which consist of lower-case
@@ -100,7 +110,8 @@ class ObjectStore {
   /// Takes the lease, unless somebody else has it or `only_ask` is true, and looks the object up. Fails with
   /// unsupported if the server refuses leases.
   virtual Result<LeaseAnswer> take_lease(const Lease& lease, bool only_ask, const CallLimit& limit);
-  /// Gives the lease back, if the token still has it.
+  /// Gives the lease back, if the token still has it. Fails with denied if the server permits that to nobody like
+  /// this user.
   virtual Result<void> release_lease(const Lease& lease, const CallLimit& limit);
 };
 

@@ -46,7 +46,11 @@ class FleetTest : public fakes::CacheTest {
     options.directory = folder_.path() / name;
     options.stores = std::vector<SharedStore>{server_->url("verify=off" + more)};
     options.threads = 2;
-    return std::make_unique<Cache>(backend_, options);
+    options.save = save_;
+    auto cache = std::make_unique<Cache>(backend_, options);
+    // Opens the store. Machines that are busy with loading libcurl compile without a lease.
+    EXPECT_FALSE(cache->find(request(999)).value());
+    return cache;
   }
   std::vector<std::unique_ptr<Cache>> nodes(int count) {
     std::vector<std::unique_ptr<Cache>> all;
@@ -86,7 +90,15 @@ class FleetTest : public fakes::CacheTest {
     return std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - start);
   }
 
+  /// On a busy machine, an answer may come too late; then a program is compiled once more, and that is counted.
+  void expect_compiles(std::vector<std::unique_ptr<Cache>>& nodes, int programs) {
+    const auto timeouts = static_cast<int>(sum(nodes).lease_timeouts);
+    EXPECT_GE(backend_->compiles, programs);
+    EXPECT_LE(backend_->compiles, programs + timeouts);
+  }
+
   std::vector<std::string> arguments_ = {};
+  bool save_ = true;
   std::chrono::milliseconds compile_time_ = 100ms;
   std::unique_ptr<fakes::RedisServer> server_;
 };
@@ -96,10 +108,8 @@ TEST_F(FleetTest, EightMachinesThatStartAtOnceCompileEachProgramOnce) {
   run_all(all, [](Cache& cache) {
     for (int i = 0; i < 5; ++i) EXPECT_EQ(text(cache.get(request(i)).value()), request(i).source());
   });
-  EXPECT_EQ(backend_->compiles, 5);
-  EXPECT_EQ(sum(all).leases, 5U);
+  expect_compiles(all, 5);
   EXPECT_GT(sum(all).lease_waits, 0U);
-  EXPECT_EQ(sum(all).lease_timeouts, 0U);
 }
 
 TEST_F(FleetTest, MachinesThatPreloadTheSameProgramsShareTheWork) {
@@ -107,7 +117,7 @@ TEST_F(FleetTest, MachinesThatPreloadTheSameProgramsShareTheWork) {
   std::vector<Request> requests;
   for (int i = 0; i < 24; ++i) requests.push_back(request(i));
   run_all(all, [&](Cache& cache) { EXPECT_EQ(cache.preload(requests).ready, 24U); });
-  EXPECT_EQ(backend_->compiles, 24);
+  expect_compiles(all, 24);
   int who_compiled = 0;
   for (auto& cache : all) who_compiled += cache->stats().compiles > 0;
   EXPECT_GT(who_compiled, 1);
@@ -120,15 +130,16 @@ TEST_F(FleetTest, AsynchronousRequestsOfSeveralMachinesCompileOnce) {
     for (int i = 0; i < 12; ++i) futures.push_back(cache.get_async(request(i)));
     for (auto& future : futures) EXPECT_TRUE(future.get());
   });
-  EXPECT_EQ(backend_->compiles, 12);
+  expect_compiles(all, 12);
 }
 
 TEST_F(FleetTest, AHolderThatIsDeadCostsItsLease) {
   const auto cache = node("one");
-  hold(request(7), 400ms);
-  const auto took = time_of([&] { EXPECT_EQ(cache->get(request(7)).value().origin(), Origin::compiled); });
-  EXPECT_GE(took, 300ms);
-  EXPECT_LT(took, 3s);
+  const auto start = steady_clock::now();
+  hold(request(7), 1s);
+  EXPECT_EQ(cache->get(request(7)).value().origin(), Origin::compiled);
+  EXPECT_GE(steady_clock::now() - start, 1s);
+  EXPECT_LT(steady_clock::now() - start, 5s);
   EXPECT_EQ(cache->stats().stores.at(0).leases, 1U);
   EXPECT_EQ(cache->stats().stores.at(0).lease_timeouts, 0U);
 }
@@ -194,7 +205,7 @@ TEST_F(FleetTest, AHolderThatIsKilledIsReplaced) {
   holder.kill();
   const auto cache = node("waiter");
   EXPECT_LT(time_of([&] { EXPECT_EQ(cache->get(variant(1)).value().origin(), Origin::compiled); }), 8s);
-  EXPECT_EQ(cache->stats().stores.at(0).lease_timeouts, 0U);
+  EXPECT_EQ(cache->stats().stores.at(0).leases, 1U) << "it compiled without the lease";
 }
 
 TEST_F(FleetTest, NodesThatAreKilledAndStartedAgainAtRandomEndWithAllPrograms) {
@@ -206,7 +217,7 @@ TEST_F(FleetTest, NodesThatAreKilledAndStartedAgainAtRandomEndWithAllPrograms) {
     return std::make_unique<fakes::Child>([this, i](const fakes::Child::Report& report) {
       // A killed machine comes back without its disk.
       const auto cache = node(fmt::format("node{}-{}", i, ::getpid()));
-      // Dead holders cost 300 ms, because the time to compile is known.
+      // Dead holders cost a second, because the time to compile is known.
       static_cast<void>(cache->get(variant(-1)));
       for (int k = 0; k < programs; ++k)
         if (auto program = cache->get(variant(k)); !program || text(*program) != variant(k).source())
@@ -225,6 +236,52 @@ TEST_F(FleetTest, NodesThatAreKilledAndStartedAgainAtRandomEndWithAllPrograms) {
     all[static_cast<std::size_t>(i)] = start(i);
   }
   for (auto& child : all) EXPECT_TRUE(child->report().starts_with("done ")) << "a node did not get all programs";
+}
+
+TEST_F(FleetTest, ADamagedEntryIsReplacedByOneMachine) {
+  compile_time_ = 300ms;
+  const auto path = store::entry_path(backend_->identity().digest().hex(), request(0).key().digest);
+  ASSERT_TRUE(objects()->put(path, std::as_bytes(std::span("damaged", 7)), {}));
+  auto all = nodes(4);
+  run_all(all, [](Cache& cache) { EXPECT_TRUE(cache.get(request(0))); });
+  expect_compiles(all, 1);
+}
+
+TEST_F(FleetTest, AMachineThatSavesNothingWaitsForNobody) {
+  save_ = false;
+  const auto cache = node("one");
+  hold(request(0), 60s);
+  EXPECT_LT(time_of([&] { EXPECT_EQ(cache->get(request(0)).value().origin(), Origin::compiled); }), 5s);
+  EXPECT_EQ(cache->stats().stores.at(0).lease_timeouts, 0U);
+}
+
+TEST_F(FleetTest, LargeProgramsAreWaitedForToo) {
+  const Request large({.name = "large", .source = std::string(8 << 20, 'x')});
+  auto all = nodes(4);
+  run_all(all, [&](Cache& cache) { EXPECT_TRUE(cache.get(large)); });
+  expect_compiles(all, 1);
+}
+
+TEST_F(FleetTest, AStallOfTheServerDoesNotEndAWait) {
+  // What the other machine uploads.
+  {
+    CacheOptions options = this->options();
+    options.stores.emplace();
+    Cache other(std::make_shared<fakes::FakeBackend>(), options);
+    ASSERT_TRUE(other.get(request(0)));
+  }
+  const std::string sealed = fakes::read_file(entries().at(0));
+  const auto cache = node("one");
+  hold(request(0), 60s);
+  std::thread waiter([&] { EXPECT_EQ(cache->get(request(0)).value().origin(), Origin::shared); });
+  std::this_thread::sleep_for(300ms);
+  server_->pause();
+  std::this_thread::sleep_for(1s);
+  server_->resume();
+  const auto path = store::entry_path(backend_->identity().digest().hex(), request(0).key().digest);
+  EXPECT_TRUE(objects()->put(path, std::as_bytes(std::span(sealed)), {}));
+  waiter.join();
+  EXPECT_EQ(backend_->compiles, 0);
 }
 
 /// A machine that gets the programs of a record through a slow network.
@@ -369,12 +426,12 @@ TEST_F(LeaseTest, OneTokenGetsItUntilItIsGivenBack) {
   EXPECT_TRUE(store->take_lease(lease("two"), false, {}).value().is_taken);
 }
 
-TEST_F(LeaseTest, TheObjectComesWithTheAnswer) {
+TEST_F(LeaseTest, TheAnswerSaysWhetherTheObjectIsThere) {
   const auto store = objects();
   ASSERT_TRUE(store->put("3/a/bb/cc", std::as_bytes(std::span("text", 4)), {}));
   const auto answer = store->take_lease(lease("one"), false, {}).value();
   EXPECT_TRUE(answer.is_taken);
-  EXPECT_EQ(answer.object.value().size(), 4U);
+  EXPECT_TRUE(answer.has_object);
 }
 
 TEST_F(LeaseTest, ALostAnswerDoesNotMakeTheHolderWaitForItself) {

@@ -338,7 +338,7 @@ Result<void> RedisConnection::send(std::string_view bytes, const CallLimit& limi
     std::size_t sent = 0;
     const CURLcode result = curl_easy_send(easy_.get(), bytes.data(), bytes.size(), &sent);
     if (result == CURLE_AGAIN) {
-      KILN_TRY(wait_for(POLLOUT, limit));
+      KILN_TRY(wait_for(POLLOUT, limit.of_part()));
       continue;
     }
     // The server closed the connection; it may have sent the reason before.
@@ -359,7 +359,7 @@ Result<RespAnswer> RedisConnection::receive(const CallLimit& limit) {
     std::size_t got = 0;
     const CURLcode result = curl_easy_recv(easy_.get(), buffer_.data(), buffer_.size(), &got);
     if (result == CURLE_AGAIN) {
-      KILN_TRY(wait_for(POLLIN, limit));
+      KILN_TRY(wait_for(POLLIN, limit.of_part()));
       continue;
     }
     if (result != CURLE_OK || got == 0) {
@@ -449,7 +449,7 @@ Result<void> RedisStore::call(const std::string& commands, std::span<const Expec
     put_back(std::move(connection));
     if (!was_closed || answered) return called;
   }
-  connection = KILN_TRY(RedisConnection::open(server_, limit));
+  connection = KILN_TRY(RedisConnection::open(server_, limit.of_part()));
   auto called = connection->call(commands, expected, receive, limit);
   put_back(std::move(connection));
   return called;
@@ -490,24 +490,23 @@ Result<LeaseAnswer> RedisStore::take_lease(const Lease& lease, bool only_ask, co
   using Kind = RespAnswer::Kind;
   const std::string key = key_of(lease);
   const std::string duration = std::to_string(lease.duration.count());
-  // The holder is asked for, because an earlier answer that gave the lease to this token may have been lost. The
-  // object is looked up last: a holder puts it before it releases the lease.
+  // The holder is asked for, because the answer to a SET that is sent a second time would be that somebody has the
+  // lease. The object is looked up last: a holder puts it before it gives the lease back.
   const std::string commands =
       (only_ask ? std::string() : encode_resp_command({"SET", key, lease.token, "NX", "PX", duration})) +
-      encode_resp_command({"GET", key}) + encode_resp_command({"GET", key_of(lease.path)});
-  const std::array<ExpectedAnswer, 3> expected = {
-      ExpectedAnswer{Kind::text, true}, ExpectedAnswer{Kind::bulk, true}, ExpectedAnswer{Kind::bulk, true}};
+      encode_resp_command({"GET", key}) + encode_resp_command({"EXISTS", key_of(lease.path)});
+  const std::array<ExpectedAnswer, 3> expected = {ExpectedAnswer{Kind::text, true},
+                                                  ExpectedAnswer{Kind::bulk, true}, ExpectedAnswer{Kind::integer}};
   std::vector<Result<RespAnswer>> answers;
   KILN_TRY(call(
       commands, std::span(expected).subspan(only_ask ? 1 : 0),
       [&](Result<RespAnswer> answer) { answers.push_back(std::move(answer)); }, limit));
-  LeaseAnswer answer;
-  answer.object = object_in(KILN_TRY(std::move(answers.back())));
+  LeaseAnswer answer{.has_object = answers.back() && answers.back()->integer > 0};
   answers.pop_back();
   for (auto& refused : answers) {
     if (refused) continue;
     // A server that gives no leases may still have the object.
-    if (answer.object) return answer;
+    if (answer.has_object) return answer;
     return Error(ErrorCode::unsupported, refused.error().message());
   }
   const auto holder = object_in(*std::move(answers.back()));
