@@ -103,13 +103,6 @@ Json bulk(const std::string& directory, const std::string& url, const std::strin
     result["bulk_ms"] = milliseconds_since(start);
   }
   {
-    // The same without a network: what remains is checking, saving and loading.
-    Cache cache(backend, options_for(directory + "/bulk", url));
-    const auto start = Clock::now();
-    static_cast<void>(cache.warm(record));
-    result["disk_ms"] = milliseconds_since(start);
-  }
-  {
     Cache cache(backend, options_for(directory + "/single", url));
     const auto start = Clock::now();
     for (const Request& each : numbered_requests(result["programs"].get<int>()))

@@ -33,8 +33,9 @@ struct StoreStats {
   /// Races between a late answer and the compiler, by who won.
   std::uint64_t races_won = 0;
   std::uint64_t races_lost = 0;
-  /// Leases to compile a program for all machines; programs that another machine compiled while this one waited for
-  /// its lease; and times that it waited in vain, for a holder or for the store, and compiled too.
+  /// Leases that this cache got, to compile a program for all machines. Programs that another machine compiled
+  /// while this cache waited. Programs that this cache compiled because it had waited for too long, for another
+  /// machine or for an answer of the store.
   std::uint64_t leases = 0;
   std::uint64_t lease_waits = 0;
   std::uint64_t lease_timeouts = 0;
