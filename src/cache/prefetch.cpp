@@ -8,6 +8,7 @@
 
 #include "base/event.hpp"
 #include "base/mutex.hpp"
+#include "cache/flights.hpp"
 #include "store/directory.hpp"
 
 namespace kiln::cache {

@@ -73,6 +73,13 @@ Error redis_error(const RedisAddress& server, ErrorCode code, std::string_view w
   return Error(code, fmt::format("the store {} {}", server.name, why));
 }
 
+Result<std::unique_ptr<RedisConnection>> RedisConnection::open(const RedisAddress& server, const CallLimit& limit) {
+  auto connection = std::make_unique<RedisConnection>(server);
+  KILN_TRY(connection->connect(limit));
+  KILN_TRY(connection->greet(limit));
+  return connection;
+}
+
 RedisConnection::RedisConnection(const RedisAddress& server) : server_(server), owner_(getpid()) {}
 
 RedisConnection::~RedisConnection() {

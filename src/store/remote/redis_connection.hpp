@@ -54,12 +54,7 @@ struct ExpectedAnswer {
 /// ours. For one thread at a time.
 class RedisConnection {
  public:
-  static Result<std::unique_ptr<RedisConnection>> open(const RedisAddress& server, const CallLimit& limit) {
-    auto connection = std::make_unique<RedisConnection>(server);
-    KILN_TRY(connection->connect(limit));
-    KILN_TRY(connection->greet(limit));
-    return connection;
-  }
+  static Result<std::unique_ptr<RedisConnection>> open(const RedisAddress& server, const CallLimit& limit);
 
   explicit RedisConnection(const RedisAddress& server);
   ~RedisConnection();
