@@ -42,7 +42,7 @@ class RecordWriter {
   /// Adds a request with the files that it can include; false if the record has it. Fails with outdated if this
   /// request cannot be recorded, because a file changed or cannot be read; others still can. All other errors are
   /// those of the record: io, timed_out if another process holds its lock, and unsupported if the file is no
-  /// record, or would be too large.
+  /// record, is damaged in too many places, or would be too large.
   Result<bool> add(const Request& request, std::string_view api, std::chrono::nanoseconds compile_time)
       KILN_EXCLUDES(mutex_);
   /// Adds a request of another record, with its files; false if this one has it. Fails with damaged if they are
