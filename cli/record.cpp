@@ -185,14 +185,12 @@ struct MergeOptions {
 };
 
 void merge_records(Context& context, const MergeOptions& options) {
-  // All are read before the first is written.
-  std::vector<RequestRecord> records;
-  for (const std::string& path : options.from) records.push_back(read_record(context, path));
   key::RecordWriter writer(options.to);
   std::size_t total = 0;
   std::size_t added = 0;
   std::vector<std::string> problems;
-  for (const auto& record : records)
+  for (const std::string& path : options.from) {
+    const auto record = read_record(context, path);
     for (const auto& entry : record.entries()) {
       ++total;
       const auto result = writer.add(record, entry);
@@ -203,6 +201,7 @@ void merge_records(Context& context, const MergeOptions& options) {
       else
         throw Failure(result.error());
     }
+  }
   for (const std::string& problem : problems) complain(problem);
   if (!problems.empty()) context.status = exit_status::failed;
   if (context.json)

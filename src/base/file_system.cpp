@@ -82,9 +82,13 @@ int FileSystem::open(int folder, const char* name, int flags, mode_t mode) const
 
 int FileSystem::close(int file) const { return ::close(file); }
 ssize_t FileSystem::read(int file, void* bytes, std::size_t count) const { return ::read(file, bytes, count); }
+ssize_t FileSystem::read_at(int file, void* bytes, std::size_t count, off_t place) const {
+  return ::pread(file, bytes, count, place);
+}
 ssize_t FileSystem::write(int file, const void* bytes, std::size_t count) const {
   return ::write(file, bytes, count);
 }
+int FileSystem::truncate(int file, off_t size) const { return ::ftruncate(file, size); }
 int FileSystem::sync(int file) const { return ::fsync(file); }
 
 int FileSystem::rename(int folder, const char* from, const char* to) const {

@@ -23,7 +23,11 @@ class FileSystem {
   virtual int open(int folder, const char* name, int flags, mode_t mode) const;
   virtual int close(int file) const;
   virtual ssize_t read(int file, void* bytes, std::size_t count) const;
+  /// pread().
+  virtual ssize_t read_at(int file, void* bytes, std::size_t count, off_t place) const;
   virtual ssize_t write(int file, const void* bytes, std::size_t count) const;
+  /// ftruncate().
+  virtual int truncate(int file, off_t size) const;
   /// fsync(), also for folders.
   virtual int sync(int file) const;
   virtual int rename(int folder, const char* from, const char* to) const;

@@ -72,7 +72,7 @@ Levels::Levels(std::shared_ptr<Backend> backend, CacheOptions options, memory::P
       system_(system),
       disk_(open_disk(*backend_, options_, system_)),
       table_(table),
-      recorder_(*options_.record, backend_->identity().api, saver_, options_.log, system_),
+      recorder_(*options_.record, backend_->identity().api, options_.log, system_),
       shared_(options_, backend_->identity(), this),
       prefetch_(prefetch_of_record()),
       saver_(backend_->identity(), identity_digest_, disk_, shared_, table_,

@@ -35,6 +35,7 @@ void Levels::flush() {
   // A flush from inside a store would wait for itself.
   if (refusal_of_call()) return;
   saver_.flush();
+  recorder_.flush();
   if (!shared_.wait_for_uploads())
     options_.log.warning(
         fmt::format("the shared stores did not accept all programs within {} ms", shared_.upload_limit().count()));

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -18,29 +19,38 @@
 namespace kiln::cache {
 
 /// Records the requests of a cache in the file of CacheOptions::record, in the background. A record that cannot be
-/// written fails no request: it is logged once, and recording ends.
+/// written fails no request: it is logged once, and recording ends. Its thread is not that of the saver, because
+/// another process may hold the lock of the file.
 class Recorder {
  public:
-  /// Without a path, nothing is recorded. `saver`, which runs the work, need not be constructed yet. It must end
-  /// its work before this is destroyed.
-  Recorder(std::filesystem::path path, std::string api, Saver& saver, Log log, const base::FileSystem& system)
-      : api_(std::move(api)), saver_(saver), log_(std::move(log)), writer_(std::move(path), system) {}
+  /// How many requests may wait. Further ones are dropped.
+  static constexpr std::size_t max_waiting = 4096;
+
+  /// Without a path, nothing is recorded.
+  Recorder(std::filesystem::path path, std::string api, Log log, const base::FileSystem& system,
+           std::size_t queue = max_waiting)
+      : api_(std::move(api)), log_(std::move(log)), file_(std::move(path), system), writer_(queue) {}
 
   /// Empty if nothing is recorded.
-  const std::filesystem::path& path() const noexcept { return writer_.path(); }
-  /// Records a request that was answered by another level than memory, unless this has recorded it before.
+  const std::filesystem::path& path() const noexcept { return file_.path(); }
+  /// Records a request that was answered by another level than memory, unless this has recorded it before. A
+  /// request that is dropped can be noted again.
   void note(const Request& request, std::chrono::nanoseconds compile_time) KILN_EXCLUDES(mutex_);
+  /// Waits until all earlier requests are recorded or failed.
+  void flush() { writer_.flush(); }
 
  private:
   void record(const Request& request, std::chrono::nanoseconds compile_time);
 
   const std::string api_;
-  Saver& saver_;
   const Log log_;
   std::atomic<bool> has_failed_{false};
   base::Mutex mutex_;
   std::set<Digest> noted_ KILN_GUARDED_BY(mutex_);
-  key::RecordWriter writer_;
+  key::RecordWriter file_;
+
+  // Declared last: its thread must end before the members it uses are destroyed.
+  Writer writer_;
 };
 
 }  // namespace kiln::cache

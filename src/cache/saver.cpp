@@ -29,16 +29,16 @@ Writer::~Writer() {
 }
 
 void Writer::write(std::function<void()> job) {
-  {
-    const base::MutexLock lock(mutex_);
-    if (queue_.size() < bound_ && start()) {
-      queue_.push_back(std::move(job));
-      ++queued_;
-      changed_.notify_all();
-      return;
-    }
-  }
-  job();
+  if (!queue(job)) job();
+}
+
+bool Writer::queue(std::function<void()>& job) {
+  const base::MutexLock lock(mutex_);
+  if (queue_.size() >= bound_ || !start()) return false;
+  queue_.push_back(std::move(job));
+  ++queued_;
+  changed_.notify_all();
+  return true;
 }
 
 bool Writer::start() {
@@ -47,7 +47,7 @@ bool Writer::start() {
     thread_ = std::thread([this] { run(); });
     runner_ = thread_.get_id();
   } catch (const std::system_error&) {
-    return false;  // No thread available: the caller saves.
+    return false;  // No thread available.
   }
   return true;
 }
@@ -74,7 +74,7 @@ void Writer::run() {
     try {
       job();
     } catch (...) {
-      // A user's store or log may throw. Only this job is lost.
+      // A user's store may throw, and memory may run out. Only this job is lost.
     }
     job = nullptr;
     const base::MutexLock lock(mutex_);

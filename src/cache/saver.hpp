@@ -26,7 +26,8 @@
 
 namespace kiln::cache {
 
-/// A thread that runs save jobs in the background, with a bounded queue. The destructor runs all queued jobs.
+/// A thread that runs jobs in the background, with a bounded queue. The destructor runs all queued jobs. Exceptions
+/// of a job are dropped.
 class Writer {
  public:
   explicit Writer(std::size_t bound) : bound_(bound) {}
@@ -36,11 +37,15 @@ class Writer {
 
   /// Queues the job. If the queue is full or no thread can be started, runs it on the calling thread.
   void write(std::function<void()> job) KILN_EXCLUDES(mutex_);
+  /// Queues the job; false, without running it, if the queue is full or no thread can be started.
+  bool try_write(std::function<void()> job) KILN_EXCLUDES(mutex_) { return queue(job); }
   /// Waits until all jobs queued before are done. Returns at once on the writer's thread, because a store may call
   /// this.
   void flush() KILN_EXCLUDES(mutex_);
 
  private:
+  /// Takes the job only if it is queued.
+  bool queue(std::function<void()>& job) KILN_EXCLUDES(mutex_);
   /// Starts the thread if it is not running; false if no thread can be started.
   bool start() KILN_REQUIRES(mutex_);
   void run() KILN_EXCLUDES(mutex_);

@@ -27,6 +27,10 @@ namespace {
 
 using Path = std::filesystem::path;
 
+/// Bounds the files, folders and links that a hostile record creates, and their size.
+constexpr std::size_t max_tree_names = 400'000;
+constexpr std::uint64_t max_tree_bytes = std::uint64_t{4} << 30;
+
 // Canonical paths are those of realpath(), but with "" for the root folder, so that '/' separates all names.
 
 std::string_view parent_folder(std::string_view path) {
@@ -46,6 +50,24 @@ std::optional<std::string> canonical_folder(const std::string& path) {
   if (canonical == "/") canonical.clear();
   return canonical;
 }
+
+std::string without_slash(const std::string& path) { return path.substr(0, path.find_last_not_of('/') + 1); }
+
+/// The first folder on the way to a file that this process may not search; nothing if it may search all.
+std::optional<std::string> unsearchable_folder(const std::string& path) {
+  for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+    struct stat status {};
+    if (::stat((path.substr(0, slash) + "/.").c_str(), &status) != 0)
+      return errno == EACCES ? std::optional(path.substr(0, slash)) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+Error unsearchable(const std::string& folder) {
+  return Error(ErrorCode::outdated, fmt::format("the folder {} cannot be searched", folder));
+}
+
+std::size_t names_in(const FileTree& tree) { return tree.folders.size() + tree.files.size() + tree.links.size(); }
 
 Error outdated(const Request& request) {
   return Error(ErrorCode::outdated, fmt::format("a file that \"{}\" can include was changed", request.name()));
@@ -69,7 +91,7 @@ class Capture {
   };
 
   void add_places(const std::vector<Path>& folders);
-  void add_working_folder(const Path& folder, const Observations& observations);
+  void add_working_folder(const Path& folder);
   void enter_places();
   const Place* place_of(const std::string& path) const;
   /// The canonical path of a folder; nothing if there is none. `path` has no '/' at its end.
@@ -77,8 +99,9 @@ class Capture {
   std::optional<std::string> find_folder(const std::string& path);
   void add_outside(const std::string& path, const Place* place, const Digest& digest);
   Result<void> add_file(const std::string& path, RecordedFile file);
+  Result<void> add_stored(const Observations::File& file);
   Result<void> add_observed(const Observations& observations);
-  CapturedTree finish();
+  Result<CapturedTree> finish();
 
   const Request& request_;
   const std::vector<Path> toolkit_;
@@ -88,6 +111,7 @@ class Capture {
   std::map<std::string, std::string> links_;
   std::map<std::string, RecordedFile> files_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> same_files_;
+  std::uint64_t bytes_ = 0;
   CapturedTree result_;
 };
 
@@ -98,7 +122,7 @@ Result<CapturedTree> Capture::run() {
   if (graph.dependencies().digest != *request_.included()) return outdated(request_);
   const Observations observations = graph.take_observations();
   add_places(search.folders);
-  if (!search.working_folder.empty()) add_working_folder(search.working_folder, observations);
+  if (observations.used_working_folder) add_working_folder(search.working_folder);
   enter_places();
   KILN_TRY(add_observed(observations));
   return finish();
@@ -122,17 +146,11 @@ void Capture::add_places(const std::vector<Path>& folders) {
   }
 }
 
-void Capture::add_working_folder(const Path& folder, const Observations& observations) {
-  std::string prefix = folder.string() + '/';
-  const auto is_below = [&](const std::string& path) { return path.starts_with(prefix); };
-  if (std::ranges::none_of(observations.files, is_below, &Observations::File::path) &&
-      std::ranges::none_of(observations.present, is_below) &&
-      std::ranges::none_of(observations.unreadable, is_below))
-    return;
+void Capture::add_working_folder(const Path& folder) {
   auto canonical = canonical_folder(folder);
   if (!canonical) return;
   result_.tree.working_folder = canonical;
-  places_.push_back({std::move(prefix), *std::move(canonical)});
+  places_.push_back({folder.string() + '/', *std::move(canonical)});
 }
 
 void Capture::enter_places() {
@@ -189,40 +207,55 @@ void Capture::add_outside(const std::string& path, const Place* place, const Dig
 
 Result<void> Capture::add_file(const std::string& path, RecordedFile file) {
   const auto& folder = enter(std::string(parent_folder(path)));
-  struct stat status {};
-  if (!folder || ::stat(path.c_str(), &status) != 0) return outdated(request_);
+  if (!folder) return outdated(request_);
   file.path = *folder + '/' + path.substr(path.rfind('/') + 1);
-  if (file.kind == Kind::stored) {
-    file.same_file = same_files_.try_emplace({status.st_dev, status.st_ino}, same_files_.size()).first->second;
-    result_.paths.try_emplace(file.digest, path);
-  }
   std::string canonical = file.path;
   files_.try_emplace(std::move(canonical), std::move(file));
   return {};
 }
 
+Result<void> Capture::add_stored(const Observations::File& file) {
+  const std::pair id(file.signature.device, file.signature.inode);
+  const auto number = same_files_.try_emplace(id, same_files_.size()).first->second;
+  bytes_ += file.signature.bytes;
+  result_.paths.try_emplace(file.digest, file.path);
+  return add_file(file.path, {.kind = Kind::stored, .same_file = number, .digest = file.digest});
+}
+
 Result<void> Capture::add_observed(const Observations& observations) {
   const auto is_outside = [](const Place* place) { return place == nullptr || place->toolkit; };
-  for (const auto& [path, signature, digest] : observations.files) {
-    const Place* place = place_of(path);
-    if (is_outside(place))
-      add_outside(path, place, digest);
-    else
-      KILN_TRY(add_file(path, {.kind = Kind::stored, .digest = digest}));
+  for (const auto& file : observations.files) {
+    const Place* place = place_of(file.path);
+    // An absolute path leads to the original file, also if an include folder contains it.
+    const bool is_absolute = observations.absolute.contains(file.path);
+    if (is_absolute) add_outside(file.path, nullptr, file.digest);
+    if (!is_outside(place))
+      KILN_TRY(add_stored(file));
+    else if (!is_absolute)
+      add_outside(file.path, place, file.digest);
   }
-  for (const auto& [paths, kind] :
-       {std::pair(&observations.present, Kind::present), std::pair(&observations.unreadable, Kind::unreadable)})
-    for (const std::string& path : *paths)
-      if (!is_outside(place_of(path))) KILN_TRY(add_file(path, {.kind = kind}));
-  for (const std::string& path : observations.folders)
-    if (!is_outside(place_of(path))) enter(std::string(parent_folder(path)));
+  // The first kind of a path counts: __has_include also finds a file that cannot be read.
+  for (const std::string& path : observations.unreadable) {
+    const Place* place = place_of(path);
+    if (place != nullptr && place->toolkit) continue;
+    if (const auto folder = unsearchable_folder(path)) return unsearchable(*folder);
+    if (place != nullptr) KILN_TRY(add_file(path, {.kind = Kind::unreadable}));
+  }
+  for (const std::string& path : observations.present)
+    if (!is_outside(place_of(path))) KILN_TRY(add_file(path, {.kind = Kind::present}));
+  for (const std::string& path : observations.folders) {
+    if (is_outside(place_of(path))) continue;
+    if (::faccessat(AT_FDCWD, path.c_str(), R_OK | X_OK, AT_EACCESS) != 0 && errno == EACCES)
+      return unsearchable(without_slash(path));
+    enter(std::string(parent_folder(path)));
+  }
   // The folders through which "../name" leads must be in the tree: outside of it, there may be such a file.
   for (const std::string& path : observations.absent)
     if (!is_outside(place_of(path))) enter(std::string(parent_folder(path)));
   return {};
 }
 
-CapturedTree Capture::finish() {
+Result<CapturedTree> Capture::finish() {
   std::string root = folders_.empty() ? std::string() : *folders_.begin();
   for (const std::string& path : folders_)
     while (!is_in(path, root)) root = parent_folder(root);
@@ -241,6 +274,8 @@ CapturedTree Capture::finish() {
   for (RecordedFolder& folder : tree.include_folders)
     if (!folder.toolkit) folder.path = relative(folder.path);
   if (tree.working_folder) tree.working_folder = relative(*tree.working_folder);
+  if (names_in(tree) > max_tree_names || bytes_ > max_tree_bytes)
+    return Error(ErrorCode::outdated, "its files are too many or too large");
   return std::move(result_);
 }
 
@@ -294,6 +329,7 @@ Result<CapturedTree> capture_tree(const Request& request) {
 Result<void> unpack_tree(const FileTree& tree, const Path& root,
                          const std::function<Result<std::vector<std::byte>>(const Digest&)>& contents) {
   KILN_TRY(check(tree));
+  if (names_in(tree) > max_tree_names) return Error(ErrorCode::damaged, "it has a request with too many files");
   KILN_TRY(make_folder(root));
   std::error_code error;
   if (!std::filesystem::is_empty(root, error) || error)
@@ -303,6 +339,7 @@ Result<void> unpack_tree(const FileTree& tree, const Path& root,
   for (const RecordedFile& file : tree.files) KILN_TRY(make_folder((root / file.path).parent_path()));
   for (const auto& [path, target] : tree.links) KILN_TRY(make_folder((root / path).parent_path()));
   std::map<std::uint64_t, Path> first_names;
+  std::uint64_t bytes = 0;
   for (const RecordedFile& file : tree.files) {
     Path path = root / file.path;
     if (file.kind != RecordedFile::Kind::stored) {
@@ -315,6 +352,8 @@ Result<void> unpack_tree(const FileTree& tree, const Path& root,
       continue;
     }
     const auto text = KILN_TRY(contents(file.digest));
+    bytes += text.size();
+    if (bytes > max_tree_bytes) return Error(ErrorCode::damaged, "it has a request with too large files");
     KILN_TRY(write_new_file(path, text, 0600));
   }
   for (const auto& [path, target] : tree.links) {

@@ -170,10 +170,13 @@ Result<void> IncludeGraph::look_up(std::size_t from, const Lookup& lookup, Targe
   if (lookup.name.find('\0') != std::string::npos) {
     results.push_back(absent);
   } else if (lookup.name.starts_with('/')) {
+    observations_.absolute.insert(lookup.name);
     results.push_back(KILN_TRY(look_up_at(lookup.name, lookup.kind)));
   } else {
-    if (!search_.working_folder.empty())
+    if (!search_.working_folder.empty()) {
       results.push_back(KILN_TRY(look_up_at(search_.working_folder.string() + '/' + lookup.name, lookup.kind)));
+      if (results.back() != absent) observations_.used_working_folder = true;
+    }
     KILN_TRY(search(from, lookup, results));
   }
   const bool is_missing = std::all_of(results.begin() + static_cast<std::ptrdiff_t>(before), results.end(),

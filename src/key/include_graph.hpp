@@ -38,6 +38,10 @@ struct Observations {
   std::vector<std::string> absent;
   /// Folders that were listed, because a computed name may lead to any file in them.
   std::vector<std::string> folders;
+  /// The absolute paths by which sources name files. Also in one of the lists above.
+  std::set<std::string> absolute;
+  /// Whether a file was found through the working folder.
+  bool used_working_folder = false;
   /// Taken before the first file was read.
   std::chrono::system_clock::time_point time;
   /// False if the graph depends on more than is listed here.

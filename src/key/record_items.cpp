@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <fmt/format.h>
 #include <zstd.h>
@@ -61,6 +61,29 @@ Result<void> check_packed(std::span<const std::byte> packed, const Item& item) {
   return {};
 }
 
+std::uint64_t max_bytes_of(ItemKind kind) {
+  return kind == ItemKind::request ? max_request_bytes : FileIndex::max_file_bytes;
+}
+
+Error too_much_damage() {
+  return Error(ErrorCode::unsupported, fmt::format("it has more than {} damaged items", ItemFinder::max_damaged));
+}
+
+/// The contents of an item whose packed contents were checked.
+Result<std::vector<std::byte>> unpack(std::span<const std::byte> packed, const Item& item) {
+  if (item.bytes > max_bytes_of(item.kind)) return damaged("it has an item that is too large");
+  // Before the claimed size is allocated: the frame must agree, and be large enough for it.
+  if (ZSTD_getFrameContentSize(packed.data(), packed.size()) != item.bytes ||
+      item.bytes / most_bytes_per_packed_byte > packed.size())
+    return damaged("it has an item of another size than it declares");
+  std::vector<std::byte> contents(item.bytes);
+  const std::size_t size = ZSTD_decompress(contents.data(), contents.size(), packed.data(), packed.size());
+  if (ZSTD_isError(size) != 0 || size != item.bytes) return damaged("it has an item that cannot be unpacked");
+  if (item.kind == ItemKind::file && base::sha256(contents) != item.id)
+    return damaged("it has a file with other contents than it declares");
+  return contents;
+}
+
 }  // namespace
 
 std::array<std::byte, record_begin_bytes> record_begin() {
@@ -104,24 +127,17 @@ std::vector<std::byte> pack_item(ItemKind kind, const Digest& id, std::span<cons
 
 Result<std::vector<std::byte>> read_packed(const base::FileHandle& file, const Item& item) {
   auto bytes = KILN_TRY(read_at(file, item.place, item_header_bytes + item.packed_bytes));
-  if (bytes.size() < item_header_bytes) return damaged("it ends within an item");
-  KILN_TRY(check_packed(std::span(bytes).subspan(item_header_bytes), item));
+  if (parse_header(bytes, item.place) != item) return damaged("it has a damaged item");
+  const auto packed = std::span(bytes).subspan(item_header_bytes);
+  KILN_TRY(check_packed(packed, item));
+  KILN_TRY(unpack(packed, item));
   return bytes;
 }
 
 Result<std::vector<std::byte>> read_contents(const base::FileHandle& file, const Item& item) {
   const auto packed = KILN_TRY(read_at(file, item.place + item_header_bytes, item.packed_bytes));
   KILN_TRY(check_packed(packed, item));
-  // Before the claimed size is allocated: the frame must agree, and be large enough for it.
-  if (ZSTD_getFrameContentSize(packed.data(), packed.size()) != item.bytes ||
-      item.bytes / most_bytes_per_packed_byte > packed.size())
-    return damaged("it has an item of another size than it declares");
-  std::vector<std::byte> contents(item.bytes);
-  const std::size_t size = ZSTD_decompress(contents.data(), contents.size(), packed.data(), packed.size());
-  if (ZSTD_isError(size) != 0 || size != item.bytes) return damaged("it has an item that cannot be unpacked");
-  if (item.kind == ItemKind::file && base::sha256(contents) != item.id)
-    return damaged("it has a file with other contents than it declares");
-  return contents;
+  return unpack(packed, item);
 }
 
 Result<std::optional<Item>> ItemFinder::next() {
@@ -133,7 +149,7 @@ Result<std::optional<Item>> ItemFinder::next() {
     const auto bytes = KILN_TRY(read_at(file_, place_, item_header_bytes));
     if (parse_header(bytes, place_)) return std::optional<Item>{};
     found = KILN_TRY(find_after(place_));
-    ++damaged_;
+    if (++damaged_ > max_damaged) return too_much_damage();
   }
   if (found) place_ = found->end();
   return found;
@@ -146,7 +162,7 @@ Result<std::optional<Item>> ItemFinder::item_at(std::uint64_t place) const {
   return item;
 }
 
-Result<std::optional<Item>> ItemFinder::find_after(std::uint64_t place) const {
+Result<std::optional<Item>> ItemFinder::find_after(std::uint64_t place) {
   constexpr std::size_t step = std::size_t{1} << 20;
   for (std::uint64_t at = place + 1;; at += step - item_magic.size() + 1) {
     const auto bytes = KILN_TRY(read_at(file_, at, step));
@@ -154,6 +170,7 @@ Result<std::optional<Item>> ItemFinder::find_after(std::uint64_t place) const {
       from = std::search(from, bytes.end(), bytes_of(item_magic).begin(), bytes_of(item_magic).end());
       if (from == bytes.end()) break;
       if (auto item = KILN_TRY(item_at(at + static_cast<std::uint64_t>(from - bytes.begin())))) return item;
+      if (++invalid_headers_ > max_damaged) return too_much_damage();
     }
     if (bytes.size() < step) return std::optional<Item>{};
   }
@@ -165,8 +182,8 @@ Result<std::vector<std::byte>> read_at(const base::FileHandle& file, std::uint64
   std::vector<std::byte> bytes(std::min<std::uint64_t>(size, there - std::min(place, there)));
   std::size_t filled = 0;
   while (filled < bytes.size()) {
-    const ssize_t got =
-        ::pread(file.get(), bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(place + filled));
+    const ssize_t got = file.system().read_at(file.get(), bytes.data() + filled, bytes.size() - filled,
+                                              static_cast<off_t>(place + filled));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Error(ErrorCode::io, std::strerror(errno));
     if (got == 0) break;
@@ -178,7 +195,7 @@ Result<std::vector<std::byte>> read_at(const base::FileHandle& file, std::uint64
 
 Result<std::uint64_t> size_of(const base::FileHandle& file) {
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return Error(ErrorCode::io, std::strerror(errno));
+  if (file.system().status(file.get(), &status) != 0) return Error(ErrorCode::io, std::strerror(errno));
   return static_cast<std::uint64_t>(status.st_size);
 }
 

@@ -19,6 +19,8 @@ namespace kiln::key {
 
 /// The file does not grow beyond this.
 inline constexpr std::uint64_t max_record_file_bytes = std::uint64_t{1} << 30;
+/// The largest request before compression.
+inline constexpr std::uint64_t max_request_bytes = std::uint64_t{16} << 20;
 inline constexpr std::size_t record_begin_bytes = 16;
 inline constexpr std::size_t item_header_bytes = 104;
 
@@ -41,6 +43,7 @@ struct Item {
   std::uint64_t place = 0;
 
   std::uint64_t end() const noexcept { return place + item_header_bytes + packed_bytes; }
+  bool operator==(const Item&) const = default;
 };
 
 /// The first bytes of the file.
@@ -54,17 +57,20 @@ std::optional<std::string_view> why_no_record(std::span<const std::byte> begin);
 std::vector<std::byte> pack_item(ItemKind kind, const Digest& id, std::span<const std::byte> contents);
 /// Reads and unpacks the contents. Fails with damaged if they are not what was written, and with io.
 Result<std::vector<std::byte>> read_contents(const base::FileHandle& file, const Item& item);
-/// Reads the item as it is in the file, with its header. Fails as read_contents() does.
+/// Reads the item as it is in the file, with its header. Checks the contents and fails as read_contents() does.
 Result<std::vector<std::byte>> read_packed(const base::FileHandle& file, const Item& item);
 
 /// Finds the items of a file one after the other. Reads only their headers. After a damaged header, goes on at the
 /// next valid one.
 class ItemFinder {
  public:
+  /// How many damaged places are skipped, and how many invalid headers.
+  static constexpr std::size_t max_damaged = 10'000;
+
   /// Begins at `place`, where an item begins or ended. `file` must outlive this.
   ItemFinder(const base::FileHandle& file, std::uint64_t place) : file_(file), place_(place) {}
 
-  /// The next complete item; nothing if there is none. Fails with io.
+  /// The next complete item; nothing if there is none. Fails with io, and with unsupported after max_damaged.
   Result<std::optional<Item>> next();
   /// The end of the last complete item. What follows is damaged, or is being written, or is what a killed writer
   /// left.
@@ -75,11 +81,12 @@ class ItemFinder {
  private:
   Result<std::optional<Item>> item_at(std::uint64_t place) const;
   /// The next valid header after `place`.
-  Result<std::optional<Item>> find_after(std::uint64_t place) const;
+  Result<std::optional<Item>> find_after(std::uint64_t place);
 
   const base::FileHandle& file_;
   std::uint64_t place_;
   std::size_t damaged_ = 0;
+  std::size_t invalid_headers_ = 0;
 };
 
 /// Reads up to `size` bytes at `place`; fewer at the end of the file.

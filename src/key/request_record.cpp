@@ -22,6 +22,8 @@ namespace {
 /// Bounds the memory for a record that someone else made.
 constexpr std::size_t max_entries = 100'000;
 constexpr std::size_t max_files = 1'000'000;
+/// Bounds the time for it.
+constexpr std::uint64_t max_unpacked_bytes = std::uint64_t{4} << 30;
 
 std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -39,8 +41,9 @@ std::string define_option(Language language, const std::string& name, const std:
   return quoted + '"';
 }
 
-/// The recorded options of a request were moved to its fields once. Gives them the same result a second time: an
-/// option that undefines a macro must not undo a define that came after it.
+/// Making a Request moves the defines of its options to its fields, and its -U options remove defines. The recorded
+/// fields are the result of that, but keep the -U options. Adds an option for each define that such an option would
+/// remove a second time.
 void keep_defines(Request::Fields& fields) {
   Request::Fields moved = fields;
   move_options(moved);
@@ -88,14 +91,20 @@ Result<void> RequestRecord::find_items() {
   if (const auto why = why_no_record(begin)) return Error(ErrorCode::unsupported, std::string(*why));
   ItemFinder finder(file_, record_begin_bytes);
   std::set<Digest> known;
+  std::uint64_t unpacked = 0;
   while (const auto item = KILN_TRY(finder.next())) {
-    if (item->kind == ItemKind::file) files_.try_emplace(item->id, *item);
+    if (item->kind == ItemKind::file) files_.emplace(item->id, *item);
     if (item->kind == ItemKind::request && !known.contains(item->id)) {
       Entry entry{.item = *item};
+      unpacked += std::min(item->bytes, max_request_bytes);
+      if (unpacked > max_unpacked_bytes)
+        return Error(ErrorCode::unsupported, "its requests are larger than 4 GiB in all");
       auto details = request(entry);
       if (!details && details.error().code() != ErrorCode::damaged) return std::move(details).error();
       if (!details) {
-        ++damaged_;
+        if (++damaged_ > ItemFinder::max_damaged)
+          return Error(ErrorCode::unsupported,
+                       fmt::format("it has more than {} damaged items", ItemFinder::max_damaged));
         continue;
       }
       entry.headers = details->header_count();
@@ -131,23 +140,23 @@ Result<RecordedRequest> RequestRecord::request(const Entry& entry) const {
   return recorded;
 }
 
-Result<Item> RequestRecord::file_item(const Digest& digest) const {
-  const auto found = files_.find(digest);
-  if (found == files_.end())
-    return with_path(Error(ErrorCode::damaged, fmt::format("it lacks the file with the SHA-256 {}", digest.hex())));
-  return found->second;
+Result<std::vector<std::byte>> RequestRecord::read_file_item(const Digest& digest, ReadItem read_item) const {
+  Error error(ErrorCode::damaged, fmt::format("it lacks the file with the SHA-256 {}", digest.hex()));
+  const auto [first, last] = files_.equal_range(digest);
+  for (auto each = first; each != last; ++each) {
+    auto bytes = read_item(file_, each->second);
+    if (bytes) return bytes;
+    error = std::move(bytes).error();
+  }
+  return with_path(error);
 }
 
 Result<std::vector<std::byte>> RequestRecord::contents(const Digest& digest) const {
-  auto bytes = read_contents(file_, KILN_TRY(file_item(digest)));
-  if (!bytes) return with_path(bytes.error());
-  return bytes;
+  return read_file_item(digest, read_contents);
 }
 
 Result<std::vector<std::byte>> RequestRecord::packed_contents(const Digest& digest) const {
-  auto bytes = read_packed(file_, KILN_TRY(file_item(digest)));
-  if (!bytes) return with_path(bytes.error());
-  return bytes;
+  return read_file_item(digest, read_packed);
 }
 
 Result<std::vector<std::byte>> RequestRecord::packed_request(const Entry& entry) const {

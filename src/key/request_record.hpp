@@ -55,7 +55,8 @@ class RequestRecord {
   struct Unpacked {
     /// They have the key of the record if they are made a Request in a process with this working folder.
     Request::Fields fields = {};
-    /// Nothing if any will do that has no file with an included name.
+    /// Nothing if no file was found through the working folder. Then every working folder is right that has no
+    /// file with an included name.
     std::optional<std::filesystem::path> working_folder = {};
   };
   /// Unpacks the files of a request below `folder`, an absolute path, which is created and must be empty.
@@ -74,14 +75,17 @@ class RequestRecord {
       : path_(std::move(path)), file_(std::move(file)) {}
 
   Result<void> find_items();
-  Result<Item> file_item(const Digest& digest) const;
+  using ReadItem = Result<std::vector<std::byte>> (*)(const base::FileHandle&, const Item&);
+  /// Reads the first undamaged item of these contents.
+  Result<std::vector<std::byte>> read_file_item(const Digest& digest, ReadItem read_item) const;
   /// Adds the path of the record to the message.
   Error with_path(const Error& error) const;
 
   std::filesystem::path path_;
   base::FileHandle file_;
   std::vector<Entry> entries_;
-  std::map<Digest, Item> files_;
+  /// A file has several items if a writer found one damaged.
+  std::multimap<Digest, Item> files_;
   std::size_t damaged_ = 0;
 };
 

@@ -12,12 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache/recorder.hpp"
 #include "fakes/cache_fixture.hpp"
 #include "fakes/cache_on_file_system.hpp"
 #include "fakes/child.hpp"
 #include "fakes/faulty_file_system.hpp"
 #include "fakes/files.hpp"
 #include "fakes/set_uid.hpp"
+#include "fakes/stores.hpp"
 #include "key/request_record.hpp"
 
 // CacheOptions::record and $KILN_RECORD.
@@ -64,7 +66,7 @@ TEST_F(RecordedRun, HasWhatWasCompiledWithItsCompileTimeAndApi) {
   EXPECT_EQ(record.entries()[0].compile_time, program.compile_time());
 }
 
-TEST_F(RecordedRun, HasWhatComesFromDiskFromStoresAndFromAdd) {
+TEST_F(RecordedRun, HasWhatComesFromDiskAndFromAdd) {
   {
     CacheOptions without = options();
     without.record = fs::path();
@@ -79,6 +81,22 @@ TEST_F(RecordedRun, HasWhatComesFromDiskFromStoresAndFromAdd) {
   cache.flush();
   EXPECT_EQ(names(), (std::vector<std::string>{"program_1", "program_2"}));
   EXPECT_EQ(key::RequestRecord::read(path_).value().entries()[1].compile_time, std::chrono::seconds(2));
+}
+
+TEST_F(RecordedRun, HasWhatComesFromAStore) {
+  const auto store = std::make_shared<fakes::MemoryStore>();
+  CacheOptions elsewhere = CacheTest::options();
+  elsewhere.directory = folder_.path() / "elsewhere";
+  elsewhere.stores = std::vector<SharedStore>{store};
+  Cache(backend_, elsewhere).get(request(1)).value();
+  ASSERT_EQ(store->size(), 1U);
+  CacheOptions here = options();
+  here.stores = elsewhere.stores;
+  Cache cache(backend_, here);
+  cache.get(request(1)).value();
+  cache.flush();
+  EXPECT_EQ(cache.stats().shared_hits, 1U);
+  EXPECT_EQ(names(), std::vector<std::string>{"program_1"});
 }
 
 TEST_F(RecordedRun, HasWhatPreloadFindAndGetAsyncAnswer) {
@@ -104,13 +122,54 @@ TEST_F(RecordedRun, LacksFailures) {
 }
 
 TEST_F(RecordedRun, IsNotTouchedByHitsInMemory) {
+  Cache(backend_, CacheTest::options()).get(request(1)).value();
   Cache cache(backend_, options());
-  cache.get(request(1)).value();
-  cache.flush();
-  fs::remove(path_);
+  EXPECT_EQ(cache.warm().ready, 1U);
   for (int i = 0; i < 100; ++i) cache.get(request(1)).value();
   cache.flush();
+  EXPECT_EQ(cache.stats().memory_hits, 100U);
   EXPECT_FALSE(fs::exists(path_));
+}
+
+TEST_F(RecordedRun, DoesNotDelaySavesWhileAnotherProcessHoldsTheLockOfTheFile) {
+  Cache(backend_, options()).get(request(0)).value();
+  const base::FileHandle file(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  auto lock = base::FileLock::acquire(file, 0, {});
+  ASSERT_TRUE(lock);
+  CacheOptions narrow = options();
+  narrow.write_queue = 1;
+  Cache cache(backend_, narrow);
+  Cache other(backend_, CacheTest::options());
+  for (int i = 1; i <= 20; ++i) {
+    cache.get(request(i)).value();
+    EXPECT_EQ(other.get(request(i)).value().origin(), Origin::disk);
+  }
+  EXPECT_EQ(names().size(), 1U);
+  lock.reset();
+  cache.flush();
+  EXPECT_EQ(names().size(), 21U);
+  EXPECT_TRUE(book_.records().empty()) << "the lock was held for so long that the recorder gave up";
+}
+
+TEST_F(RecordedRun, GetsARequestThatWasDroppedAtTheNextTime) {
+  constexpr int requests = 10;
+  cache::Recorder recorder(path_, "fake", book_.log(), base::FileSystem::system(), 1);
+  recorder.note(request(0), {});
+  recorder.flush();
+  const base::FileHandle file(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  auto lock = base::FileLock::acquire(file, 0, {});
+  ASSERT_TRUE(lock);
+  for (int i = 1; i < requests; ++i) recorder.note(request(i), {});
+  lock.reset();
+  recorder.flush();
+  EXPECT_GE(names().size(), 2U);
+  EXPECT_LE(names().size(), 3U) << "one at work, one in the queue";
+  for (int i = 0; i < requests; ++i) {
+    recorder.note(request(i), {});
+    recorder.flush();
+  }
+  EXPECT_EQ(names().size(), static_cast<std::size_t>(requests));
+  EXPECT_TRUE(book_.records().empty());
 }
 
 TEST_F(RecordedRun, IsChosenByTheEnvironmentUnlessTheApplicationChooses) {

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <string>
 
+#include <sys/resource.h>
+
 #include "cli_fixture.hpp"
 #include "key/record_writer.hpp"
 
@@ -139,16 +141,48 @@ TEST_F(Records, ThatAreWrongAreNamed) {
 }
 
 TEST_F(Records, ThatAreDamagedAreReadAsFarAsPossible) {
-  std::string bytes = contents(path_);
-  bytes[200] = static_cast<char>(bytes[200] ^ 1);
-  write(path_, bytes);
-  const auto listed = kiln({"record", "ls", path_, "--json"});
-  EXPECT_EQ(kiln({"record", "ls", path_}).status, listed.status);
-  EXPECT_GE(listed.json().size(), 2U);
+  const std::string whole = contents(path_);
+  const auto flip = [&](std::size_t place) {
+    std::string bytes = whole;
+    bytes[place] = static_cast<char>(bytes[place] ^ 1);
+    write(path_, bytes);
+  };
+  // The first item is the source of "scale", the second one its request.
+  const std::size_t source = key::record_begin_bytes;
+  const std::size_t request = whole.find("KILNITEM", source + 1);
+  for (const std::size_t place : {source + 40, request + 40, request + key::item_header_bytes + 8}) {
+    flip(place);
+    const auto listed = kiln({"record", "ls", path_, "--json"});
+    EXPECT_EQ(listed.status, 1) << place;
+    EXPECT_EQ(listed.json().size(), place < request ? 3U : 2U) << place;
+    EXPECT_TRUE(contains(listed.error, "skipped 1 damaged item")) << listed.error;
+    const auto shown = kiln({"record", "show", path_, "files"});
+    EXPECT_EQ(shown.status, 1) << place;
+    EXPECT_TRUE(contains(shown.out, "a.h")) << shown.out;
+  }
+  // Only the contents of a file.
+  flip(source + key::item_header_bytes + 8);
+  EXPECT_EQ(kiln({"record", "ls", path_}).status, 0);
+  EXPECT_EQ(kiln({"record", "show", path_, "scale"}).status, 0);
+  EXPECT_EQ(kiln({"record", "show", path_, "scale", "--source"}).status, 1);
   const auto merged = kiln({"record", "merge", (home_.path() / "all").string(), path_});
   EXPECT_EQ(merged.status, 1) << merged.out;
-  EXPECT_TRUE(contains(merged.out, "added 2 of ")) << merged.out;
+  EXPECT_TRUE(contains(merged.out, "added 2 of 3 ")) << merged.out;
   EXPECT_TRUE(contains(merged.error, "damaged")) << merged.error;
+}
+
+TEST_F(Records, AreMergedWithFewOpenFiles) {
+  Words words = {"record", "merge", (home_.path() / "all.kilnreq").string()};
+  for (int i = 0; i < 100; ++i) words.push_back(path_);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = 64;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto merged = kiln(words);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(merged.status, 0) << merged.error;
+  EXPECT_TRUE(contains(merged.out, "added 3 of 300 requests")) << merged.out;
 }
 
 TEST_F(Records, AreDocumentedAndCompleted) {

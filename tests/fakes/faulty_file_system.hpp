@@ -49,8 +49,14 @@ class FaultyFileSystem final : public base::FileSystem {
   ssize_t read(int file, void* bytes, std::size_t count) const override {
     return transfer(count, [&](std::size_t most) { return FileSystem::read(file, bytes, most); });
   }
+  ssize_t read_at(int file, void* bytes, std::size_t count, off_t place) const override {
+    return transfer(count, [&](std::size_t most) { return FileSystem::read_at(file, bytes, most, place); });
+  }
   ssize_t write(int file, const void* bytes, std::size_t count) const override {
     return transfer(count, [&](std::size_t most) { return FileSystem::write(file, bytes, most); });
+  }
+  int truncate(int file, off_t size) const override {
+    return call([&] { return FileSystem::truncate(file, size); });
   }
   int sync(int file) const override {
     return call([&] { return FileSystem::sync(file); });

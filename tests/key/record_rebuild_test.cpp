@@ -189,9 +189,22 @@ TEST_F(RebuiltRequest, NeedsItsWorkingFolderIfOneOfItsFilesWasThere) {
   EXPECT_EQ(again.key().digest, request.key().digest);
 }
 
+TEST_F(RebuiltRequest, NeedsNoWorkingFolderBecauseAnIncludeFolderIsInIt) {
+  write("lib/a.h", "int a;\n");
+  const auto before = fs::current_path();
+  fs::current_path(files_);
+  const Request request = opencl("#include \"a.h\"\n", {"lib"});
+  RecordWriter writer(path_);
+  EXPECT_TRUE(writer.add(request, "opencl", {}).value());
+  fs::current_path(before);
+  const auto record = read();
+  EXPECT_FALSE(record.unpack(record.entries().at(0), folder_.path() / "one").value().working_folder);
+  EXPECT_EQ(record.rebuild(record.entries().at(0), folder_.path() / "two").value().difference, "");
+}
+
 TEST_F(RebuiltRequest, OfAFileThatCannotBeReadIsTheSameForAnOrdinaryUser) {
   const auto in_child = [&]() -> std::string {
-    write("lib/a.h", "#include \"secret.h\"\n");
+    write("lib/a.h", "#if __has_include(\"secret.h\")\n#include \"secret.h\"\n#endif\n");
     write("lib/secret.h", "int secret;\n");
     chmod((files_ / "lib/secret.h").c_str(), 0);
     const Request request = opencl("#include \"a.h\"\n", {"lib"});
@@ -201,12 +214,39 @@ TEST_F(RebuiltRequest, OfAFileThatCannotBeReadIsTheSameForAnOrdinaryUser) {
   EXPECT_EQ(fakes::in_ordinary_child(folder_.path(), in_child), "same");
 }
 
+TEST_F(RebuiltRequest, IsNotRecordedIfAFolderCannotBeSearched) {
+  const auto in_child = [&]() -> std::string {
+    write("lib/a.h", "int a;\n");
+    write("closed/inner/a.h", "int other;\n");
+    chmod((files_ / "closed").c_str(), 0600);
+    std::string said;
+    for (const char* folder : {"closed", "closed/inner"}) {
+      RecordWriter writer(path_);
+      const auto added = writer.add(opencl("#include <a.h>\n", {folder, "lib"}), "api", {});
+      if (added || added.error().code() != ErrorCode::outdated) said += "it was recorded; ";
+      if (!added) said += added.error().message() + "; ";
+    }
+    RecordWriter writer(path_);
+    if (!writer.add(opencl("#include <a.h>\n", {"lib", "closed"}), "api", {})) said += "nothing is recorded";
+    chmod((files_ / "closed").c_str(), 0700);
+    return said;
+  };
+  const auto said = fakes::in_ordinary_child(folder_.path(), in_child);
+  const std::string why =
+      "program is not recorded: the folder " + (files_ / "closed").string() + " cannot be searched; ";
+  EXPECT_EQ(said, why + why);
+}
+
 TEST_F(RebuiltRequest, NamesTheAbsoluteFileThatIsMissing) {
-  write("a.h", "int a;\n");
-  const Request request = opencl("#include \"" + (files_ / "a.h").string() + "\"\n", {"lib"});
-  const auto rebuilt = rebuild_elsewhere(request);
-  EXPECT_NE(rebuilt.request.key().digest, request.key().digest);
-  EXPECT_NE(rebuilt.difference.find((files_ / "a.h").string()), std::string::npos) << rebuilt.difference;
+  for (const char* name : {"a.h", "lib/a.h"}) {
+    fs::remove(path_);
+    write(name, "int a;\n");
+    const std::string path = (files_ / name).string();
+    const auto rebuilt = rebuild_elsewhere(opencl("#include \"" + path + "\"\n", {"lib"}));
+    EXPECT_FALSE(rebuilt.request.error());
+    EXPECT_EQ(rebuilt.difference, "this machine does not have the file " + path);
+    fs::remove_all(folder_.path() / "elsewhere");
+  }
 }
 
 TEST_F(RebuiltRequest, TakesTheToolkitOfTheMachine) {
