@@ -215,7 +215,14 @@ TEST_F(S3StoreOfFake, ListsAllPages) {
     EXPECT_TRUE(names.back().ends_with("2499"));
   }
   EXPECT_EQ(store->list_all("3", s3_limit()).value().size(), std::size_t{count});
+  for (int i = 0; i < 600; ++i) s3.store(fmt::format("cache/3/b/{:02}/{:04}", i % 16, i), "");
+  s3.store("cache/3/b/identity.json", "");
   s3.behave(R"({"page": 99})");
+  const auto in_folders = s3_sorted(store->list_all("3/b", s3_limit()));
+  ASSERT_EQ(in_folders.size(), 601U);
+  EXPECT_EQ(in_folders.front(), "3/b/00/0000");
+  EXPECT_EQ(in_folders.back(), "3/b/identity.json");
+  EXPECT_EQ(std::ranges::adjacent_find(in_folders), in_folders.end());
   EXPECT_EQ(store->list_all("3/a", s3_limit()).value().size(), std::size_t{count});
 }
 

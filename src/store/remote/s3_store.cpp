@@ -1,7 +1,9 @@
 #include "store/remote/s3_store.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -24,8 +26,6 @@ namespace {
 
 /// Enough for a page: 1000 keys of 1 KiB, each character escaped.
 constexpr std::size_t max_listing_bytes = 16 << 20;
-/// Of all pages; as many as of Redis.
-constexpr std::size_t max_names = 2'000'000;
 
 class S3Store final : public ObjectStore {
  public:
@@ -62,13 +62,28 @@ class S3Store final : public ObjectStore {
   }
 
   Result<std::vector<std::string>> list(const std::string& folder, const CallLimit& limit) override {
-    return list_below(folder, "/", limit);
+    std::atomic<std::size_t> listed{0};
+    auto [names, folders, is_complete] = KILN_TRY(list_pages(folder, "/", all_pages, listed, limit));
+    std::ranges::move(folders, std::back_inserter(names));
+    return std::move(names);
   }
 
   Result<std::vector<std::string>> list_all(const std::string& folder, const CallLimit& limit) override {
-    auto names = KILN_TRY(list_below(folder, {}, limit));
-    for (std::string& name : names) name.insert(0, folder + "/");
-    return names;
+    std::atomic<std::size_t> listed{0};
+    auto top = KILN_TRY(list_pages(folder, {}, 1, listed, limit));
+    if (!top.is_complete) {
+      // The pages of one listing come one after the other, those of several at once.
+      top = KILN_TRY(list_pages(folder, "/", all_pages, listed, limit));
+      const auto below = list_at_once(
+          top.folders, useful_streams(), [&](const std::string& name) -> Result<std::vector<std::string>> {
+            auto names = KILN_TRY(list_pages(folder + "/" + name, {}, all_pages, listed, limit)).names;
+            for (std::string& each : names) each.insert(0, name + "/");
+            return names;
+          });
+      for (auto& names : below) std::ranges::copy(KILN_TRY(names), std::back_inserter(top.names));
+    }
+    for (std::string& name : top.names) name.insert(0, folder + "/");
+    return std::move(top.names);
   }
 
   std::size_t useful_streams() const noexcept override { return max_idle_connections; }
@@ -89,14 +104,22 @@ class S3Store final : public ObjectStore {
     std::uint64_t max_answer_bytes = max_object_bytes;
   };
 
-  /// The names of the objects below a folder. With a delimiter, names end before it, and each is there once.
-  Result<std::vector<std::string>> list_below(const std::string& folder, const std::string& delimiter,
-                                              const CallLimit& limit) {
+  static constexpr std::size_t all_pages = max_listed_names;
+  struct Listed {
+    std::vector<std::string> names = {};
+    /// Names that continue behind the delimiter, without what follows.
+    std::vector<std::string> folders = {};
+    bool is_complete = false;
+  };
+
+  /// The names of the objects below a folder. `listed` counts the names and the pages of all calls.
+  Result<Listed> list_pages(const std::string& folder, const std::string& delimiter, std::size_t pages,
+                            std::atomic<std::size_t>& listed, const CallLimit& limit) {
     const std::string above = prefix_ + folder + "/";
     const auto error = [&](std::string_view why) {
       return Error(ErrorCode::io, fmt::format("cannot list {}/{}: {}", display_, folder, why));
     };
-    std::vector<std::string> names;
+    Listed found;
     std::set<Digest> tokens;
     for (std::string token;;) {
       AwsRequest::Fields query = {{"list-type", "2"}, {"prefix", above}};
@@ -106,17 +129,21 @@ class S3Store final : public ObjectStore {
           call({.query = std::move(query), .expected = {200}, .max_answer_bytes = max_listing_bytes}, limit));
       auto page = parse_s3_listing({reinterpret_cast<const char*>(answer.body.data()), answer.body.size()});
       if (!page) return error(fmt::format("{} does not answer as S3 does; check endpoint=", server()));
-      for (auto* found : {&page->keys, &page->folders})
-        for (std::string& key : *found) {
+      // Pages may be empty.
+      if ((listed += 1 + page->keys.size() + page->folders.size()) > max_listed_names)
+        return error("the server lists more than 2,000,000 objects");
+      for (auto* keys : {&page->keys, &page->folders})
+        for (std::string& key : *keys) {
           if (!key.starts_with(above)) return error("the server lists objects of another folder");
           key.erase(0, above.size());
           // A key with a slash at its end is a folder that a file manager made.
-          if (found == &page->folders && key.ends_with('/')) key.pop_back();
-          if (!key.empty() && !key.ends_with('/')) names.push_back(std::move(key));
+          const bool is_folder = keys == &page->folders;
+          if (is_folder && key.ends_with('/')) key.pop_back();
+          if (!key.empty() && !key.ends_with('/'))
+            (is_folder ? found.folders : found.names).push_back(std::move(key));
         }
-      if (page->next.empty()) return names;
-      // Pages may be empty.
-      if (names.size() + tokens.size() > max_names) return error("the server lists more than 2,000,000 objects");
+      found.is_complete = page->next.empty();
+      if (found.is_complete || tokens.size() + 1 == pages) return found;
       if (!tokens.insert(base::sha256(page->next)).second) return error("the server sends the same page again");
       token = std::move(page->next);
     }
