@@ -54,6 +54,17 @@ class Pull {
   }
 
   void run() {
+    try {
+      pull();
+    } catch (const Failure&) {
+      // A call whose repetitions were interrupted.
+      if (!interruption_.happened()) throw;
+      display_.report_end({.was_interrupted = true});
+    }
+  }
+
+ private:
+  void pull() {
     const auto identities = this->identities();
     for (const auto& [digest, identity] : identities)
       if (!interruption_.happened()) collect(digest, identity);
@@ -82,7 +93,6 @@ class Pull {
     display_.report_end(report);
   }
 
- private:
   /// The identities of the store, as far as they are known. If it cannot be listed, those of this machine.
   std::map<std::string, std::optional<Identity>> identities() {
     std::map<std::string, std::optional<Identity>> identities;
@@ -135,6 +145,7 @@ class Pull {
 
   std::optional<Identity> read_identity(const std::string& digest) {
     const auto text = store_.text_of(store::identity_path(digest));
+    if (interruption_.happened()) return std::nullopt;
     const auto json = text && text->size() <= max_identity_bytes ? store::parse_json(*text) : std::nullopt;
     auto identity = json ? store::identity_in(*json) : std::nullopt;
     if (identity && identity->digest().hex() == digest) return identity;

@@ -259,6 +259,7 @@ void TransferDisplay::report_end(const store::TransferReport& report) {
     object["bytes"] = report.bytes;
     object["present"] = present_;
     object["skipped"] = report.skipped;
+    if (verb_ == "push") object["signed"] = signed_;
     object["interrupted"] = report.was_interrupted;
     object["stopped"] = report.stopped ? Json(report.stopped->message()) : Json(nullptr);
     object["seconds"] = std::chrono::duration<double>(time).count();
@@ -266,9 +267,10 @@ void TransferDisplay::report_end(const store::TransferReport& report) {
   }
   if (report.was_interrupted)
     return complain(fmt::format("interrupted: {} of {} done; run the same command to go on", done, programs_));
-  print(fmt::format("{} {} of {} ({}), {} were there{}, in {}\n", participle_, report.done,
+  print(fmt::format("{} {} of {} ({}), {} were there{}{}, in {}\n", participle_, report.done,
                     human_count(programs_, "program"), human_size(report.bytes), present_,
-                    report.skipped > 0 ? fmt::format(", {} skipped", report.skipped) : "", human_duration(time)));
+                    report.skipped > 0 ? fmt::format(", {} skipped", report.skipped) : "",
+                    signed_ > 0 ? fmt::format(", {} signed with your keys", signed_) : "", human_duration(time)));
 }
 
 }  // namespace kiln::cli

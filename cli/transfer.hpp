@@ -99,6 +99,9 @@ class TransferDisplay {
   /// Adds a problem of `items` programs, the first of which is named. Each problem is reported once.
   void add_problem(const std::string& why, std::size_t items = 1, const std::string& first = {});
 
+  /// How many of the programs got their first signature.
+  void add_signed(std::size_t programs) { signed_ += programs; }
+
   /// Prints what a dry run would transfer.
   void report_plan(const std::vector<PlannedProgram>& programs);
   /// Prints the result and sets the exit status.
@@ -122,6 +125,7 @@ class TransferDisplay {
   const Clock::time_point start_ = Clock::now();
   std::size_t programs_ = 0;
   std::size_t present_ = 0;
+  std::size_t signed_ = 0;
   std::vector<Problem> problems_;
   std::optional<ProgressBar> bar_;
   Clock::time_point next_line_ = {};
