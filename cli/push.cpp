@@ -63,20 +63,23 @@ class Push {
 
  private:
   void push() {
+    display_.show("Reading " + root_.string());
     collect();
+    display_.show("Listing " + store_.name());
     find_present();
+    if (interruption_.happened()) return display_.report_end({.was_interrupted = true});
     const auto is_there = [](const PushedProgram& program) { return program.is_there; };
     const auto present = std::ranges::count_if(programs_, is_there);
     for (const auto& program : programs_)
       if (!program.is_there) missing_.push_back(&program);
     display_.begin(programs_.size() + refused_, static_cast<std::size_t>(present));
-    if (interruption_.happened()) return display_.report_end({.was_interrupted = true});
     if (flags_.dry_run) return display_.report_plan(plan());
     const auto report = upload();
     if (!report.stopped) write_catalogues();
     display_.add_signed(signed_);
     for (const auto& problem : report.problems)
-      display_.add_problem(problem.why.message(), problem.items, missing_[problem.first]->file.key.name);
+      if (!report.stopped || problem.why.code() != report.stopped->code())
+        display_.add_problem(problem.why.message(), problem.items, missing_[problem.first]->file.key.name);
     display_.report_end(report);
   }
 
@@ -158,7 +161,7 @@ class Push {
         unknown.push_back(&program);
     }
     const auto report = store::transfer(unknown.size(), store_.transfer_options(), [&](std::size_t item) {
-      const auto has = store_.objects().has(path_of(*unknown[item]), store_.limit());
+      const auto has = store_.objects().has(path_of(*unknown[item]), store_.reading_limit());
       if (!has) return store::TransferResult::after(has.error());
       unknown[item]->is_there = *has;
       return store::TransferResult();
@@ -182,11 +185,16 @@ class Push {
   store::TransferReport upload() {
     for (const PushedIdentity& identity : identities_) {
       if (interruption_.happened()) break;
+      const std::string digest = identity.digest.hex();
+      // `kiln pull` needs the right one.
+      if (const auto there = store_.text_of(store::identity_path(digest));
+          there && store::parse_identity(*there, digest))
+        continue;
+      const std::string text = store::identity_text(identity.identity);
       const auto put = store::with_retries(interruption_.descriptor(), [&] {
-        return store::put_identity(store_.objects(), identity.digest.hex(), store::identity_text(identity.identity),
-                                   store_.limit());
+        return store_.objects().put(store::identity_path(digest), std::as_bytes(std::span(text)), store_.limit());
       });
-      if (!put) throw Failure(put.error());
+      if (!put && put.error().code() != ErrorCode::denied) throw Failure(put.error());
     }
     return store::transfer(
         missing_.size(), store_.transfer_options(), [this](std::size_t item) { return upload(*missing_[item]); },

@@ -273,6 +273,12 @@ ProgressBar::~ProgressBar() {
   if (shown_) std::fputs("\r\x1b[K", stderr);
 }
 
+void ProgressBar::show(std::string_view what) {
+  if (!shown_) return;
+  fmt::print(stderr, "\r\x1b[K{}", fit(printable(what), 79));
+  std::fflush(stderr);
+}
+
 void ProgressBar::update(std::size_t done, std::size_t total, std::string_view what,
                          std::optional<std::chrono::nanoseconds> remaining) {
   if (!shown_ || total == 0) return;

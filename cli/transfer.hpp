@@ -61,6 +61,8 @@ class TransferStore {
   store::TransferOptions transfer_options() const;
   /// For a call that moves so many bytes.
   store::CallLimit limit(std::uint64_t bytes = 0) const;
+  /// For a call that changes nothing and ends early if the user interrupts the command.
+  store::CallLimit reading_limit() const;
 
   /// Nothing if there is no such object.
   std::optional<std::string> text_of(const std::string& path) const;
@@ -93,6 +95,8 @@ class TransferDisplay {
   /// "push" and "pushed", or "pull" and "pulled".
   TransferDisplay(Context& context, std::string store, std::string verb, std::string participle);
 
+  /// What goes on before begin(), as in "Listing redis://host".
+  void show(const std::string& what);
   /// The number of programs that the options select, and how many of them need no transfer.
   void begin(std::size_t programs, std::size_t present);
   void update(const store::TransferReport& report, const std::string& name);
@@ -123,12 +127,15 @@ class TransferDisplay {
   const std::string verb_;
   const std::string participle_;
   const Clock::time_point start_ = Clock::now();
+  /// When the first transfer began.
+  std::optional<Clock::time_point> begun_ = {};
   std::size_t programs_ = 0;
   std::size_t present_ = 0;
   std::size_t signed_ = 0;
   std::vector<Problem> problems_;
   std::optional<ProgressBar> bar_;
-  Clock::time_point next_line_ = {};
+  /// When the progress is shown again.
+  Clock::time_point next_update_ = {};
 };
 
 }  // namespace kiln::cli

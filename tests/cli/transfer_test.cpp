@@ -275,6 +275,24 @@ TEST_P(Interrupted, ByAServerThatVanishesStopsWithAMessage) {
   expect_complete("push");
 }
 
+TEST_P(Interrupted, DoesNotWaitForAServerThatNeverAnswers) {
+  server_->proxy().set(fakes::NetworkFault::half_open());
+  for (const char* command : {"push", "pull"}) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::size_t before = server_->proxy().connections();
+    RunningCommand running(home_.path(),
+                           words_of(command, std::string(command) == "push" ? cache() : restored(),
+                                    server_->url("verify=off&timeout=100s"), {}),
+                           {});
+    while (server_->proxy().connections() == before && !running.has_ended()) std::this_thread::yield();
+    running.send(SIGINT);
+    const auto outcome = running.wait();
+    EXPECT_EQ(outcome.status, 130);
+    EXPECT_EQ(outcome.error, "kiln: interrupted before the first transfer; run the same command to go on\n");
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
+  }
+}
+
 TEST_P(Interrupted, BySeveralFailuresOfTheServerGoesOn) {
   if (std::string(GetParam().name) == "S3") GTEST_SKIP() << "it takes longer to start than calls are repeated";
   RunningCommand running(home_.path(), words("push"), {});
