@@ -18,6 +18,8 @@ namespace kiln::store {
 namespace {
 
 constexpr int max_redirects = 5;
+/// Of a folder; servers send up to 2 KiB for each object. Up to 32 folders are listed at once.
+constexpr std::uint64_t max_folder_list_bytes = 32 << 20;
 
 /// Whether the request is repeated at the address that the answer names. A PUT or DELETE only if that address gets
 /// the same method.
@@ -136,7 +138,12 @@ class HttpStore final : public ObjectStore {
     bool at_store = true;
     for (int redirects = 0;; ++redirects) {
       HttpAnswer answer = KILN_TRY(pool_.exchange(
-          {.method = method, .address = address, .body = body, .access = at_store ? &access : nullptr, .ca = ca_},
+          {.method = method,
+           .address = address,
+           .body = body,
+           .access = at_store ? &access : nullptr,
+           .ca = ca_,
+           .max_answer_bytes = method == HttpMethod::list ? max_folder_list_bytes : max_object_bytes},
           limit));
       if (std::ranges::find(expected, answer.status) != expected.end()) return answer;
       if (!is_redirect(method, answer.status) || answer.redirect.empty())
