@@ -15,9 +15,6 @@
 namespace kiln::cli {
 namespace {
 
-/// Much larger than an identity.
-constexpr std::size_t max_identity_bytes = std::size_t{64} << 10;
-
 /// An identity whose programs are pulled.
 struct PulledIdentity {
   Identity identity;
@@ -54,6 +51,18 @@ class Pull {
   }
 
   void run() {
+    try {
+      pull();
+    } catch (const Failure&) {
+      // A call whose repetitions were interrupted.
+      if (!interruption_.happened()) throw;
+      display_.report_end({.was_interrupted = true});
+    }
+  }
+
+ private:
+  void pull() {
+    display_.show("Listing " + store_.name());
     const auto identities = this->identities();
     for (const auto& [digest, identity] : identities)
       if (!interruption_.happened()) collect(digest, identity);
@@ -61,8 +70,8 @@ class Pull {
     std::ranges::stable_sort(missing_, std::ranges::greater(), [](const PulledProgram& program) {
       return program.catalogued ? program.catalogued->compile_time : std::chrono::nanoseconds(-1);
     });
-    display_.begin(present_ + missing_.size(), present_);
     if (interruption_.happened()) return display_.report_end({.was_interrupted = true});
+    display_.begin(present_ + missing_.size(), present_);
     if (!knows_keys_ && !(can_list_ && identities.empty()))
       display_.add_problem(
           fmt::format("{} cannot be listed, and has no catalogue for a device of this machine; "
@@ -78,11 +87,11 @@ class Pull {
       if (identity.disk)
         if (const auto saved = identity.disk->save_notes(); !saved) display_.add_problem(saved.error().message());
     for (const auto& problem : report.problems)
-      display_.add_problem(problem.why.message(), problem.items, name_of(missing_[problem.first]));
+      if (!report.stopped || problem.why.code() != report.stopped->code())
+        display_.add_problem(problem.why.message(), problem.items, name_of(missing_[problem.first]));
     display_.report_end(report);
   }
 
- private:
   /// The identities of the store, as far as they are known. If it cannot be listed, those of this machine.
   std::map<std::string, std::optional<Identity>> identities() {
     std::map<std::string, std::optional<Identity>> identities;
@@ -135,11 +144,12 @@ class Pull {
 
   std::optional<Identity> read_identity(const std::string& digest) {
     const auto text = store_.text_of(store::identity_path(digest));
-    const auto json = text && text->size() <= max_identity_bytes ? store::parse_json(*text) : std::nullopt;
-    auto identity = json ? store::identity_in(*json) : std::nullopt;
-    if (identity && identity->digest().hex() == digest) return identity;
-    display_.add_problem(
-        fmt::format("the programs of {} are left out: its identity.json is missing or wrong", digest));
+    if (interruption_.happened()) return std::nullopt;
+    auto identity = text ? store::parse_identity(*text, digest) : std::nullopt;
+    if (identity) return identity;
+    display_.add_problem(fmt::format(
+        "the programs of {} are left out: its identity.json is missing or wrong; `kiln push` writes it again",
+        digest));
     return std::nullopt;
   }
 

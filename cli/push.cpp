@@ -52,23 +52,37 @@ class Push {
   }
 
   void run() {
+    try {
+      push();
+    } catch (const Failure&) {
+      // A call whose repetitions were interrupted.
+      if (!interruption_.happened()) throw;
+      display_.report_end({.was_interrupted = true});
+    }
+  }
+
+ private:
+  void push() {
+    display_.show("Reading " + root_.string());
     collect();
+    display_.show("Listing " + store_.name());
     find_present();
+    if (interruption_.happened()) return display_.report_end({.was_interrupted = true});
     const auto is_there = [](const PushedProgram& program) { return program.is_there; };
     const auto present = std::ranges::count_if(programs_, is_there);
     for (const auto& program : programs_)
       if (!program.is_there) missing_.push_back(&program);
     display_.begin(programs_.size() + refused_, static_cast<std::size_t>(present));
-    if (interruption_.happened()) return display_.report_end({.was_interrupted = true});
     if (flags_.dry_run) return display_.report_plan(plan());
     const auto report = upload();
     if (!report.stopped) write_catalogues();
+    display_.add_signed(signed_);
     for (const auto& problem : report.problems)
-      display_.add_problem(problem.why.message(), problem.items, missing_[problem.first]->file.key.name);
+      if (!report.stopped || problem.why.code() != report.stopped->code())
+        display_.add_problem(problem.why.message(), problem.items, missing_[problem.first]->file.key.name);
     display_.report_end(report);
   }
 
- private:
   /// Reads the programs of the cache directory that the options select; the most expensive come first.
   void collect() {
     for (auto& listing : list_folders(root_)) {
@@ -91,6 +105,7 @@ class Push {
     if (only_rare_) std::erase_if(files, [now](const auto& file) { return now - file.last_use < rare_after; });
     std::vector<std::optional<Result<std::chrono::nanoseconds>>> times(files.size());
     for_each_parallel(files.size(), [&](std::size_t i) {
+      if (interruption_.happened()) return;
       const auto bytes = read(identity, files[i]);
       if (!bytes) {
         times[i] = bytes.error();
@@ -146,7 +161,7 @@ class Push {
         unknown.push_back(&program);
     }
     const auto report = store::transfer(unknown.size(), store_.transfer_options(), [&](std::size_t item) {
-      const auto has = store_.objects().has(path_of(*unknown[item]), store_.limit());
+      const auto has = store_.objects().has(path_of(*unknown[item]), store_.reading_limit());
       if (!has) return store::TransferResult::after(has.error());
       unknown[item]->is_there = *has;
       return store::TransferResult();
@@ -170,11 +185,16 @@ class Push {
   store::TransferReport upload() {
     for (const PushedIdentity& identity : identities_) {
       if (interruption_.happened()) break;
+      const std::string digest = identity.digest.hex();
+      // `kiln pull` needs the right one.
+      if (const auto there = store_.text_of(store::identity_path(digest));
+          there && store::parse_identity(*there, digest))
+        continue;
+      const std::string text = store::identity_text(identity.identity);
       const auto put = store::with_retries(interruption_.descriptor(), [&] {
-        return store::put_identity(store_.objects(), identity.digest.hex(), store::identity_text(identity.identity),
-                                   store_.limit());
+        return store_.objects().put(store::identity_path(digest), std::as_bytes(std::span(text)), store_.limit());
       });
-      if (!put) throw Failure(put.error());
+      if (!put && put.error().code() != ErrorCode::denied) throw Failure(put.error());
     }
     return store::transfer(
         missing_.size(), store_.transfer_options(), [this](std::size_t item) { return upload(*missing_[item]); },
@@ -190,27 +210,37 @@ class Push {
     if (!*bytes) return {.end = TransferResult::End::skipped};
     const auto shared = shared_form(program, **bytes);
     if (!shared) return TransferResult::refused(shared.error());
-    const auto put = store_.objects().put(path_of(program), *shared, store_.limit(shared->size()));
+    const auto size = shared->bytes.size();
+    const auto put = store_.objects().put(path_of(program), shared->bytes, store_.limit(size));
     if (!put) return TransferResult::after(put.error());
     const std::lock_guard lock(uploaded_mutex_);
-    uploaded_.push_back({&program, shared->size()});
-    return {.bytes = shared->size()};
+    uploaded_.push_back({&program, size});
+    if (shared->is_newly_signed) ++signed_;
+    return {.bytes = size};
   }
 
+  struct SharedForm {
+    std::vector<std::byte> bytes;
+    /// It had no signature before.
+    bool is_newly_signed = false;
+  };
+
   /// The entry as a cache would upload it.
-  Result<std::vector<std::byte>> shared_form(const PushedProgram& program,
-                                             const std::vector<std::byte>& sealed) const {
+  Result<SharedForm> shared_form(const PushedProgram& program, const std::vector<std::byte>& sealed) const {
     const auto examined = KILN_TRY(examine(program.identity, program.file, sealed));
+    const bool has_signatures = !examined.signatures.empty();
+    const bool is_newly_signed = store_.needs_signatures() && !has_signatures;
     // What others signed came from a store, and is passed on as it is.
     if (strips_facts_ && !KILN_TRY(is_signed_by_others(examined))) {
       const auto opened = KILN_TRY(store::unpack_entry(examined));
       const PushedIdentity& identity = identities_[program.identity];
-      return with_signatures(
-          store::seal_entry({examined.label.key, identity.digest, identity.identity.target_digest()},
-                            store::without_facts(opened.entry)));
+      auto bare = store::seal_entry({examined.label.key, identity.digest, identity.identity.target_digest()},
+                                    store::without_facts(opened.entry));
+      if (!has_signatures && !is_newly_signed) return SharedForm{std::move(bare)};
+      return SharedForm{KILN_TRY(with_signatures(std::move(bare))), is_newly_signed};
     }
-    if (!store_.needs_signatures() || !examined.signatures.empty()) return sealed;
-    return with_signatures(sealed);
+    if (!is_newly_signed) return SharedForm{sealed};
+    return SharedForm{KILN_TRY(with_signatures(sealed)), true};
   }
 
   Result<bool> is_signed_by_others(const store::ExaminedEntry& examined) const {
@@ -236,13 +266,27 @@ class Push {
     for (const PushedProgram& program : programs_)
       if (program.is_there) add(program, program.file.bytes);
     for (const auto& [program, bytes] : uploaded_) add(*program, bytes);
-    for (const PushedIdentity& identity : identities_) {
+    for (PushedIdentity& identity : identities_) {
+      if (identity.catalogue.empty() || store::catalogue_text(identity.catalogue) == identity.catalogue_before)
+        continue;
+      add_programs_of_others(identity);
       const std::string text = store::catalogue_text(identity.catalogue);
-      if (identity.catalogue.empty() || text == identity.catalogue_before) continue;
       const auto put = store_.objects().put(store::catalogue_path(identity.digest.hex()),
                                             std::as_bytes(std::span(text)), store_.limit(text.size()));
       if (!put) display_.add_problem(fmt::format("the catalogue was not written: {}", put.error().message()));
     }
+  }
+
+  /// Adds what another push wrote to the catalogue since this one read it.
+  void add_programs_of_others(PushedIdentity& identity) {
+    const auto now = store_.objects().get(store::catalogue_path(identity.digest.hex()), store_.limit());
+    if (!now || !*now) return;
+    const std::string_view text(reinterpret_cast<const char*>((*now)->data()), (*now)->size());
+    if (text == identity.catalogue_before) return;
+    auto others = store::parse_catalogue(text).value_or(store::Catalogue());
+    const auto before = store::parse_catalogue(identity.catalogue_before).value_or(store::Catalogue());
+    std::erase_if(others, [&before](const auto& each) { return before.contains(each.first); });
+    identity.catalogue.merge(others);
   }
 
   struct Uploaded {
@@ -266,6 +310,8 @@ class Push {
   std::vector<const PushedProgram*> missing_;
   std::mutex uploaded_mutex_;
   std::vector<Uploaded> uploaded_;
+  /// How many of them had no signature before. Guarded by uploaded_mutex_, too.
+  std::size_t signed_ = 0;
 };
 
 }  // namespace

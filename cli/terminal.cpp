@@ -273,6 +273,12 @@ ProgressBar::~ProgressBar() {
   if (shown_) std::fputs("\r\x1b[K", stderr);
 }
 
+void ProgressBar::show(std::string_view what) {
+  if (!shown_) return;
+  fmt::print(stderr, "\r\x1b[K{}", fit(printable(what), 79));
+  std::fflush(stderr);
+}
+
 void ProgressBar::update(std::size_t done, std::size_t total, std::string_view what,
                          std::optional<std::chrono::nanoseconds> remaining) {
   if (!shown_ || total == 0) return;
@@ -284,7 +290,10 @@ void ProgressBar::update(std::size_t done, std::size_t total, std::string_view w
   const std::string left = remaining && *remaining >= std::chrono::seconds(1)
                                ? fmt::format(" {} left,", human_duration(*remaining))
                                : std::string();
-  fmt::print(stderr, "\r\x1b[K{} {} {}/{}{} {}", label_, bar, done, total, left, fit(printable(what), 24));
+  const std::string count = fmt::format("{}/{}{}", done, total, left);
+  const std::size_t used = std::min<std::size_t>(label_.size() + width + count.size() + 3, 70);
+  fmt::print(stderr, "\r\x1b[K{} {} {} {}", label_, bar, count,
+             fit(printable(what), std::min<std::size_t>(79 - used, 24)));
   std::fflush(stderr);
 }
 

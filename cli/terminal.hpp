@@ -101,6 +101,8 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   bool shown() const noexcept { return shown_; }
+  /// Shows what goes on while there is nothing to count.
+  void show(std::string_view what);
   void update(std::size_t done, std::size_t total, std::string_view what,
               std::optional<std::chrono::nanoseconds> remaining = {});
 

@@ -24,6 +24,10 @@ constexpr std::size_t most_jobs = 256;
 constexpr std::uint64_t least_bytes_per_second = 1 << 20;
 /// A listing may need many calls.
 constexpr int listing_timeouts = 10;
+/// Between updates of the progress on a terminal, which may be slow.
+constexpr auto bar_interval = std::chrono::milliseconds(50);
+/// Transfers go on for so long before the time that is left is estimated.
+constexpr auto least_known_time = std::chrono::seconds(1);
 /// Between the lines that show the progress if standard error is no terminal.
 constexpr auto line_interval = std::chrono::seconds(10);
 constexpr std::size_t most_planned = 10;
@@ -127,13 +131,19 @@ store::CallLimit TransferStore::limit(std::uint64_t bytes) const {
   return {.deadline = std::chrono::steady_clock::now() + url_.timeout + transfer};
 }
 
+store::CallLimit TransferStore::reading_limit() const {
+  auto limit = this->limit();
+  limit.cancelled = interrupted_;
+  return limit;
+}
+
 store::CallLimit TransferStore::listing_limit() const {
   return {.deadline = std::chrono::steady_clock::now() + listing_timeouts * url_.timeout,
           .cancelled = interrupted_};
 }
 
 std::optional<std::string> TransferStore::text_of(const std::string& path) const {
-  const auto object = store::with_retries(interrupted_, [&] { return objects().get(path, limit()); });
+  const auto object = store::with_retries(interrupted_, [&] { return objects().get(path, reading_limit()); });
   if (!object && object.error().code() != ErrorCode::denied) throw Failure(object.error());
   if (!object || !*object) return std::nullopt;
   return std::string(reinterpret_cast<const char*>((*object)->data()), (*object)->size());
@@ -164,23 +174,36 @@ std::optional<std::set<Digest>> TransferStore::list_keys(const std::string& iden
 TransferDisplay::TransferDisplay(Context& context, std::string store, std::string verb, std::string participle)
     : context_(context), store_(std::move(store)), verb_(std::move(verb)), participle_(std::move(participle)) {}
 
+void TransferDisplay::show(const std::string& what) {
+  if (context_.json) return;
+  if (!bar_) {
+    std::string label = verb_ + "ing";
+    label[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(label[0])));
+    bar_.emplace(context_.terminal(), label);
+  }
+  bar_->show(what);
+}
+
 void TransferDisplay::begin(std::size_t programs, std::size_t present) {
   programs_ = programs;
   present_ = present;
-  next_line_ = Clock::now() + line_interval;
-  std::string label = verb_ + "ing";
-  label[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(label[0])));
-  if (!context_.json) bar_.emplace(context_.terminal(), label);
+  begun_ = Clock::now();
+  next_update_ = *begun_ + (bar_ && bar_->shown() ? Clock::duration(bar_interval) : Clock::duration(line_interval));
 }
 
 void TransferDisplay::update(const store::TransferReport& report, const std::string& name) {
-  if (!bar_) return;
+  const auto now = Clock::now();
+  if (!bar_ || now < next_update_) return;
   const std::size_t done = present_ + report.done + report.skipped;
   if (bar_->shown()) {
+    next_update_ = now + bar_interval;
+    const auto time = now - *begun_;
     const auto left = programs_ - std::min(programs_, done);
-    bar_->update(done, programs_, name, (Clock::now() - start_) / std::max<std::size_t>(report.done, 1) * left);
-  } else if (Clock::now() >= next_line_) {
-    next_line_ = Clock::now() + line_interval;
+    std::optional<std::chrono::nanoseconds> remaining;
+    if (time >= least_known_time && report.done > 0) remaining = time / report.done * left;
+    bar_->update(done, programs_, name, remaining);
+  } else {
+    next_update_ = now + line_interval;
     remark(context_, fmt::format("{} of {} done", done, human_count(programs_, "program")));
   }
 }
@@ -259,16 +282,20 @@ void TransferDisplay::report_end(const store::TransferReport& report) {
     object["bytes"] = report.bytes;
     object["present"] = present_;
     object["skipped"] = report.skipped;
+    if (verb_ == "push") object["signed"] = signed_;
     object["interrupted"] = report.was_interrupted;
     object["stopped"] = report.stopped ? Json(report.stopped->message()) : Json(nullptr);
     object["seconds"] = std::chrono::duration<double>(time).count();
     return print_json(object);
   }
+  if (report.was_interrupted && !begun_)
+    return complain("interrupted before the first transfer; run the same command to go on");
   if (report.was_interrupted)
     return complain(fmt::format("interrupted: {} of {} done; run the same command to go on", done, programs_));
-  print(fmt::format("{} {} of {} ({}), {} were there{}, in {}\n", participle_, report.done,
+  print(fmt::format("{} {} of {} ({}), {} were there{}{}, in {}\n", participle_, report.done,
                     human_count(programs_, "program"), human_size(report.bytes), present_,
-                    report.skipped > 0 ? fmt::format(", {} skipped", report.skipped) : "", human_duration(time)));
+                    report.skipped > 0 ? fmt::format(", {} skipped", report.skipped) : "",
+                    signed_ > 0 ? fmt::format(", {} signed with your keys", signed_) : "", human_duration(time)));
 }
 
 }  // namespace kiln::cli

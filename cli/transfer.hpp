@@ -61,6 +61,8 @@ class TransferStore {
   store::TransferOptions transfer_options() const;
   /// For a call that moves so many bytes.
   store::CallLimit limit(std::uint64_t bytes = 0) const;
+  /// For a call that changes nothing and ends early if the user interrupts the command.
+  store::CallLimit reading_limit() const;
 
   /// Nothing if there is no such object.
   std::optional<std::string> text_of(const std::string& path) const;
@@ -93,11 +95,16 @@ class TransferDisplay {
   /// "push" and "pushed", or "pull" and "pulled".
   TransferDisplay(Context& context, std::string store, std::string verb, std::string participle);
 
+  /// What goes on before begin(), as in "Listing redis://host".
+  void show(const std::string& what);
   /// The number of programs that the options select, and how many of them need no transfer.
   void begin(std::size_t programs, std::size_t present);
   void update(const store::TransferReport& report, const std::string& name);
   /// Adds a problem of `items` programs, the first of which is named. Each problem is reported once.
   void add_problem(const std::string& why, std::size_t items = 1, const std::string& first = {});
+
+  /// How many of the programs got their first signature.
+  void add_signed(std::size_t programs) { signed_ += programs; }
 
   /// Prints what a dry run would transfer.
   void report_plan(const std::vector<PlannedProgram>& programs);
@@ -120,11 +127,15 @@ class TransferDisplay {
   const std::string verb_;
   const std::string participle_;
   const Clock::time_point start_ = Clock::now();
+  /// When the first transfer began.
+  std::optional<Clock::time_point> begun_ = {};
   std::size_t programs_ = 0;
   std::size_t present_ = 0;
+  std::size_t signed_ = 0;
   std::vector<Problem> problems_;
   std::optional<ProgressBar> bar_;
-  Clock::time_point next_line_ = {};
+  /// When the progress is shown again.
+  Clock::time_point next_update_ = {};
 };
 
 }  // namespace kiln::cli

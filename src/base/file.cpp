@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::string_view temporary_prefix = ".tmp-";
 
-bool trusted_owner(const struct stat& status) { return status.st_uid == geteuid() || status.st_uid == 0; }
-
 /// A temporary file that is unlinked on destruction unless it was renamed, so that a failed write leaves no file.
 class TemporaryFile {
  public:
@@ -107,14 +105,6 @@ Error system_error(const std::string& what, const std::filesystem::path& path) {
   return Error(ErrorCode::io, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(errno)));
 }
 
-std::optional<std::string> why_not_trusted(const struct stat& status, const std::filesystem::path& path) {
-  if (!trusted_owner(status))
-    return fmt::format("it belongs to another user (uid {}); use one of your own", status.st_uid);
-  if (!S_ISLNK(status.st_mode) && (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return fmt::format("other users can write to it; fix its permissions with 'chmod go-w {}'", path.string());
-  return std::nullopt;
-}
-
 Result<void> write_file(const std::filesystem::path& path, std::string_view text) {
   FileHandle file(
       FileSystem::system().open(AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
@@ -192,7 +182,7 @@ Result<std::optional<FileContents>> Folder::read(const std::string& name, std::u
   if (system().status(file.get(), &status) != 0) return system_error("examine", path_ / name);
   if (!S_ISREG(status.st_mode))
     return Error(ErrorCode::damaged, fmt::format("{} is not a regular file", (path_ / name).string()));
-  if (!trusted_owner(status))
+  if (!is_trusted_owner(status))
     return Error(ErrorCode::damaged, fmt::format("{} belongs to another user", (path_ / name).string()));
   if (static_cast<std::uint64_t>(status.st_size) > max_bytes)
     return Error(ErrorCode::damaged, fmt::format("{} has {} bytes, more than this file may have",

@@ -17,6 +17,7 @@
 #include <kiln/result.hpp>
 
 #include "base/file_system.hpp"
+#include "base/file_trust.hpp"
 
 namespace kiln::base {
 
@@ -51,11 +52,6 @@ bool write_all(const FileHandle& file, std::span<const std::byte> bytes);
 
 /// The error of the last system call, from errno: "cannot WHAT PATH: REASON".
 Error system_error(const std::string& what, const std::filesystem::path& path);
-
-/// Why other users may have written to a file or folder, with what to do: "it belongs to another user (uid 7);
-/// ...". Nothing if only this user and root can write to it. A symbolic link has no permissions of its own, only an
-/// owner.
-std::optional<std::string> why_not_trusted(const struct stat& status, const std::filesystem::path& path);
 
 /// Creates or truncates a file that the user named, and writes `text` to it.
 Result<void> write_file(const std::filesystem::path& path, std::string_view text);

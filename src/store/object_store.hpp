@@ -18,6 +18,9 @@ namespace kiln::store {
 /// The longest object that is sent to a server or accepted from one.
 inline constexpr std::uint64_t max_object_bytes = std::uint64_t{256} << 20;
 
+/// A server that lists more is not believed.
+inline constexpr std::size_t max_listed_names = 2'000'000;
+
 /// When a call on a server must end. A value.
 struct CallLimit {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
@@ -46,6 +49,11 @@ inline std::string entry_path(const std::string& identity, const Digest& key) {
 inline std::string identity_path(const std::string& identity) {
   return std::string(entries_folder) + "/" + identity + "/identity.json";
 }
+
+/// Lists many folders on up to `streams` threads. `list` is called from any of them.
+std::vector<Result<std::vector<std::string>>> list_at_once(
+    std::span<const std::string> folders, std::size_t streams,
+    const std::function<Result<std::vector<std::string>>(const std::string& folder)>& list);
 
 /// The right to provide an object, which a server gives to one client at a time, for a limited time. A value.
 struct Lease {

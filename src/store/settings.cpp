@@ -16,6 +16,7 @@
 
 #include "base/file.hpp"
 #include "base/process.hpp"
+#include "base/text.hpp"
 #include "store/config_folders.hpp"
 #include "store/store_url.hpp"
 
@@ -23,13 +24,6 @@ namespace kiln::store {
 namespace {
 
 constexpr std::string_view config_file_name = "kiln.conf";
-constexpr std::string_view blanks = " \t\r\n\v\f";
-
-std::string_view without_blanks_around(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(blanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
-}
 
 std::optional<bool> parse_switch(std::string_view text) {
   if (text == "1" || text == "true" || text == "yes") return true;
@@ -113,13 +107,13 @@ void read_config_line(std::string_view line, const std::string& place, ConfigRea
   if (line.size() > max_config_line_bytes)
     return reader.complain(place,
                            fmt::format("the line has more than {} bytes; it is ignored", max_config_line_bytes));
-  line = without_blanks_around(line);
+  line = base::trimmed(line);
   if (line.empty() || line.starts_with('#')) return;
   const std::size_t equals = line.find('=');
   if (equals == std::string_view::npos)
     return reader.complain(place, "the line has no '='; write it as name = value");
-  const std::string_view name = without_blanks_around(line.substr(0, equals));
-  const std::string_view value = without_blanks_around(line.substr(equals + 1));
+  const std::string_view name = base::trimmed(line.substr(0, equals));
+  const std::string_view value = base::trimmed(line.substr(equals + 1));
   constexpr std::array names = {"store", "share_facts", "upload_limit", "signing_key"};
   if (std::ranges::find(names, name) == names.end())
     return reader.complain(
@@ -221,8 +215,8 @@ ParsedConfig read_variables() {
   // An empty variable means that there are no stores.
   if (base::environment("KILN_SHARED") != nullptr) reader.begin_stores(shared);
   std::string_view text = text_of_variable("KILN_SHARED");
-  for (int number = 1; !(text = without_blanks_around(text)).empty(); ++number) {
-    const std::string_view url = text.substr(0, text.find_first_of(blanks));
+  for (int number = 1; !(text = base::trimmed(text)).empty(); ++number) {
+    const std::string_view url = text.substr(0, text.find_first_of(base::blanks));
     text.remove_prefix(url.size());
     reader.add_store(url, shared, fmt::format("{}, URL {}", shared, number));
   }

@@ -7,6 +7,7 @@
 #include "base/try.hpp"
 #include "store/directory.hpp"
 #include "store/file_store.hpp"
+#include "store/json_file.hpp"
 #include "store/remote_library.hpp"
 
 namespace kiln::store {
@@ -26,6 +27,15 @@ Result<OpenedStore> open_shared_store(const StoreUrl& url) {
 }
 
 std::string identity_text(const Identity& identity) { return manifest_of(identity).dump(2) + "\n"; }
+
+std::optional<Identity> parse_identity(std::string_view text, const std::string& digest) {
+  // Much larger than an identity.
+  constexpr std::size_t max_bytes = std::size_t{64} << 10;
+  const auto json = text.size() <= max_bytes ? parse_json(text) : std::nullopt;
+  auto identity = json ? identity_in(*json) : std::nullopt;
+  if (identity && identity->digest().hex() != digest) identity.reset();
+  return identity;
+}
 
 Result<void> put_identity(ObjectStore& objects, const std::string& identity, const std::string& text,
                           const CallLimit& limit) {

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <kiln/identity.hpp>
 #include <kiln/result.hpp>
@@ -30,6 +32,9 @@ Result<OpenedStore> open_shared_store(const StoreUrl& url);
 
 /// The contents of identity.json.
 std::string identity_text(const Identity& identity);
+
+/// The identity in the contents of identity.json; nothing if it does not have this digest, in hexadecimal text.
+std::optional<Identity> parse_identity(std::string_view text, const std::string& digest);
 
 /// Puts identity.json if the store does not have it. Tools read it to name the device of an identity. A server may
 /// refuse it and still accept entries, so that is no error.

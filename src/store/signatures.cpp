@@ -19,6 +19,7 @@
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
+#include "base/text.hpp"
 #include "base/try.hpp"
 
 namespace kiln::store {
@@ -105,12 +106,6 @@ std::optional<KeyBytes> bytes_of_base64(std::string_view text) {
   return bytes;
 }
 
-std::string_view without_spaces(std::string_view text) {
-  constexpr std::string_view spaces = " \t\r";
-  const std::size_t begin = std::min(text.find_first_not_of(spaces), text.size());
-  return text.substr(begin, text.find_last_not_of(spaces) + 1 - begin);
-}
-
 /// The lines of a text of public keys or of a private key file.
 Result<std::vector<PublicKey>> parse_key_lines(std::string_view text) {
   if (text.size() > max_key_file_bytes)
@@ -120,7 +115,7 @@ Result<std::vector<PublicKey>> parse_key_lines(std::string_view text) {
   for (std::size_t number = 1; !text.empty(); ++number) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
-    line = without_spaces(line.substr(0, line.find('#')));
+    line = base::trimmed(line.substr(0, line.find('#')), " \t\r");
     if (line.empty()) continue;
     const std::size_t colon = std::min(line.find(':'), line.size());
     const std::string_view name = line.substr(0, colon);

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.hpp"
 #include "base/try.hpp"
 
 namespace kiln::store {
@@ -53,13 +54,6 @@ int hex_digit(char c) {
 }
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
-  return result;
-}
 
 template <class Number>
 std::optional<Number> number(std::string_view text) {
@@ -161,7 +155,7 @@ Result<void> set_authority(StoreUrl& url, std::string_view text) {
     colon = close + 1 == text.size() ? std::string_view::npos : close + 1;
     if (colon != std::string_view::npos && text[colon] != ':') return invalid("has an invalid IPv6 address");
   }
-  url.host = lower(text.substr(0, colon));
+  url.host = base::to_lower(text.substr(0, colon));
   if (colon != std::string_view::npos) {
     const auto port = number<std::uint16_t>(text.substr(colon + 1));
     if (!port || *port == 0) return invalid("has an invalid port");
@@ -264,7 +258,7 @@ std::string StoreUrl::option(const std::string& name) const {
 
 Result<StoreUrl> parse_store_url(std::string_view text) {
   const std::size_t colon = text.find("://");
-  const auto* scheme = std::ranges::find(schemes, lower(text.substr(0, colon)), &SchemeName::name);
+  const auto* scheme = std::ranges::find(schemes, base::to_lower(text.substr(0, colon)), &SchemeName::name);
   if (colon == std::string_view::npos || scheme == schemes.end())
     return invalid("does not begin with file://, http://, https://, redis://, rediss://, redis+unix:// or s3://");
   StoreUrl url;

@@ -118,7 +118,9 @@ TEST_F(Push, SignsWhereSignaturesAreRequired) {
   EXPECT_EQ(refused.status, 1);
   EXPECT_TRUE(contains(refused.error, "3 programs not pushed: the store needs signatures")) << refused.error;
   ASSERT_EQ(command_.run({"key", "new", "ci"}).status, 0);
-  ASSERT_EQ(push(url).status, 0);
+  const auto pushed = push(url);
+  ASSERT_EQ(pushed.status, 0);
+  EXPECT_TRUE(contains(pushed.out, ", 3 signed with your keys, in ")) << pushed.out;
   ASSERT_EQ(pull(url).status, 0);
   EXPECT_EQ(entries_in(restored()).size(), 3U);
   for (const auto& [path, bytes] : entries_in(restored())) {
@@ -143,8 +145,11 @@ TEST_F(Push, PullRefusesWhatNoTrustedKeySigned) {
 
 TEST_F(Push, LeavesFactsOutIfTheyAreNotShared) {
   store_programs(fire_gpu, 1, 2);
+  ASSERT_EQ(command_.run({"key", "new", "ci"}).status, 0);
   ASSERT_EQ(push(backup_url(), {}, {{"KILN_SHARE_FACTS", "0"}}).status, 0);
   EXPECT_FALSE(contains(in_backup(path_of(fire_gpu, 1)), "secret"));
+  EXPECT_TRUE(store::examine_entry(fakes::bytes_of(in_backup(path_of(fire_gpu, 1))))->signatures.empty())
+      << "the store needs none";
   ASSERT_EQ(pull(backup_url()).status, 0);
   // A cache finds the programs although they have no name.
   auto disk = store::DiskStore::open(restored(), fire_gpu, quiet).value();
@@ -212,6 +217,9 @@ TEST_F(Push, PullRefusesAHostileIdentityAndForeignEntries) {
     EXPECT_EQ(pulled.json()["pulled"], 2) << "those of the other device";
     EXPECT_TRUE(contains(pulled.error, "identity.json is missing or wrong")) << pulled.error;
   }
+  ASSERT_EQ(push(backup_url()).status, 0);
+  fs::remove_all(restored());
+  EXPECT_EQ(pull(backup_url(), {"--json"}).json()["pulled"], 5) << "push corrects identity.json";
   // An entry under the key of another, and names that are no keys.
   fs::copy_file(backup() / path_of(water_gpu, 5), backup() / path_of(water_gpu, 4),
                 fs::copy_options::overwrite_existing);

@@ -31,7 +31,7 @@ using Counts = std::map<std::string, int>;
 class SlowServer {
  public:
   virtual ~SlowServer() = default;
-  std::string url(const std::string& options = "verify=off") const {
+  virtual std::string url(const std::string& options = "verify=off") const {
     return fmt::format("{}{}/{}?{}", scheme(), proxy_->port(), path(), options);
   }
   fakes::FaultProxy& proxy() { return *proxy_; }
@@ -45,8 +45,9 @@ class SlowServer {
     proxy_ = std::make_unique<fakes::FaultProxy>(port);
     proxy_->set(fakes::NetworkFault::delay_answers(3ms));
   }
-  virtual std::string scheme() const = 0;
-  virtual std::string path() const = 0;
+  std::uint16_t port() const { return proxy_->port(); }
+  virtual std::string scheme() const { return {}; }
+  virtual std::string path() const { return {}; }
   static bool is_entry(const std::string& path) { return !path.ends_with(".json"); }
 
  private:
@@ -83,6 +84,37 @@ class SlowNginx final : public SlowServer {
   }
 
   fakes::NginxServer nginx_{{.lists = true, .logs_requests = true}};
+};
+
+class SlowS3 final : public SlowServer {
+ public:
+  SlowS3() { set_proxy(s3_.port()); }
+  std::string url(const std::string& options) const override {
+    return fmt::format("s3://{}/cache?endpoint=http://127.0.0.1:{}&region=eu-central-1&{}", fakes::S3Server::bucket,
+                       port(), options);
+  }
+  fakes::Server& server() override { return s3_; }
+  std::size_t stored() override {
+    std::size_t count = 0;
+    std::error_code ignored;
+    for (const auto& item : fs::directory_iterator(s3_.folder() / "objects", ignored))
+      count += is_entry(item.path()) && !item.path().filename().string().starts_with('.') ? 1U : 0U;
+    return count;
+  }
+  Counts uploads() override { return count("PUT"); }
+  Counts downloads() override { return count("GET"); }
+
+ private:
+  Counts count(const std::string& method) const {
+    Counts counts;
+    std::istringstream log(s3_.requests());
+    for (std::string found, path, status; log >> found >> path >> status;)
+      if (found == method && status == "200" && path.find('?') == std::string::npos && is_entry(path))
+        ++counts[path];
+    return counts;
+  }
+
+  fakes::S3Server s3_;
 };
 
 class SlowRedis final : public SlowServer {
@@ -132,6 +164,7 @@ class SlowRedis final : public SlowServer {
 
 struct ServerKind {
   const char* name;
+  const char* program;
   std::unique_ptr<SlowServer> (*make)();
   friend void PrintTo(const ServerKind& kind, std::ostream* out) { *out << kind.name; }
 };
@@ -139,9 +172,10 @@ struct ServerKind {
 class Interrupted : public Transfers, public testing::WithParamInterface<ServerKind> {
  protected:
   void SetUp() override {
-    const bool is_nginx = std::string(GetParam().name) == "Nginx";
-    if (!fakes::is_installed(is_nginx ? "nginx" : "redis-server")) GTEST_SKIP() << GetParam().name;
-    if (is_nginx && !fakes::is_dav_ext_installed()) GTEST_SKIP() << "nginx's module dav_ext is not installed";
+    const std::string name = GetParam().name;
+    if (!fakes::is_installed(GetParam().program)) GTEST_SKIP() << GetParam().program << " is not installed";
+    if (name == "Nginx" && !fakes::is_dav_ext_installed())
+      GTEST_SKIP() << "nginx's module dav_ext is not installed";
     server_ = GetParam().make();
     store_programs(fire_gpu, 1, programs_);
   }
@@ -241,7 +275,26 @@ TEST_P(Interrupted, ByAServerThatVanishesStopsWithAMessage) {
   expect_complete("push");
 }
 
+TEST_P(Interrupted, DoesNotWaitForAServerThatNeverAnswers) {
+  server_->proxy().set(fakes::NetworkFault::half_open());
+  for (const char* command : {"push", "pull"}) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::size_t before = server_->proxy().connections();
+    RunningCommand running(home_.path(),
+                           words_of(command, std::string(command) == "push" ? cache() : restored(),
+                                    server_->url("verify=off&timeout=100s"), {}),
+                           {});
+    while (server_->proxy().connections() == before && !running.has_ended()) std::this_thread::yield();
+    running.send(SIGINT);
+    const auto outcome = running.wait();
+    EXPECT_EQ(outcome.status, 130);
+    EXPECT_EQ(outcome.error, "kiln: interrupted before the first transfer; run the same command to go on\n");
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
+  }
+}
+
 TEST_P(Interrupted, BySeveralFailuresOfTheServerGoesOn) {
+  if (std::string(GetParam().name) == "S3") GTEST_SKIP() << "it takes longer to start than calls are repeated";
   RunningCommand running(home_.path(), words("push"), {});
   while (server_->stored() < 20 && !running.has_ended()) std::this_thread::yield();
   server_->server().kill();
@@ -253,8 +306,9 @@ TEST_P(Interrupted, BySeveralFailuresOfTheServerGoesOn) {
 
 INSTANTIATE_TEST_SUITE_P(
     Servers, Interrupted,
-    testing::Values(ServerKind{"Nginx", [] { return std::unique_ptr<SlowServer>(new SlowNginx); }},
-                    ServerKind{"Redis", [] { return std::unique_ptr<SlowServer>(new SlowRedis); }}),
+    testing::Values(ServerKind{"Nginx", "nginx", [] { return std::unique_ptr<SlowServer>(new SlowNginx); }},
+                    ServerKind{"Redis", "redis-server", [] { return std::unique_ptr<SlowServer>(new SlowRedis); }},
+                    ServerKind{"S3", "python3-botocore", [] { return std::unique_ptr<SlowServer>(new SlowS3); }}),
     [](const auto& kind) { return std::string(kind.param.name); });
 
 TEST_F(Transfers, OfManyProgramsOverAFolderAreCompleteAndIdentical) {

@@ -10,6 +10,7 @@ import json
 import ssl
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
@@ -43,6 +44,14 @@ class Behaviour:
     page: int = 1000
     # A wrong region is answered with a redirect, as regions of AWS do, and not with an error.
     redirects: bool = False
+    # A status and a code that all requests are answered with.
+    answers: tuple[int, str] = (0, "")
+    # Half of each refusal is sent.
+    cut: bool = False
+    # After the third page, the token of the first one is sent again.
+    repeats: bool = False
+    # More bytes of a listing.
+    padding: int = 0
 
 
 class Refused(Exception):
@@ -60,6 +69,7 @@ class S3Server(ThreadingHTTPServer):
         self.options = options
         self.objects: Path = options.folder / "objects"
         self.objects.mkdir(exist_ok=True)
+        self.requests = (options.folder / "requests").open("a", buffering=1)
         self.lock = threading.Lock()
         self.behaviour_text = ""
         self.behaviour = Behaviour()
@@ -108,6 +118,8 @@ class Handler(BaseHTTPRequestHandler):
         return datetime.now(timezone.utc) + timedelta(seconds=self.behaviour.clock)
 
     def answer(self, status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        with self.server.lock:
+            self.server.requests.write(f"{self.command} {self.path} {status}\n")
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
@@ -115,7 +127,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            if self.behaviour.cut and status >= 400:
+                self.wfile.write(body[: len(body) // 2])
+                self.wfile.flush()
+                time.sleep(60)
+            else:
+                self.wfile.write(body)
 
     def serve(self) -> None:
         self.behaviour = self.server.current()
@@ -124,6 +141,8 @@ class Handler(BaseHTTPRequestHandler):
             if self.server.is_busy():
                 pause = {"Retry-After": str(self.behaviour.retry_after)} if self.behaviour.retry_after else {}
                 raise Refused(self.behaviour.busy_status, "SlowDown", headers=pause)
+            if self.behaviour.answers[0]:
+                raise Refused(*self.behaviour.answers)
             self.check_signature(body)
             self.run(body)
         except Refused as refused:
@@ -168,13 +187,13 @@ class Handler(BaseHTTPRequestHandler):
         for name in signed:
             for value in self.headers.get_all(name) or []:
                 request.headers.add_header(name, value)
-        time = self.headers["x-amz-date"]
-        request.context["timestamp"] = time
+        stamp = self.headers["x-amz-date"]
+        request.context["timestamp"] = stamp
         auth = S3SigV4Auth(Credentials(options.access_key, options.secret_key), "s3", options.region)
         right = auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request)
-        if fields["Signature"] != right or day != time[:8]:
+        if fields["Signature"] != right or day != stamp[:8]:
             raise Refused(403, "SignatureDoesNotMatch")
-        sent = datetime.strptime(time, SIGV4_TIMESTAMP).replace(tzinfo=timezone.utc)
+        sent = datetime.strptime(stamp, SIGV4_TIMESTAMP).replace(tzinfo=timezone.utc)
         if abs(self.now() - sent) > MAX_SKEW:
             raise Refused(403, "RequestTimeTooSkewed")
         if self.headers["x-amz-content-sha256"] != hashlib.sha256(body).hexdigest():
@@ -241,7 +260,9 @@ class Handler(BaseHTTPRequestHandler):
         ]
         more = len(left) > len(page)
         if more:
-            parts.append(f"<NextContinuationToken>{page[-1].encode().hex()}</NextContinuationToken>")
+            token = min(names) if self.behaviour.repeats and len(left) < len(names) - 1 else page[-1]
+            parts.append(f"<NextContinuationToken>{token.encode().hex()}</NextContinuationToken>")
+        parts.append(" " * self.behaviour.padding)
         return (
             '<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
             f"<Prefix>{escape(prefix)}</Prefix><IsTruncated>{str(more).lower()}</IsTruncated>{''.join(parts)}"

@@ -363,6 +363,11 @@ void S3Server::behave(const std::string& json) const {
   std::filesystem::rename(folder() / "next", file);
 }
 
+std::string S3Server::requests() const {
+  const auto file = folder() / "requests";
+  return std::filesystem::exists(file) ? read_file(file) : "";
+}
+
 void S3Server::store(const std::string& key, const std::string& text) const {
   std::string name = key;
   for (std::size_t at; (at = name.find('/')) != std::string::npos;) name.replace(at, 1, "%2F");

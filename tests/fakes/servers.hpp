@@ -173,6 +173,8 @@ class S3Server : public Server {
   std::filesystem::path credentials() const { return folder() / "credentials"; }
   /// From the next request on. The members of the JSON object are those of Behaviour in s3_server.py.
   void behave(const std::string& json) const;
+  /// A line "METHOD PATH STATUS" for each answer, which is there before the client has the answer.
+  std::string requests() const;
   /// Stores an object without a request. [a-z0-9./-] only.
   void store(const std::string& key, const std::string& text) const;
 

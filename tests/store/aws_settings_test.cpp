@@ -44,7 +44,8 @@ TEST(AwsSettings, FindsTheSettingsOfAProfile) {
 
 TEST(AwsSettings, NamesProfilesOfTheConfigFileWithAWord) {
   const std::string text =
-      "[default]\nregion = a\n[profile ci]\nregion = b\n[ci]\nregion = c\n[profileci]\nregion = d\n";
+      "[default]\nregion = a\n[profile ci]\nregion = b\n[ci]\nregion = c\n[profileci]\nregion = d\n"
+      "[profile \"my profile\"]\nregion = e\n[profile 'other one']\nregion = f\n";
   const auto region = [&text](const char* profile) {
     const auto found = find_aws_profile(text, AwsFile::config, profile);
     return found ? found->at("region") : "none";
@@ -52,6 +53,8 @@ TEST(AwsSettings, NamesProfilesOfTheConfigFileWithAWord) {
   EXPECT_EQ(region("default"), "a");
   EXPECT_EQ(region("ci"), "b");
   EXPECT_EQ(region("profileci"), "none");
+  EXPECT_EQ(region("my profile"), "e");
+  EXPECT_EQ(region("other one"), "f");
 }
 
 class AwsFiles : public testing::Test {
@@ -61,7 +64,11 @@ class AwsFiles : public testing::Test {
     return folder_.path() / name;
   }
   static AwsSettings settings(const std::string& options = {}) {
-    return AwsSettings::read(parse_store_url("s3://bucket/p?" + options).value());
+    return AwsSettings::read(parse_store_url("s3://bucket/p?" + options).value()).value();
+  }
+  static std::string why_no_settings(const std::string& options = {}) {
+    const auto read = AwsSettings::read(parse_store_url("s3://bucket/p?" + options).value());
+    return read ? "no error" : read.error().message();
   }
   static std::string why_not(const std::string& options = {}) {
     const auto credentials = AwsCredentialSource(settings(options)).read();
@@ -123,7 +130,7 @@ TEST_F(AwsFiles, AnErrorSaysWhereCredentialsWereSearchedFor) {
   const std::string variables = "there are no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not ";
   {
     const AwsEnvironment environment({});
-    EXPECT_EQ(why_not(), variables + "set, and /does/not/exist cannot be read: No such file or directory");
+    EXPECT_EQ(why_not(), variables + "set, and there is no file /does/not/exist");
   }
   {
     const AwsEnvironment environment({{"AWS_SHARED_CREDENTIALS_FILE", file}});
@@ -142,11 +149,40 @@ TEST_F(AwsFiles, AnErrorSaysWhereCredentialsWereSearchedFor) {
   const AwsEnvironment environment({});
   ::unsetenv("AWS_SHARED_CREDENTIALS_FILE");
   ::setenv("HOME", folder_.path().c_str(), 1);
-  EXPECT_EQ(why_not(), variables + "set, and " + folder_.path().string() +
-                           "/.aws/credentials cannot be read: No such file or directory");
+  EXPECT_EQ(why_not(), variables + "set, and there is no file " + folder_.path().string() + "/.aws/credentials");
   ::unsetenv("HOME");
   EXPECT_EQ(why_not(), variables + "set, and neither AWS_SHARED_CREDENTIALS_FILE nor HOME is set");
   ::setenv("HOME", home.c_str(), 1);
+}
+
+TEST_F(AwsFiles, SettingsThatCannotBeReadAreNotReplacedByThoseOfAws) {
+  const std::string config = write("config", "[profile ci]\nendpoint_url = http://config\n");
+  const std::string credentials = write("credentials", "[keys]\n");
+  const AwsEnvironment environment(
+      {{"AWS_CONFIG_FILE", config}, {"AWS_SHARED_CREDENTIALS_FILE", credentials}, {"AWS_PROFILE", "ic"}});
+  EXPECT_EQ(why_no_settings(), "needs the profile ic, which neither " + config + " nor " + credentials + " has");
+  EXPECT_EQ(why_no_settings("profile=ci"), "no error");
+  EXPECT_EQ(why_no_settings("profile=keys"), "no error") << "its server is that of AWS";
+  EXPECT_EQ(why_no_settings("profile=default"), "no error");
+  const std::string unusable = "needs the settings in " + config + ", which cannot be used: ";
+  std::filesystem::permissions(config, std::filesystem::perms::group_write, std::filesystem::perm_options::add);
+  EXPECT_EQ(why_no_settings("profile=ci"),
+            unusable + "other users can write to it; fix its permissions with 'chmod go-w " + config + "'");
+  EXPECT_EQ(why_no_settings("profile=ci&region=a&endpoint=http://b"), "no error") << "the file is not needed";
+  std::filesystem::remove(config);
+  write("config", std::string((1 << 20) + 1, '#'));
+  EXPECT_EQ(why_no_settings("profile=ci"), unusable + "it is longer than 1024 KiB");
+  std::filesystem::remove(config);
+  EXPECT_EQ(why_no_settings("profile=ci"), "no error") << "there is no such file";
+  std::filesystem::create_directory(config);
+  EXPECT_EQ(why_no_settings("profile=ci"), unusable + "it is not a file");
+}
+
+TEST_F(AwsFiles, CredentialsThatOthersCanWriteToAreRefused) {
+  const std::string file = write("credentials", "[default]\naws_access_key_id = a\naws_secret_access_key = b\n");
+  std::filesystem::permissions(file, std::filesystem::perms::others_write, std::filesystem::perm_options::add);
+  const AwsEnvironment environment({{"AWS_SHARED_CREDENTIALS_FILE", file}});
+  EXPECT_NE(why_not().find("cannot be used: other users can write to it"), std::string::npos) << why_not();
 }
 
 }  // namespace

@@ -215,7 +215,14 @@ TEST_F(S3StoreOfFake, ListsAllPages) {
     EXPECT_TRUE(names.back().ends_with("2499"));
   }
   EXPECT_EQ(store->list_all("3", s3_limit()).value().size(), std::size_t{count});
+  for (int i = 0; i < 600; ++i) s3.store(fmt::format("cache/3/b/{:02}/{:04}", i % 16, i), "");
+  s3.store("cache/3/b/identity.json", "");
   s3.behave(R"({"page": 99})");
+  const auto in_folders = s3_sorted(store->list_all("3/b", s3_limit()));
+  ASSERT_EQ(in_folders.size(), 601U);
+  EXPECT_EQ(in_folders.front(), "3/b/00/0000");
+  EXPECT_EQ(in_folders.back(), "3/b/identity.json");
+  EXPECT_EQ(std::ranges::adjacent_find(in_folders), in_folders.end());
   EXPECT_EQ(store->list_all("3/a", s3_limit()).value().size(), std::size_t{count});
 }
 
@@ -311,10 +318,11 @@ TEST_F(S3StoreOfFake, FailsAtOnceIfABusyServerAsksForTooMuchTimeOrSaysNothing) {
   const S3Server s3;
   const auto store = s3_store(s3.url());
   for (const char* behaviour :
-       {R"({"busy": 1})", R"({"busy": 1, "retry_after": 30})", R"({"busy": 1, "retry_after": 90})"}) {
+       {R"({"busy": 1})", R"({"busy": 1, "retry_after": 30})", R"({"busy": 1, "retry_after": 90})",
+        R"({"busy": 1, "retry_after": 9223372036854775807})"}) {
     s3.behave(behaviour);
     const auto start = S3Clock::now();
-    const std::string failure = s3_failure(store->get(s3_path, s3_limit(s3_has(behaviour, "90") ? 1h : 20s)));
+    const std::string failure = s3_failure(store->get(s3_path, s3_limit(s3_has(behaviour, R"(: 9)") ? 2h : 20s)));
     EXPECT_TRUE(s3_has(failure, "io: ") && s3_has(failure, "the server is overloaded (SlowDown, status 503)"))
         << failure;
     EXPECT_LT(S3Clock::now() - start, 10s) << behaviour;
@@ -331,6 +339,8 @@ TEST_F(S3StoreOfFake, ACallThatWaitsForABusyServerCanBeCancelled) {
   limit.cancelled = event.get();
   std::string failure;
   std::thread thread([&] { failure = s3_failure(store->get(s3_path, limit)); });
+  for (const auto end = S3Clock::now() + 30s; S3Clock::now() < end && s3.requests().empty();)
+    std::this_thread::yield();
   const std::uint64_t one = 1;
   ASSERT_EQ(write(event.get(), &one, sizeof one), ssize_t{sizeof one});
   thread.join();
@@ -372,11 +382,72 @@ TEST_F(S3StoreOfFake, AChildOfTheProcessCannotUseIt) {
   EXPECT_EQ(s3_failure(store->get(s3_path, s3_limit())), "no error");
 }
 
+TEST_F(S3StoreOfFake, AChildOfTheProcessReadsNoFileAndTakesNoLock) {
+  const S3Server s3;
+  auto store = s3_store(s3.url());
+  store->put(s3_path, bytes_of("text"), s3_limit()).value();
+  std::filesystem::remove(s3.credentials());
+  // Credentials are read again after a second.
+  for (const auto end = S3Clock::now() + 20s; S3Clock::now() < end && store->get(s3_path, s3_limit()).ok();) {
+  }
+  fakes::Child child([&](const fakes::Child::Report& report) {
+    report(s3_failure(store->get(s3_path, s3_limit())));
+    store.reset();
+    report("destroyed");
+  });
+  EXPECT_TRUE(s3_has(child.report(), "unsupported: "));
+  EXPECT_EQ(child.report(), "destroyed");
+}
+
+TEST_F(S3StoreOfFake, OnlyExpectedAnswersAreSuccess) {
+  const S3Server s3;
+  const auto store = s3_store(s3.url());
+  store->put(s3_path, bytes_of("text"), s3_limit()).value();
+  const auto failures = [&] {
+    return std::vector{s3_failure(store->get(s3_path, s3_limit())), s3_failure(store->has(s3_path, s3_limit())),
+                       s3_failure(store->put(s3_path, bytes_of("text"), s3_limit())),
+                       s3_failure(store->remove(s3_path, s3_limit())), s3_failure(store->list("3", s3_limit()))};
+  };
+  s3.behave(R"({"answers": [203, ""]})");
+  for (const std::string& failure : failures())
+    EXPECT_TRUE(s3_has(failure, "does not answer as S3 does; check endpoint= (status 203)")) << failure;
+  s3.behave(R"({"answers": [416, "InvalidRange"]})");
+  const auto refused = failures();
+  for (const std::size_t i : {0U, 2U, 3U, 4U}) EXPECT_TRUE(s3_has(refused[i], "InvalidRange")) << refused[i];
+  EXPECT_EQ(refused[1], "no error") << "an empty object has no first byte";
+  s3.behave(R"({"answers": [404, "NoSuchKey"]})");
+  EXPECT_TRUE(s3_has(failures()[2], "io: cannot PUT")) << failures()[2];
+  s3.behave(R"({"answers": [403, "InvalidObjectState"]})");
+  EXPECT_TRUE(s3_has(failures()[0], "unsupported: cannot GET") && s3_has(failures()[0], "in an archive"))
+      << failures()[0];
+}
+
+TEST_F(S3StoreOfFake, AnAnswerThatIsCutByTheDeadlineIsNotTakenForAnotherServer) {
+  const S3Server s3;
+  s3.behave(R"({"cut": true})");
+  const auto store = s3_store(s3.url());
+  EXPECT_EQ(s3_failure(store->get(s3_path, s3_limit(500ms))),
+            fmt::format("timed_out: cannot GET s3://kiln-tests/cache/{}: {}: the server did not answer in time",
+                        s3_path, s3.endpoint()));
+}
+
+TEST_F(S3StoreOfFake, AnEndlessListIsAnError) {
+  const S3Server s3;
+  for (int i = 0; i < 5; ++i) s3.store(fmt::format("cache/3/a/{:04}", i), "");
+  const auto store = s3_store(s3.url());
+  s3.behave(R"({"page": 1, "repeats": true})");
+  EXPECT_TRUE(s3_has(s3_failure(store->list_all("3", s3_limit())), "the server sends the same page again"));
+  s3.behave(R"({"padding": 17000000})");
+  EXPECT_TRUE(s3_has(s3_failure(store->list_all("3", s3_limit())),
+                     "io: cannot GET s3://kiln-tests/cache/: " + s3.endpoint() +
+                         ": the server sends more than 16 MiB, the limit of a list"));
+}
+
 TEST(S3StoreUrl, SaysWhereTheBucketIs) {
   const fakes::AwsEnvironment environment({});
   const auto place = [](const std::string& text) {
     const auto url = parse_store_url(text).value();
-    const auto bucket = find_bucket(url, AwsSettings::read(url)).value();
+    const auto bucket = find_bucket(url, AwsSettings::read(url).value()).value();
     return bucket.scheme + "://" + bucket.host + bucket.root;
   };
   EXPECT_EQ(place("s3://bucket/p"), "https://bucket.s3.us-east-1.amazonaws.com");
@@ -408,6 +479,7 @@ TEST(S3StoreUrl, RefusesSettingsThatCannotBeUsed) {
   EXPECT_TRUE(s3_has(why("endpoint=http://h/path"), "has an endpoint with a path"));
   EXPECT_TRUE(s3_has(why("region=no%20region"), "has a region that is not"));
   EXPECT_TRUE(s3_has(why("ca=/does/not/exist"), "cannot use the certificates"));
+  EXPECT_TRUE(s3_has(why("ca=/dev/null&endpoint=http://host"), "has certificates in ca="));
 }
 
 }  // namespace

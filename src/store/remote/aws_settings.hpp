@@ -36,7 +36,10 @@ struct AwsSettings {
   /// Empty if the home folder is unknown.
   std::string credentials_file = {};
 
-  static AwsSettings read(const StoreUrl& url);
+  /// Reads the file `config` if something is left to it. Fails if it cannot be used, or if neither file has the
+  /// profile that the URL or the environment names: requests must not go to another server than the user set. The
+  /// message is a reason without a subject.
+  static Result<AwsSettings> read(const StoreUrl& url);
 };
 
 /// Credentials, which may change while the process runs if they are in a file. Thread-safe.

@@ -8,6 +8,7 @@
 #include <openssl/hmac.h>
 
 #include "base/sha256.hpp"
+#include "base/text.hpp"
 
 namespace kiln::store {
 namespace {
@@ -42,12 +43,11 @@ std::string encoded_query(const AwsRequest& request) {
 
 /// Without spaces at the ends, and with single spaces between words.
 std::string single_spaced(std::string_view value) {
-  constexpr std::string_view spaces = " \t\r\n\v\f";
   std::string words;
   while (true) {
-    value.remove_prefix(std::min(value.find_first_not_of(spaces), value.size()));
+    value = base::trimmed(value);
     if (value.empty()) return words;
-    const std::size_t end = std::min(value.find_first_of(spaces), value.size());
+    const std::size_t end = std::min(value.find_first_of(base::blanks), value.size());
     if (!words.empty()) words += ' ';
     words += value.substr(0, end);
     value.remove_prefix(end);
@@ -57,8 +57,7 @@ std::string single_spaced(std::string_view value) {
 /// Names in lower case and sorted; the values of a name that is there twice are joined.
 AwsRequest::Fields canonical_headers(AwsRequest::Fields headers) {
   for (auto& [name, value] : headers) {
-    std::ranges::transform(name, name.begin(),
-                           [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+    name = base::to_lower(name);
     value = single_spaced(value);
   }
   std::ranges::stable_sort(headers, {}, &AwsRequest::Fields::value_type::first);

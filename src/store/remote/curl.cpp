@@ -22,7 +22,7 @@ Result<void> start_curl() {
 }
 
 Result<void> check_certificates(const std::string& path) {
-  if (access(path.c_str(), R_OK) == 0) return {};
+  if (path.empty() || access(path.c_str(), R_OK) == 0) return {};
   return Error(ErrorCode::invalid_request,
                fmt::format("cannot use the certificates in {}: {}", path, std::strerror(errno)));
 }

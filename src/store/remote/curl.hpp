@@ -11,7 +11,8 @@ namespace kiln::store {
 /// that call may leave the child with locks that nobody holds, so open_remote_store() delays forks.
 Result<void> start_curl();
 
-/// Whether a file of certificates can be read. The message of the error is a reason without a subject.
+/// Whether the file of certificates of `ca=` can be read, unless the path is empty. The message of the error is a
+/// reason without a subject.
 Result<void> check_certificates(const std::string& path);
 
 /// A text of libcurl or of a server, fit for a log: without control characters, and with ASCII only.

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include "base/text.hpp"
 #include "base/try.hpp"
 #include "store/remote/curl.hpp"
 
@@ -20,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t max_header_bytes = 64 << 10;
 /// Of an answer that has no object. After more than this, the connection is closed.
 constexpr std::size_t max_other_bytes = 64 << 10;
+constexpr curl_off_t max_retry_after_s = 3600;
 
 /// Rounded up; at most an hour.
 int milliseconds_left(const CallLimit& limit) {
@@ -29,20 +31,14 @@ int milliseconds_left(const CallLimit& limit) {
   return std::max(1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
 }
 
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 /// Whether a header line is a Transfer-Encoding other than chunked.
 bool is_encoded(std::string_view line) noexcept {
   const auto is_same = [](std::string_view text, std::string_view lower_case) {
-    return std::ranges::equal(text, lower_case, {}, lower);
+    return std::ranges::equal(text, lower_case, {}, [](char c) { return base::to_lower(c); });
   };
   constexpr std::string_view name = "transfer-encoding";
   if (!is_same(line.substr(0, name.size()), name)) return false;
-  std::string_view value = line.substr(name.size());
-  constexpr std::string_view spaces = ": \t\r\n";
-  value.remove_prefix(std::min(value.find_first_not_of(spaces), value.size()));
-  value = value.substr(0, value.find_last_not_of(spaces) + 1);
-  return !is_same(value, "chunked");
+  return !is_same(base::trimmed(line.substr(name.size()), ": \t\r\n"), "chunked");
 }
 
 }  // namespace
@@ -56,6 +52,13 @@ const char* name_of(HttpMethod method) {
     case HttpMethod::list: break;
   }
   return "PROPFIND";
+}
+
+Result<void> check_upload(const std::string& display, const std::string& path, std::size_t bytes) {
+  if (bytes <= max_object_bytes) return {};
+  return Error(ErrorCode::unsupported,
+               fmt::format("cannot PUT {}/{}: it is larger than {} MiB, the limit of an object", display, path,
+                           max_object_bytes >> 20));
 }
 
 std::optional<HttpAddress> HttpAddress::parse(const std::string& text) {
@@ -83,25 +86,22 @@ std::unique_ptr<HttpConnection> HttpConnection::create() {
   return connection;
 }
 
-Result<HttpAnswer> HttpConnection::exchange(HttpMethod method, const HttpAddress& address,
-                                            std::span<const std::byte> body, const HttpAccess* access,
-                                            const std::string& ca, const CallLimit& limit) {
-  method_ = method;
-  unsent_ = body_ = body;
+Result<HttpAnswer> HttpConnection::exchange(const HttpRequest& request, const CallLimit& limit) {
+  method_ = request.method;
+  max_answer_bytes_ = request.max_answer_bytes;
+  unsent_ = body_ = request.body;
   header_bytes_ = 0;
   trouble_ = Trouble::none;
   message_[0] = '\0';
-  auto answer = exchange_once(address, access, ca, limit);
+  auto answer = exchange_once(request, limit);
   // A connection that is kept keeps no memory of bodies, whatever happened.
   std::vector<std::byte>().swap(received_);
   std::string().swap(other_);
   return answer;
 }
 
-Result<HttpAnswer> HttpConnection::exchange_once(const HttpAddress& address, const HttpAccess* access,
-                                                 const std::string& ca, const CallLimit& limit) {
-  if (set_options(address, access, ca, limit) != CURLE_OK ||
-      curl_multi_add_handle(multi_.get(), easy_.get()) != CURLM_OK)
+Result<HttpAnswer> HttpConnection::exchange_once(const HttpRequest& request, const CallLimit& limit) {
+  if (set_options(request, limit) != CURLE_OK || curl_multi_add_handle(multi_.get(), easy_.get()) != CURLM_OK)
     return Error(ErrorCode::io, "libcurl cannot begin the request");
   const auto ended = run(limit);
   // Closes the connection if the answer is incomplete.
@@ -112,7 +112,9 @@ Result<HttpAnswer> HttpConnection::exchange_once(const HttpAddress& address, con
   curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &answer.status);
   // A server that refuses a PUT may close the connection before it has read all of it.
   const bool is_refusal = answer.status >= 400 || trouble_ == Trouble::body_not_wanted;
-  if (code != CURLE_OK && !is_refusal) return failure(code, access != nullptr);
+  if (code != CURLE_OK && !is_refusal) return failure(code, request.access != nullptr);
+  if (code != CURLE_OK && trouble_ != Trouble::body_not_wanted)
+    answer.cut = failure(code, request.access != nullptr);
   const char* redirect = nullptr;
   curl_easy_getinfo(easy_.get(), CURLINFO_REDIRECT_URL, &redirect);
   if (redirect != nullptr) answer.redirect = redirect;
@@ -125,13 +127,11 @@ Result<HttpAnswer> HttpConnection::exchange_once(const HttpAddress& address, con
 void HttpConnection::read_headers(HttpAnswer& answer) const {
   curl_header* header = nullptr;
   while ((header = curl_easy_nextheader(easy_.get(), CURLH_HEADER, -1, header)) != nullptr) {
-    std::string name = header->name;
-    std::ranges::transform(name, name.begin(), lower);
-    answer.headers.insert_or_assign(std::move(name), header->value);
+    answer.headers.insert_or_assign(base::to_lower(header->name), header->value);
   }
   curl_off_t seconds = 0;
   if (curl_easy_getinfo(easy_.get(), CURLINFO_RETRY_AFTER, &seconds) == CURLE_OK && seconds > 0)
-    answer.retry_after = std::chrono::seconds(seconds);
+    answer.retry_after = std::chrono::seconds(std::min(seconds, max_retry_after_s));
 }
 
 bool HttpConnection::add_header(const std::string& line) {
@@ -142,8 +142,10 @@ bool HttpConnection::add_header(const std::string& line) {
   return true;
 }
 
-CURLcode HttpConnection::set_options(const HttpAddress& address, const HttpAccess* access, const std::string& ca,
-                                     const CallLimit& limit) {
+CURLcode HttpConnection::set_options(const HttpRequest& request, const CallLimit& limit) {
+  const HttpAddress& address = request.address;
+  const HttpAccess* access = request.access;
+  const std::string& ca = request.ca;
   CURLcode failed = CURLE_OK;
   // The macro of the same name checks types of constant options only.
   const auto set = [this, &failed](CURLoption option, auto value) {
@@ -203,7 +205,7 @@ CURLcode HttpConnection::set_options(const HttpAddress& address, const HttpAcces
   }
   switch (method_) {
     case HttpMethod::list: set(CURLOPT_CUSTOMREQUEST, "PROPFIND"); [[fallthrough]];
-    case HttpMethod::get: set(CURLOPT_MAXFILESIZE_LARGE, static_cast<curl_off_t>(max_object_bytes)); break;
+    case HttpMethod::get: set(CURLOPT_MAXFILESIZE_LARGE, static_cast<curl_off_t>(max_answer_bytes_)); break;
     case HttpMethod::head: set(CURLOPT_NOBODY, 1L); break;
     case HttpMethod::remove: set(CURLOPT_CUSTOMREQUEST, "DELETE"); break;
     case HttpMethod::put:
@@ -244,8 +246,10 @@ Error HttpConnection::failure(CURLcode code, bool may_quote) const {
   if (code == CURLE_FILESIZE_EXCEEDED || trouble_ == Trouble::body_too_long) {
     // A body of unknown length may have no end: that server failed.
     const bool is_announced = code == CURLE_FILESIZE_EXCEEDED && received_.empty();
-    return Error(is_announced ? ErrorCode::unsupported : ErrorCode::io,
-                 fmt::format("the server sends more than {} MiB, the limit of an object", max_object_bytes >> 20));
+    const bool is_object = max_answer_bytes_ == max_object_bytes;
+    return Error(is_announced && is_object ? ErrorCode::unsupported : ErrorCode::io,
+                 fmt::format("the server sends more than {} MiB, the limit of {}", max_answer_bytes_ >> 20,
+                             is_object ? "an object" : "a list"));
   }
   if (trouble_ == Trouble::encoded)
     return Error(ErrorCode::io, "the server sends a body with a Transfer-Encoding other than chunked");
@@ -275,7 +279,8 @@ std::size_t HttpConnection::on_body(char* data, std::size_t /*one*/, std::size_t
   auto& connection = *static_cast<HttpConnection*>(self);
   auto& received = connection.received_;
   const bool is_object = connection.wants_body();
-  if (is_object && count > max_object_bytes - received.size()) return connection.stop(Trouble::body_too_long);
+  if (is_object && count > connection.max_answer_bytes_ - received.size())
+    return connection.stop(Trouble::body_too_long);
   if (!is_object && count > max_other_bytes - connection.other_.size())
     return connection.stop(Trouble::body_not_wanted);
   try {

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,6 +28,9 @@ const char* name_of(HttpMethod method);
 /// The Content-Type that PUT sends.
 inline constexpr const char* put_content_type = "application/octet-stream";
 
+/// Fails with unsupported if an object is too large to be uploaded to `display`, the name of a store.
+Result<void> check_upload(const std::string& display, const std::string& path, std::size_t bytes);
+
 /// What only the server of the store gets.
 struct HttpAccess {
   std::string user = {};
@@ -48,6 +52,19 @@ struct HttpAddress {
   static std::optional<HttpAddress> parse(const std::string& text);
 };
 
+/// Names what the caller owns until the answer is there.
+struct HttpRequest {
+  HttpMethod method = HttpMethod::get;
+  const HttpAddress& address;
+  std::span<const std::byte> body = {};
+  /// Null for other servers than that of the store.
+  const HttpAccess* access = nullptr;
+  /// A file of certificates; empty: those of the system.
+  const std::string& ca;
+  /// Of HttpAnswer::body.
+  std::uint64_t max_answer_bytes = max_object_bytes;
+};
+
 struct HttpAnswer {
   long status = 0;
   /// Of a GET with status 200, and of a PROPFIND with status 207 only.
@@ -56,9 +73,11 @@ struct HttpAnswer {
   std::string redirect = {};
   /// Of an answer with another status than that of `body`: the first 64 KiB.
   std::string other_body = {};
+  /// Why `other_body` is incomplete, unless it is too long.
+  std::optional<Error> cut = {};
   /// Of an answer with a status of 300 or above, by names in lower case.
   std::map<std::string, std::string> headers = {};
-  /// What the server asks for with Retry-After; 0: nothing.
+  /// What the server asks for with Retry-After, at most an hour; 0: nothing.
   std::chrono::seconds retry_after{0};
 };
 
@@ -68,10 +87,8 @@ class HttpConnection {
   /// Null if there is no memory.
   static std::unique_ptr<HttpConnection> create();
 
-  /// Sends one request, without following redirects. `access` is null for other servers than that of the store.
-  /// The messages of errors are reasons without a subject.
-  Result<HttpAnswer> exchange(HttpMethod method, const HttpAddress& address, std::span<const std::byte> body,
-                              const HttpAccess* access, const std::string& ca, const CallLimit& limit);
+  /// Sends one request, without following redirects. The messages of errors are reasons without a subject.
+  Result<HttpAnswer> exchange(const HttpRequest& request, const CallLimit& limit);
 
  private:
   enum class Trouble { none, headers_too_long, body_too_long, body_not_wanted, encoded, no_memory };
@@ -86,10 +103,8 @@ class HttpConnection {
   };
 
   HttpConnection() = default;
-  Result<HttpAnswer> exchange_once(const HttpAddress& address, const HttpAccess* access, const std::string& ca,
-                                   const CallLimit& limit);
-  CURLcode set_options(const HttpAddress& address, const HttpAccess* access, const std::string& ca,
-                       const CallLimit& limit);
+  Result<HttpAnswer> exchange_once(const HttpRequest& request, const CallLimit& limit);
+  CURLcode set_options(const HttpRequest& request, const CallLimit& limit);
   /// Runs the request to its end. Fails with cancelled or timed_out.
   Result<CURLcode> run(const CallLimit& limit);
   /// Adds a line to headers_. False if there is no memory.
@@ -111,6 +126,7 @@ class HttpConnection {
   std::unique_ptr<CURL, FreeEasy> easy_{curl_easy_init()};
 
   HttpMethod method_ = HttpMethod::get;
+  std::uint64_t max_answer_bytes_ = max_object_bytes;
   std::span<const std::byte> body_ = {};
   std::span<const std::byte> unsent_ = {};
   std::vector<std::byte> received_ = {};

@@ -18,7 +18,7 @@ constexpr std::chrono::seconds max_pause{60};
 
 bool is_overloaded(const HttpAnswer& answer) { return answer.status == 429 || answer.status == 503; }
 
-/// Returns whether the time has passed, and not the call been cancelled.
+/// False if the call was cancelled first.
 bool pause_for(std::chrono::milliseconds time, int cancelled) {
   const auto end = Clock::now() + time;
   for (;;) {
@@ -34,17 +34,20 @@ bool pause_for(std::chrono::milliseconds time, int cancelled) {
 
 HttpPool::~HttpPool() {
   if (getpid() == process_) return;
-  // Closing the connections of a parent would end its TLS sessions.
-  const base::MutexLock lock(mutex_);
-  for (auto& connection : idle_) static_cast<void>(connection.release());
+  // Closing the connections of a parent would end its TLS sessions. The mutex may be locked for ever, and a thread
+  // of the parent may have been changing the list, so nothing of it is examined.
+  static_cast<void>(std::make_unique<decltype(idle_)>(std::move(idle_)).release());
 }
 
-Result<HttpAnswer> HttpPool::exchange(HttpMethod method, const HttpAddress& address,
-                                      std::span<const std::byte> body, const HttpAccess* access,
-                                      const std::string& ca, const CallLimit& limit) {
+Result<void> HttpPool::check_process() const {
+  if (getpid() == process_) return {};
+  return Error(ErrorCode::unsupported, "the store belongs to the process that forked this one; open another one");
+}
+
+Result<HttpAnswer> HttpPool::exchange(const HttpRequest& request, const CallLimit& limit) {
   for (std::chrono::seconds paused{0};;) {
     auto connection = KILN_TRY(take());
-    auto answer = connection->exchange(method, address, body, access, ca, limit);
+    auto answer = connection->exchange(request, limit);
     keep(std::move(connection));
     if (!answer || !is_overloaded(*answer) || answer->retry_after.count() == 0) return answer;
     paused += answer->retry_after;
@@ -55,8 +58,7 @@ Result<HttpAnswer> HttpPool::exchange(HttpMethod method, const HttpAddress& addr
 }
 
 Result<std::unique_ptr<HttpConnection>> HttpPool::take() {
-  if (getpid() != process_)
-    return Error(ErrorCode::unsupported, "the store belongs to the process that forked this one; open another one");
+  KILN_TRY(check_process());
   {
     const base::MutexLock lock(mutex_);
     if (!idle_.empty()) {

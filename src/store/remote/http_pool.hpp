@@ -1,8 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
-#include <string>
 #include <vector>
 
 #include <sys/types.h>
@@ -27,10 +25,12 @@ class HttpPool {
   HttpPool& operator=(const HttpPool&) = delete;
   ~HttpPool();
 
+  /// Fails with unsupported in a child of the process. Takes no lock: another thread may have held any at the fork.
+  Result<void> check_process() const;
+
   /// HttpConnection::exchange() on any connection. If the server is overloaded (429, 503) and says for how long
   /// (Retry-After), waits and tries again, unless that exceeds the limit or a minute.
-  Result<HttpAnswer> exchange(HttpMethod method, const HttpAddress& address, std::span<const std::byte> body,
-                              const HttpAccess* access, const std::string& ca, const CallLimit& limit);
+  Result<HttpAnswer> exchange(const HttpRequest& request, const CallLimit& limit);
 
  private:
   Result<std::unique_ptr<HttpConnection>> take();

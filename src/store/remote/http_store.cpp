@@ -18,6 +18,8 @@ namespace kiln::store {
 namespace {
 
 constexpr int max_redirects = 5;
+/// Of a folder; servers send up to 2 KiB for each object. Up to 32 folders are listed at once.
+constexpr std::uint64_t max_folder_list_bytes = 32 << 20;
 
 /// Whether the request is repeated at the address that the answer names. A PUT or DELETE only if that address gets
 /// the same method.
@@ -79,10 +81,7 @@ class HttpStore final : public ObjectStore {
   }
 
   Result<void> put(const std::string& path, std::span<const std::byte> bytes, const CallLimit& limit) override {
-    if (bytes.size() > max_object_bytes)
-      return Error(ErrorCode::unsupported,
-                   fmt::format("cannot PUT {}/{}: it is larger than {} MiB, the limit of an object", display_, path,
-                               max_object_bytes >> 20));
+    KILN_TRY(check_upload(display_, path, bytes.size()));
     KILN_TRY(call(HttpMethod::put, path, bytes, limit, {200, 201, 204}));
     return {};
   }
@@ -132,12 +131,20 @@ class HttpStore final : public ObjectStore {
 
   Result<HttpAnswer> follow(HttpMethod method, const std::string& path, std::span<const std::byte> body,
                             const CallLimit& limit, std::initializer_list<long> expected) {
+    KILN_TRY(pool_.check_process());
     const HttpAccess access = KILN_TRY(this->access());
     HttpAddress address = address_;
     address.url += is_bazel_ ? "/ac/" + base::sha256(path).hex() : "/" + path;
     bool at_store = true;
     for (int redirects = 0;; ++redirects) {
-      HttpAnswer answer = KILN_TRY(pool_.exchange(method, address, body, at_store ? &access : nullptr, ca_, limit));
+      HttpAnswer answer = KILN_TRY(pool_.exchange(
+          {.method = method,
+           .address = address,
+           .body = body,
+           .access = at_store ? &access : nullptr,
+           .ca = ca_,
+           .max_answer_bytes = method == HttpMethod::list ? max_folder_list_bytes : max_object_bytes},
+          limit));
       if (std::ranges::find(expected, answer.status) != expected.end()) return answer;
       if (!is_redirect(method, answer.status) || answer.redirect.empty())
         return refusal(method, answer.status, !at_store);
@@ -177,8 +184,7 @@ Result<std::unique_ptr<ObjectStore>> make_http_store(const StoreUrl& url) {
     return invalid("has a token_file beside a user or a password; remove one of them");
   if (!url.password.empty() && !url.option("password_file").empty())
     return invalid("has a password beside a password_file; remove one of them");
-  if (const std::string ca = url.option("ca"); !ca.empty())
-    if (const auto usable = check_certificates(ca); !usable) return invalid(usable.error().message());
+  if (const auto usable = check_certificates(url.option("ca")); !usable) return invalid(usable.error().message());
   auto address = HttpAddress::parse(url.display());
   if (!address) return invalid("has an address that libcurl does not accept");
   // curl_url_get() adds a slash to a URL without a path.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/text.hpp"
 #include "store/remote/xml.hpp"
 #include "store/store_url.hpp"
 
@@ -15,10 +16,7 @@ Error invalid_listing(const std::string& why) {
 
 /// The path of a URL, or the path itself.
 std::string_view path_of_href(std::string_view href) {
-  constexpr std::string_view spaces = " \t\r\n";
-  const auto begin = href.find_first_not_of(spaces);
-  if (begin == std::string_view::npos) return {};
-  href = href.substr(begin, href.find_last_not_of(spaces) + 1 - begin);
+  href = base::trimmed(href);
   if (const std::size_t scheme = href.find("://"); !href.starts_with('/') && scheme != std::string_view::npos)
     href.remove_prefix(std::min(href.find('/', scheme + 3), href.size()));
   return href;

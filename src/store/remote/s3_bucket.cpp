@@ -27,6 +27,8 @@ Result<S3Bucket> find_bucket(const StoreUrl& url, const AwsSettings& settings) {
     if (bucket.host.find_first_of("/?") != std::string::npos)
       return invalid("has an endpoint with a path; write the path behind the bucket");
   }
+  if (bucket.scheme == "http" && !url.option("ca").empty())
+    return invalid("has certificates in ca=, which an endpoint of http does not use; write https, or remove ca=");
   // The certificate of AWS is for names without another dot.
   const bool is_virtual_by_default = settings.endpoint.empty() && bucket.name.find('.') == std::string::npos;
   const std::string style = url.option("style");

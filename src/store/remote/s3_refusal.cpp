@@ -57,7 +57,6 @@ bool is_absent_object(const HttpAnswer& answer) {
 Error s3_refusal(const HttpAnswer& answer, const S3RequestContext& context) {
   const auto refusal = parse_s3_refusal(answer.other_body).value_or(S3Refusal());
   const std::string& code = refusal.code;
-  const bool writes = context.method == HttpMethod::put || context.method == HttpMethod::remove;
   const auto error = [&](ErrorCode kind, std::string_view why) {
     return Error(kind, fmt::format("{} ({}{}status {})", why, code, code.empty() ? "" : ", ", answer.status));
   };
@@ -77,16 +76,23 @@ Error s3_refusal(const HttpAnswer& answer, const S3RequestContext& context) {
     return io(fmt::format("{} has no bucket {}; create it, or check endpoint=", context.server, context.bucket));
   if (code == "AccessDenied")
     return error(ErrorCode::denied,
-                 writes ? "these credentials permit no writing; allow s3:PutObject"
-                        : "these credentials permit no reading; allow s3:GetObject and s3:ListBucket");
+                 context.method == HttpMethod::put ? "these credentials permit no writing; allow s3:PutObject"
+                 : context.method == HttpMethod::remove
+                     ? "these credentials permit no removal; allow s3:DeleteObject"
+                     : "these credentials permit no reading; allow s3:GetObject and s3:ListBucket");
+  if (code == "InvalidObjectState")
+    return error(ErrorCode::unsupported, "the object is in an archive such as Glacier; restore it, or remove it");
   if (code == "EntityTooLarge" || answer.status == 413)
-    return error(writes ? ErrorCode::unsupported : ErrorCode::io, "the server permits no object of this size");
+    return error(context.method == HttpMethod::put ? ErrorCode::unsupported : ErrorCode::io,
+                 "the server permits no object of this size");
   if (code == "XAmzContentSHA256Mismatch" || code == "BadDigest")
     return io("the object was altered on its way to the server");
   if (answer.status == 407) return io("the proxy requires a user and a password");
   if (answer.status == 429 || answer.status == 503) return io("the server is overloaded");
   if (answer.status == 507) return io("the server is full");
   if (answer.status >= 500) return io("the server failed");
+  if (code.empty() && answer.cut)
+    return Error(answer.cut->code(), fmt::format("{}: {}", context.server, answer.cut->message()));
   if (code.empty()) return io(fmt::format("{} does not answer as S3 does; check endpoint=", context.server));
   return io("the server refuses the request");
 }

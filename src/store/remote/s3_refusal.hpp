@@ -23,8 +23,9 @@ struct S3RequestContext {
 bool is_absent_object(const HttpAnswer& answer);
 
 /// The error for an answer that is neither success nor absence: denied if the credentials are good and lack a
-/// permission, unsupported if the object is too large, else io. The message is a reason without a subject, and
-/// quotes only the code of the server: its texts may contain the headers of the request.
+/// permission, unsupported if the object is too large or archived, timed_out if the answer was cut by the deadline
+/// before it says why, else io. The message is a reason without a subject, and quotes only the code of the server:
+/// its texts may contain the headers of the request.
 Error s3_refusal(const HttpAnswer& answer, const S3RequestContext& context);
 
 }  // namespace kiln::store

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_trust.hpp"
+#include "base/text.hpp"
 #include "base/try.hpp"
 
 namespace kiln::store {
@@ -36,12 +38,10 @@ Result<std::string> read_secret(const std::string& path) {
   const auto unusable = [&path](std::string_view why) {
     return Error(ErrorCode::io, fmt::format("cannot use the secret in {}: {}", path, why));
   };
-  auto read = read_small_file(path, max_secret_bytes);
+  const auto read = read_small_file(path, max_secret_bytes, FileAccess::any);
   if (!read) return unusable(read.error().message());
-  std::string text = *std::move(read);
-  constexpr std::string_view spaces = " \t\r\n\v\f";
-  text.erase(text.find_last_not_of(spaces) + 1);
-  text.erase(0, std::min(text.find_first_not_of(spaces), text.size()));
+  if (!*read) return unusable("there is no such file");
+  std::string text(base::trimmed(**read));
   if (text.empty()) return unusable("it is empty");
   // In HTTP, a line break would begin another header.
   if (std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }))
@@ -51,12 +51,16 @@ Result<std::string> read_secret(const std::string& path) {
 
 }  // namespace
 
-Result<std::string> read_small_file(const std::string& path, std::size_t max_bytes) {
+Result<std::optional<std::string>> read_small_file(const std::string& path, std::size_t max_bytes,
+                                                   FileAccess access) {
   const auto unusable = [](std::string why) { return Error(ErrorCode::io, std::move(why)); };
   const OpenFile file(path);
   struct stat status {};
+  if (file.descriptor < 0 && (errno == ENOENT || errno == ENOTDIR)) return std::optional<std::string>();
   if (file.descriptor < 0 || ::fstat(file.descriptor, &status) != 0) return unusable(std::strerror(errno));
   if (!S_ISREG(status.st_mode)) return unusable("it is not a file");
+  if (access == FileAccess::trusted)
+    if (auto why = base::why_not_trusted(status, path)) return unusable(*std::move(why));
   std::string text(max_bytes + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {
@@ -68,7 +72,7 @@ Result<std::string> read_small_file(const std::string& path, std::size_t max_byt
   }
   if (size > max_bytes) return unusable(fmt::format("it is longer than {} KiB", max_bytes >> 10));
   text.resize(size);
-  return text;
+  return std::optional(std::move(text));
 }
 
 Result<std::unique_ptr<SecretFile>> SecretFile::open(const std::string& path) {
