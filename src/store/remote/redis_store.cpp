@@ -203,7 +203,6 @@ Result<std::vector<std::string>> RedisStore::list(const std::string& folder, con
 }
 
 Result<std::vector<std::string>> RedisStore::list_all(const std::string& folder, const CallLimit& limit) {
-  constexpr std::size_t most_keys = 2'000'000;
   const std::string begin = key_of(folder) + "/";
   const std::string pattern = literal_pattern(begin) + "*";
   std::vector<std::string> paths;
@@ -217,8 +216,8 @@ Result<std::vector<std::string>> RedisStore::list_all(const std::string& folder,
     for (const RespAnswer& item : answer.items[1].items)
       if (std::string key = text_of_bulk(item); key.starts_with(begin))
         paths.push_back(key.substr(prefix_.size() + 1));
-    if (paths.size() > most_keys)
-      return redis_error(server_, ErrorCode::unsupported, fmt::format("lists more than {} keys", most_keys));
+    if (paths.size() > max_listed_names)
+      return redis_error(server_, ErrorCode::io, fmt::format("lists more than {} keys", max_listed_names));
   } while (cursor != "0");
   // SCAN may return a key more than once.
   std::ranges::sort(paths);
