@@ -122,7 +122,8 @@ Levels::Waited Levels::wait_for_fleet(const Request& request, const How& how, st
   const auto is_lost = [won] { return won != nullptr && *won; };
   const auto expected = expected_time(request.name());
   bool has_place = true;
-  bool is_useless = shared_.has_refused(request.key().digest);
+  // In a race, another thread waits for what the store has, and that takes long.
+  bool is_useless = won != nullptr || shared_.has_refused(request.key().digest);
   while (!is_lost()) {
     auto turn = shared_.ask_fleet(request.key(), expected, has_place, is_useless);
     if ((turn.kind == Kind::compile || turn.kind == Kind::get_place) && !has_place) {
