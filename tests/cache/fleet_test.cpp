@@ -407,6 +407,19 @@ TEST_F(FleetWithLittleMemory, AServerWithoutMemoryGivesNoLeasesAndDelaysNothing)
   EXPECT_EQ(cache->stats().stores.at(0).leases, 0U);
 }
 
+/// What clients find after a failover, until the server is the master.
+class FleetWithAReplica : public FleetTest {
+ protected:
+  FleetWithAReplica() { arguments_ = {"--replicaof", "127.0.0.1 1"}; }
+};
+
+TEST_F(FleetWithAReplica, CompilesWithoutLeasesUntilTheServerIsTheMaster) {
+  const auto cache = node("one");
+  EXPECT_EQ(cache->get(request(0)).value().origin(), Origin::compiled);
+  EXPECT_EQ(cache->stats().stores.at(0).leases, 0U);
+  EXPECT_TRUE(cache->stats().stores.at(0).reading) << "it is read";
+}
+
 class LeaseTest : public FleetTest {
  protected:
   store::Lease lease(const std::string& token) const {
