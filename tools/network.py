@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,8 @@ class Network:
         self.nodes = [f"{prefix}n{i}" for i in range(nodes)]
 
     def __enter__(self) -> "Network":
+        # So that a command that is ended leaves nothing behind.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         for name in [self.server, *self.nodes]:
             run("ip", "netns", "add", name)
             run("ip", "-n", name, "link", "set", "lo", "up")
