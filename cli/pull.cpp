@@ -37,7 +37,7 @@ class Pull {
       : context_(context),
         flags_(flags),
         least_compile_time_(flags.least_compile_time()),
-        store_(flags, StoreMode::write_only, false, interruption_),
+        store_(flags, StoreMode::write_only, false, stop_request_),
         display_(context, store_.name(), "pull", "pulled"),
         root_(context.directory()) {
     if (!store_.needs_signatures()) return;
@@ -55,7 +55,7 @@ class Pull {
       pull();
     } catch (const Failure&) {
       // A call whose repetitions were interrupted.
-      if (!interruption_.happened()) throw;
+      if (!stop_request_.happened()) throw;
       display_.report_end({.was_interrupted = true});
     }
   }
@@ -65,12 +65,12 @@ class Pull {
     display_.show("Listing " + store_.name());
     const auto identities = this->identities();
     for (const auto& [digest, identity] : identities)
-      if (!interruption_.happened()) collect(digest, identity);
+      if (!stop_request_.happened()) collect(digest, identity);
     // Programs of unknown cost come last.
     std::ranges::stable_sort(missing_, std::ranges::greater(), [](const PulledProgram& program) {
       return program.catalogued ? program.catalogued->compile_time : std::chrono::nanoseconds(-1);
     });
-    if (interruption_.happened()) return display_.report_end({.was_interrupted = true});
+    if (stop_request_.happened()) return display_.report_end({.was_interrupted = true});
     display_.begin(present_ + missing_.size(), present_);
     if (!knows_keys_ && !(can_list_ && identities.empty()))
       display_.add_problem(
@@ -100,7 +100,7 @@ class Pull {
       for (const std::string& digest : *listed) identities.try_emplace(digest);
       return identities;
     }
-    if (interruption_.happened()) return identities;
+    if (stop_request_.happened()) return identities;
     for (const auto& folder : store::device_folders(root_).value())
       if (folder.identity) identities.try_emplace(folder.identity->digest().hex(), folder.identity);
     for (const DeviceInfo& device : list_devices())
@@ -115,7 +115,7 @@ class Pull {
     if (!text.empty() && !catalogue)
       display_.add_problem(fmt::format("the catalogue of {} is damaged; `kiln push` writes it again", digest));
     auto keys = store_.list_keys(digest);
-    if (!keys && interruption_.happened()) return;
+    if (!keys && stop_request_.happened()) return;
     if (!keys && !catalogue) return;
     knows_keys_ = true;
     if (!keys) {
@@ -144,7 +144,7 @@ class Pull {
 
   std::optional<Identity> read_identity(const std::string& digest) {
     const auto text = store_.text_of(store::identity_path(digest));
-    if (interruption_.happened()) return std::nullopt;
+    if (stop_request_.happened()) return std::nullopt;
     auto identity = text ? store::parse_identity(*text, digest) : std::nullopt;
     if (identity) return identity;
     display_.add_problem(fmt::format(
@@ -202,7 +202,7 @@ class Pull {
   Context& context_;
   const TransferFlags flags_;
   const std::chrono::nanoseconds least_compile_time_;
-  const Interruption interruption_;
+  const StopRequest stop_request_;
   TransferStore store_;
   TransferDisplay display_;
   const std::filesystem::path root_;

@@ -43,7 +43,7 @@ class Push {
       : flags_(flags),
         least_compile_time_(flags.least_compile_time()),
         only_rare_(only_rare),
-        store_(flags, StoreMode::read_only, !flags.dry_run, interruption_),
+        store_(flags, StoreMode::read_only, !flags.dry_run, stop_request_),
         display_(context, store_.name(), "push", "pushed") {
     const auto settings = store::read_settings(context.command_line());
     strips_facts_ = !settings.share_facts.value;
@@ -56,7 +56,7 @@ class Push {
       push();
     } catch (const Failure&) {
       // A call whose repetitions were interrupted.
-      if (!interruption_.happened()) throw;
+      if (!stop_request_.happened()) throw;
       display_.report_end({.was_interrupted = true});
     }
   }
@@ -67,7 +67,7 @@ class Push {
     collect();
     display_.show("Listing " + store_.name());
     find_present();
-    if (interruption_.happened()) return display_.report_end({.was_interrupted = true});
+    if (stop_request_.happened()) return display_.report_end({.was_interrupted = true});
     const auto is_there = [](const PushedProgram& program) { return program.is_there; };
     const auto present = std::ranges::count_if(programs_, is_there);
     for (const auto& program : programs_)
@@ -105,7 +105,7 @@ class Push {
     if (only_rare_) std::erase_if(files, [now](const auto& file) { return now - file.last_use < rare_after; });
     std::vector<std::optional<Result<std::chrono::nanoseconds>>> times(files.size());
     for_each_parallel(files.size(), [&](std::size_t i) {
-      if (interruption_.happened()) return;
+      if (stop_request_.happened()) return;
       const auto bytes = read(identity, files[i]);
       if (!bytes) {
         times[i] = bytes.error();
@@ -184,14 +184,14 @@ class Push {
 
   store::TransferReport upload() {
     for (const PushedIdentity& identity : identities_) {
-      if (interruption_.happened()) break;
+      if (stop_request_.happened()) break;
       const std::string digest = identity.digest.hex();
       // `kiln pull` needs the right one.
       if (const auto there = store_.text_of(store::identity_path(digest));
           there && store::parse_identity(*there, digest))
         continue;
       const std::string text = store::identity_text(identity.identity);
-      const auto put = store::with_retries(interruption_.descriptor(), [&] {
+      const auto put = store::with_retries(stop_request_.descriptor(), [&] {
         return store_.objects().put(store::identity_path(digest), std::as_bytes(std::span(text)), store_.limit());
       });
       if (!put && put.error().code() != ErrorCode::denied) throw Failure(put.error());
@@ -297,7 +297,7 @@ class Push {
   const TransferFlags flags_;
   const std::chrono::nanoseconds least_compile_time_;
   const bool only_rare_;
-  const Interruption interruption_;
+  const StopRequest stop_request_;
   TransferStore store_;
   TransferDisplay display_;
   bool strips_facts_ = false;

@@ -89,7 +89,7 @@ std::chrono::milliseconds TransferFlags::least_compile_time() const {
   return *time;
 }
 
-Interruption::Interruption() {
+StopRequest::StopRequest() {
   interrupted = &event_;
   for (const int signal : {SIGINT, SIGTERM}) {
     struct sigaction before {};
@@ -102,7 +102,7 @@ Interruption::Interruption() {
   }
 }
 
-Interruption::~Interruption() {
+StopRequest::~StopRequest() {
   for (const int signal : {SIGINT, SIGTERM}) {
     struct sigaction now {};
     if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == on_interrupt) std::signal(signal, SIG_DFL);
@@ -110,17 +110,17 @@ Interruption::~Interruption() {
   interrupted = nullptr;
 }
 
-bool Interruption::happened() const {
+bool StopRequest::happened() const {
   pollfd wait = {event_.descriptor(), POLLIN, 0};
   return ::poll(&wait, 1, 0) > 0;
 }
 
 TransferStore::TransferStore(const TransferFlags& flags, StoreMode forbidden, bool creates,
-                             const Interruption& interruption)
+                             const StopRequest& stop_request)
     : url_(url_of(flags, forbidden)),
       opened_(open(url_, creates)),
       jobs_(flags.jobs > 0 ? flags.jobs : std::max(least_jobs, opened_.objects->useful_streams())),
-      interrupted_(interruption.descriptor()) {}
+      interrupted_(stop_request.descriptor()) {}
 
 store::TransferOptions TransferStore::transfer_options() const {
   return {.threads = jobs_, .interrupted = interrupted_};

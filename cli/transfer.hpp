@@ -31,12 +31,12 @@ struct TransferFlags {
 };
 
 /// Ctrl-C and SIGTERM end a transfer in order; a second one ends the process. One object at a time.
-class Interruption {
+class StopRequest {
  public:
-  Interruption();
-  ~Interruption();
-  Interruption(const Interruption&) = delete;
-  Interruption& operator=(const Interruption&) = delete;
+  StopRequest();
+  ~StopRequest();
+  StopRequest(const StopRequest&) = delete;
+  StopRequest& operator=(const StopRequest&) = delete;
 
   /// Becomes readable with the first signal.
   int descriptor() const noexcept { return event_.descriptor(); }
@@ -52,7 +52,7 @@ class TransferStore {
  public:
   /// `forbidden` is the mode of a URL that does not permit the command. `creates`: whether a missing folder is
   /// created.
-  TransferStore(const TransferFlags& flags, StoreMode forbidden, bool creates, const Interruption& interruption);
+  TransferStore(const TransferFlags& flags, StoreMode forbidden, bool creates, const StopRequest& stop_request);
 
   /// Without user, password and options.
   std::string name() const { return url_.display(); }
