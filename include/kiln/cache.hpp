@@ -150,9 +150,10 @@ class Cache {
   /// calls return invalid_request: one from inside the store of this cache, and one from a backend for the key that
   /// it is compiling.
   ///
-  /// May block for as long as the compiler or, up to CacheOptions::lock_timeout, another process takes. A shared
-  /// store that does not answer delays it by at most 150 ms; then the program is compiled while the store is asked,
-  /// and the first result is returned.
+  /// May block for as long as the compiler takes; up to CacheOptions::lock_timeout for another process; and with
+  /// Redis as a shared store for another machine, for as long as compiling took before, 10 s if that is unknown. A
+  /// shared store that does not answer delays it by at most 150 ms; then the program is compiled while the store is
+  /// asked, and the first result is returned.
   Result<Program> get(const Request& request);
   /// Like get(), but on a thread of the cache. In four cases the work is done on the calling thread, before this
   /// returns:

@@ -6,7 +6,7 @@
 
 #include <sys/stat.h>
 
-/// Which files this process believes. libkiln_remote has a copy of it.
+/// Which files this process trusts. Also compiled into libkiln_remote.
 namespace kiln::base {
 
 /// Whether the owner is this user or root.

@@ -127,7 +127,7 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
   // A caller that comes back for it needs neither a store nor a place to find that the key is still locked.
   if (compiles && how.if_locked == IfLocked::return_nothing && uses_locks() && disk_->is_locked(key))
     return std::optional<Program>{};
-  // No lock and no place is held while a store is asked.
+  // No key's lock and no place is held while an entry is fetched.
   const auto start = std::chrono::steady_clock::now();
   if (prefetch_ && how.ask_stores != AskStores::no &&
       prefetch_->wait_for(key.digest, start + head_start(request.name())))

@@ -34,8 +34,8 @@ bool pause_for(std::chrono::milliseconds time, int cancelled) {
 
 HttpPool::~HttpPool() {
   if (getpid() == process_) return;
-  // Closing the connections of a parent would end its TLS sessions. The mutex may be locked for ever, and a thread
-  // of the parent may have been changing the list, so nothing of it is examined.
+  // In a forked child. Closing the connections would end the parent's TLS sessions. At the fork, another thread may
+  // have held the mutex and been changing the list, so the list is neither locked nor read, only leaked.
   static_cast<void>(std::make_unique<decltype(idle_)>(std::move(idle_)).release());
 }
 
