@@ -59,6 +59,7 @@ Table counters(const store::LifetimeStats& lifetime) {
   count("requests", totals.requests);
   count("  memory hits", totals.memory_hits);
   count("  disk hits", totals.disk_hits);
+  count("  bundle hits", totals.bundle_hits);
   count("  shared store hits", totals.shared_hits);
   count("  completed by the driver at launch", totals.incomplete);
   count("  waited for another thread", totals.joined);

@@ -92,6 +92,14 @@ class Backend {
   /// every error is a miss; after load_failed, it also removes the entry from its disk. out_of_memory is retried as
   /// above. A binary that is refused must return an error, never a broken module.
   virtual Result<std::unique_ptr<Module>> load(const Binary& binary) = 0;
+  /// How well binaries that were made for `target` suit this device: 0 if not at all; else adapt() may be called with
+  /// them, those with the largest number first. Only the first half of the identity counts. By default, 1 for the
+  /// target of identity(), and 0 for all others.
+  virtual unsigned accepts(const Identity& target) const;
+  /// Loads a binary that was made for `target`, which accepts() permits. If that is another target than the
+  /// device's own, the result may have a binary of the device's own identity, which loads faster: a cache keeps it
+  /// on disk. Otherwise as load(), which it calls by default.
+  virtual Result<Compiled> adapt(const Identity& target, const Binary& binary);
   /// Whether a cache may call compile() and load() on its own threads. If not, it calls them only on the threads
   /// that call the cache: get_async() and preload() then work on the calling thread.
   virtual bool usable_from_any_thread() const noexcept { return true; }

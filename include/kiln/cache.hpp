@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <kiln/backend.hpp>
+#include <kiln/bundle.hpp>
 #include <kiln/durability.hpp>
 #include <kiln/future.hpp>
 #include <kiln/log.hpp>
@@ -51,6 +52,15 @@ struct CacheOptions {
   /// then use no more than Backend::useful_threads(). The caller of preload() or warm() counts as one, threads in a
   /// callback do not. Started when first needed.
   unsigned threads = 0;
+  /// Files with programs that were compiled ahead of time, in the order in which they are searched, after the disk
+  /// and before the shared stores (docs/bundles.md). Nothing: those of `$KILN_BUNDLES`, else of the user's or the
+  /// system's kiln.conf. Bundles that are embedded in the application or its libraries follow. An empty list: no
+  /// bundle at all. A file that cannot be used is logged and skipped. Relative paths are resolved when the cache is
+  /// constructed.
+  std::optional<std::vector<Bundle>> bundles = {};
+  /// What happens to a program that no level has. Nothing: as `$KILN_COMPILE` or kiln.conf says, else
+  /// CompilePolicy::always.
+  std::optional<CompilePolicy> compile = {};
   /// The levels between the disk and the compiler, shared between machines, fastest first: URLs, or objects of the
   /// application (SharedStore). Nothing: those of `$KILN_SHARED`, else of the user's or the system's kiln.conf,
   /// else none. An empty list: none. docs/sharing.md describes them.
@@ -205,6 +215,11 @@ class Cache {
   /// disk, in as few round trips as the stores permit, and loads them into memory as warm() does. Programs that
   /// are found nowhere are left to get(). A record that cannot be read is one error, io or unsupported.
   PreloadReport warm(const std::filesystem::path& record, const ProgressCallback& progress = {});
+  /// Provides the programs of a record (CacheOptions::record) that this device uses on disk: compiles those that no
+  /// level has, all at once, and keeps none in memory that was not there. Call it after an update of the driver or
+  /// the compiler, before anybody waits. Threads, order and `progress`: as in preload(). A record that cannot be read
+  /// is one error, io or unsupported, and so is each request that cannot be made again on this machine.
+  PreloadReport refresh(const std::filesystem::path& record, const ProgressCallback& progress = {});
 
   /// Drops the program from memory unless it is in use. Returns whether it was dropped. The other levels keep it.
   bool evict(const Request& request);

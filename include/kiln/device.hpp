@@ -84,6 +84,9 @@ struct DeviceInfo {
   unsigned lanes = 2;
   /// Why the device cannot be used; empty if it can.
   std::string problem = {};
+  /// Why the device cannot compile sources, although it can be used: it loads binaries that were compiled elsewhere.
+  /// Empty if it can.
+  std::string compiler_problem = {};
 };
 
 class Slot;

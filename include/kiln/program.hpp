@@ -21,7 +21,7 @@ class Resident;
 }
 
 /// The level that brought a program into memory, or Cache::add().
-enum class Origin : std::uint8_t { compiled, disk, shared, added };
+enum class Origin : std::uint8_t { compiled, disk, bundle, shared, added };
 
 /// The name of an origin, as in "disk". The text is static.
 std::string_view to_string(Origin origin) noexcept;

@@ -26,7 +26,8 @@ enum class ErrorCode {
   timed_out,          ///< a time limit was exceeded
   callback_failed,    ///< a callback threw an exception
   denied,             ///< a server refused access: wrong credentials, or no permission
-  untrusted,          ///< a shared store has an entry without a trusted signature, or is not private
+  untrusted,          ///< a shared store or a bundle has no trusted signature, or is not private
+  not_compiled,       ///< no level has the program, and the cache may not compile it, or not while the caller waits
 };
 
 /// The name of a code, as in "compile_failed". The text is static.

@@ -52,15 +52,16 @@ struct StoreStats {
 };
 
 /// Counters of a cache since it was constructed. A value. Every request is counted once among memory_hits,
-/// disk_hits, shared_hits, joined, compiles, failures and absent.
+/// disk_hits, bundle_hits, shared_hits, joined, compiles, failures and absent.
 struct Stats {
   /// Calls of get(), get_async() and find(), programs of preload(), and calls of add() that return another program
   /// or fail.
   std::uint64_t requests = 0;
   std::uint64_t memory_hits = 0;
   std::uint64_t disk_hits = 0;
+  std::uint64_t bundle_hits = 0;
   std::uint64_t shared_hits = 0;
-  /// Programs from disk or a shared store for which the driver compiles more at their first launch: see
+  /// Programs from disk, a bundle or a shared store for which the driver compiles more at their first launch: see
   /// Module::is_complete().
   std::uint64_t incomplete = 0;
   /// Requests that waited for another thread's result for the same key.
@@ -84,7 +85,7 @@ struct Stats {
   std::uint64_t save_failures = 0;
   /// Entries on disk that were removed because they were damaged or could not be loaded.
   std::uint64_t replaced = 0;
-  /// Entries from disk or a shared store that could not be used, calls on them that failed or threw, and uploads
+  /// Entries from disk, a bundle or a shared store that could not be used, calls on them that failed or threw, and uploads
   /// that failed or were dropped.
   std::uint64_t store_failures = 0;
 
@@ -98,13 +99,13 @@ struct Stats {
 
   /// Time spent in the compiler here.
   std::chrono::nanoseconds compile_time = {};
-  /// The time that programs from disk or a shared store took to compile when they were compiled.
+  /// The time that programs from disk, a bundle or a shared store took to compile when they were compiled.
   std::chrono::nanoseconds compile_time_saved = {};
 
   /// The shared stores, in the order in which they are asked.
   std::vector<StoreStats> stores = {};
 
-  /// Requests that memory, disk and shared stores could not answer.
+  /// Requests that memory, disk, bundles and shared stores could not answer.
   std::uint64_t misses() const noexcept { return compiles + failures + absent; }
   /// The share of requests that needed no compiler; 0 before the first request.
   double hit_rate() const noexcept;

@@ -21,6 +21,7 @@ std::string_view to_string(ErrorCode code) noexcept {
     case ErrorCode::callback_failed: return "callback_failed";
     case ErrorCode::denied: return "denied";
     case ErrorCode::untrusted: return "untrusted";
+    case ErrorCode::not_compiled: return "not_compiled";
   }
   return "unknown";
 }

@@ -114,7 +114,7 @@ Stats Levels::counted() {
   stats.compiles = counters_.compiles;
   stats.failures = counters_.failures;
   stats.absent = counters_.absent;
-  stats.requests = stats.memory_hits + stats.disk_hits + stats.shared_hits + stats.joined + stats.misses();
+  stats.requests = stats.memory_hits + stats.disk_hits + stats.bundle_hits + stats.shared_hits + stats.joined + stats.misses();
   stats.evictions = totals.evictions;
   stats.bound_exceeded = totals.bound_exceeded;
   stats.pressure = counters_.pressure;

@@ -35,7 +35,7 @@ nlohmann::ordered_json json_of(const StoreStats& store) {
 
 double Stats::hit_rate() const noexcept {
   if (requests == 0) return 0;
-  return static_cast<double>(memory_hits + disk_hits + shared_hits + joined) / static_cast<double>(requests);
+  return static_cast<double>(memory_hits + disk_hits + bundle_hits + shared_hits + joined) / static_cast<double>(requests);
 }
 
 std::string Stats::to_json() const {

@@ -19,6 +19,7 @@ inline constexpr std::array counters = {
     Counter{"requests", &Stats::requests},
     Counter{"memory_hits", &Stats::memory_hits},
     Counter{"disk_hits", &Stats::disk_hits},
+    Counter{"bundle_hits", &Stats::bundle_hits},
     Counter{"shared_hits", &Stats::shared_hits},
     Counter{"incomplete", &Stats::incomplete},
     Counter{"joined", &Stats::joined},

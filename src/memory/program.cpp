@@ -11,6 +11,7 @@ std::string_view to_string(Origin origin) noexcept {
   switch (origin) {
     case Origin::compiled: return "compiled";
     case Origin::disk: return "disk";
+    case Origin::bundle: return "bundle";
     case Origin::shared: return "shared";
     case Origin::added: return "added";
   }

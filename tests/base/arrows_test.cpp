@@ -17,7 +17,7 @@ namespace {
 /// The layer of each source folder. A file may include files of its own folder and of lower layers.
 const std::map<std::string, int, std::less<>> folders = {
     {"base", 0},  {"key", 1},     {"memory", 2}, {"store", 2},        {"backend", 2},
-    {"cache", 3}, {"dialect", 4}, {"exec", 4},   {"kernels/tune", 5}, {"kernels", 6},
+    {"cache", 3}, {"bake", 4},    {"dialect", 4}, {"exec", 4},   {"kernels/tune", 5}, {"kernels", 6},
 };
 
 using Headers = std::map<std::string, std::string, std::less<>>;
@@ -26,6 +26,8 @@ using Headers = std::map<std::string, std::string, std::less<>>;
 /// may use belong to `key`.
 const Headers kiln_headers = {
     {"backend.hpp", "key"},
+    {"bake.hpp", "bake"},
+    {"bundle.hpp", "key"},
     {"cache.hpp", "cache"},
     {"compile_workers.hpp", "backend"},
     {"cuda.hpp", "backend"},

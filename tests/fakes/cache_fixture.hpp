@@ -62,7 +62,7 @@ class CacheTest : public testing::Test {
 
 /// Expects that every request is counted exactly once.
 inline void expect_counts_add_up(const Stats& stats) {
-  EXPECT_EQ(stats.requests, stats.memory_hits + stats.disk_hits + stats.shared_hits + stats.joined +
+  EXPECT_EQ(stats.requests, stats.memory_hits + stats.disk_hits + stats.bundle_hits + stats.shared_hits + stats.joined +
                                 stats.compiles + stats.failures + stats.absent);
 }
 

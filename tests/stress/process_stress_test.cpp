@@ -235,7 +235,7 @@ TEST_F(ManyProcesses, EightOfManyThreadsGetTheRightProgramsWhileOthersPruneClear
         // One of them takes everything away again and again.
         if (process == 0) static_cast<void>(cache.clear());
       }
-      const std::uint64_t sum = stats.memory_hits + stats.disk_hits + stats.shared_hits + stats.joined +
+      const std::uint64_t sum = stats.memory_hits + stats.disk_hits + stats.bundle_hits + stats.shared_hits + stats.joined +
                                 stats.compiles + stats.failures + stats.absent;
       _exit(wrong == 0 && stats.requests == gets_each * many && sum == stats.requests ? 0 : 1);
     }

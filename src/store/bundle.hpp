@@ -1,0 +1,140 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <kiln/digest.hpp>
+#include <kiln/identity.hpp>
+#include <kiln/result.hpp>
+
+#include "base/file.hpp"
+#include "key/request_record.hpp"
+#include "store/sealed_entry.hpp"
+#include "store/signatures.hpp"
+
+/// Bundles: read-only files with many sealed entries. docs/bundles.md specifies the format.
+namespace kiln::store {
+
+/// A program in a bundle.
+struct BundledProgram {
+  Digest key = {};
+  /// SHA-256 of the body of its sealed entry.
+  Digest body = {};
+  /// The sealed entry in the file.
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+  /// XXH3 (64 bits) of the sealed entry.
+  std::uint64_t checksum = 0;
+  /// The index of what compiled it, in BundleFile::identities().
+  std::uint32_t identity = 0;
+};
+
+/// The programs of one target: of what devices accept.
+struct BundledTarget {
+  /// Without a compiler.
+  Identity identity = {};
+  /// Identity::target_digest().
+  Digest digest = {};
+  /// Its programs are these places of the index.
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+/// A bundle that is open for reading. Its index is in memory. Thread-safe; nothing of it changes.
+class BundleFile {
+ public:
+  /// Reads and checks the index: its checksum, and that every entry is in the file and overlaps no other. With
+  /// `trust`, the index needs a signature by one of these keys. Fails with io, with damaged, with unsupported for a
+  /// newer format, and with untrusted.
+  static Result<std::shared_ptr<const BundleFile>> open(const std::filesystem::path& path,
+                                                        const TrustList* trust = nullptr);
+  /// Opens a bundle that is a part of another file, such as an executable. `name` is for messages. It may be shorter
+  /// than `size`: bytes() says how long it is.
+  static Result<std::shared_ptr<const BundleFile>> open_part(base::FileHandle file, std::string name,
+                                                             std::uint64_t offset, std::uint64_t size,
+                                                             const TrustList* trust = nullptr);
+
+  /// Its path, for messages.
+  const std::string& name() const noexcept;
+  std::uint64_t bytes() const noexcept;
+  /// Sorted by digest.
+  std::span<const BundledTarget> targets() const noexcept;
+  /// What compiled the programs: the targets, each with its compilers.
+  std::span<const Identity> identities() const noexcept;
+  /// A JSON object about the bundle.
+  const std::string& facts() const noexcept;
+  /// How many programs it has for all targets.
+  std::size_t size() const noexcept;
+  /// Of those, the one at a place: those of each target are sorted by their keys.
+  BundledProgram program(std::size_t place) const;
+  /// For a program whose request can be found without the headers of a toolkit, that digest.
+  std::vector<std::pair<Digest, std::size_t>> digests_without_toolkit() const;
+
+  std::optional<BundledProgram> find(const BundledTarget& target, const Digest& key) const;
+  /// Finds it by Request::digest_without_toolkit().
+  std::optional<BundledProgram> find_without_toolkit(const BundledTarget& target, const Digest& digest) const;
+  /// Reads a sealed entry. Fails with damaged if its bytes do not have the checksum, also if the file was truncated
+  /// or overwritten since, and with io.
+  Result<std::vector<std::byte>> read(const BundledProgram& program) const;
+
+  bool has_requests() const noexcept;
+  /// The requests of its programs, as a record.
+  Result<key::RequestRecord> requests() const;
+
+  /// SHA-256 of the index, which covers everything in the bundle except its signatures.
+  const Digest& digest() const noexcept;
+  const std::vector<Signature>& signatures() const noexcept;
+  /// Compares everything with its digests: the index, each entry and the requests. Calls `problem` for each one
+  /// that is damaged.
+  void verify(const std::function<void(const std::string& what, const Error& why)>& problem) const;
+
+ private:
+  struct Contents;
+
+  explicit BundleFile(std::unique_ptr<const Contents> contents);
+
+ public:
+  ~BundleFile();
+
+ private:
+  std::unique_ptr<const Contents> contents_;
+};
+
+/// An entry for write_bundle().
+struct EntryToBundle {
+  /// An index into BundleContents::identities.
+  std::size_t identity = 0;
+  Digest key = {};
+  std::optional<Digest> without_toolkit = {};
+  /// Returns the sealed entry. Called once.
+  std::function<Result<std::vector<std::byte>>()> read = {};
+};
+
+struct BundleContents {
+  /// In any order; each pair of target and key once.
+  std::vector<EntryToBundle> entries = {};
+  /// Those that no entry has are left out.
+  std::vector<Identity> identities = {};
+  /// A record of requests, which is copied as it is; empty if there is none.
+  std::filesystem::path record = {};
+  /// A JSON object.
+  std::string facts = "{}";
+};
+
+/// Writes a bundle beside `path` and renames it, so that readers see the old bundle or the new one. Equal contents
+/// and keys give equal bytes. Returns its size. Fails with invalid_request if a target has a key twice, with damaged
+/// if an entry is not what its label says, and with io.
+Result<std::uint64_t> write_bundle(const std::filesystem::path& path, const BundleContents& contents,
+                                   std::span<const SigningKey> keys = {});
+
+/// Adds a signature by each key, in place of an older one of the same name. The bundle is replaced by rename.
+Result<void> sign_bundle(const std::filesystem::path& path, std::span<const SigningKey> keys);
+
+}  // namespace kiln::store
