@@ -156,6 +156,9 @@ void run(Context& context, const CompileOptions& options) {
     ProgressBar bar(context.terminal(), "Compiling");
     CacheOptions cache_options;
     cache_options.directory = context.directory();
+    // What a bundle has is not on disk.
+    cache_options.bundles.emplace();
+    cache_options.compile = CompilePolicy::always;
     cache_options.stores = context.stores();
     cache_options.max_programs = std::max(cache_options.max_programs, options.files.size());
     cache_options.max_disk_bytes = std::numeric_limits<std::uint64_t>::max();

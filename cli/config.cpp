@@ -80,6 +80,13 @@ Json settings_json(const Settings& settings) {
   }
   object["record"] = setting_json(or_null(settings.record.value.string()), settings.record);
   object["stores"] = setting_json(std::move(stores), settings.stores);
+  auto bundles = Json::array();
+  for (const auto& configured : settings.bundles.value)
+    bundles.push_back({{"path", configured.value.path.string()},
+                       {"verify", name_of(configured.value.verify)},
+                       {"source", configured.source}});
+  object["bundles"] = setting_json(std::move(bundles), settings.bundles);
+  object["compile"] = setting_json(to_string(settings.compile.value), settings.compile);
   object["share_facts"] = setting_json(settings.share_facts.value, settings.share_facts);
   object["upload_limit_ms"] = setting_json(settings.upload_limit.value.count(), settings.upload_limit);
   object["signing_key"] = setting_json(signing_key_of(settings), settings.signing_key);
@@ -105,6 +112,13 @@ std::string settings_table(const Settings& settings, const Terminal& terminal) {
                configured.source});
   }
   if (settings.stores.value.empty()) table.add({"store", std::string(store::no_stores), settings.stores.source});
+  for (const auto& configured : settings.bundles.value)
+    table.add({"bundle",
+               fmt::format("{} verify={}", configured.value.path.string(), name_of(configured.value.verify)),
+               configured.source});
+  if (settings.bundles.value.empty())
+    table.add({"bundle", std::string(store::no_bundles), settings.bundles.source});
+  table.add({"compile", std::string(to_string(settings.compile.value)), settings.compile.source});
   table.add({"share_facts", settings.share_facts.value ? "1" : "0", settings.share_facts.source});
   table.add({"upload_limit", config_text(settings.upload_limit.value), settings.upload_limit.source});
   table.add({"signing_key", signing_key_of(settings), settings.signing_key.source});

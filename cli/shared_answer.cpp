@@ -76,7 +76,7 @@ SharedAnswer ask_shared_stores(const Context& context, const Request& request, c
     const std::lock_guard lock(mutex);
     answer.problems.push_back(record.message);
   });
-  cache::SharedStores stores(options, identity, nullptr);
+  cache::SharedStores stores(options, store::read_settings(), identity, nullptr);
   std::optional<cache::Fetched> found;
   if (const auto fetch = stores.fetch(request.key(), patience)) {
     static_cast<void>(fetch->wait_until(std::chrono::steady_clock::now() + patience));

@@ -113,6 +113,7 @@ CacheOptions cache_options(const Context& context) {
   CacheOptions options;
   options.directory = context.directory();
   options.stores = context.stores();
+  options.compile = CompilePolicy::always;
   options.log = context.log();
   return options;
 }

@@ -215,10 +215,11 @@ class Cache {
   /// disk, in as few round trips as the stores permit, and loads them into memory as warm() does. Programs that
   /// are found nowhere are left to get(). A record that cannot be read is one error, io or unsupported.
   PreloadReport warm(const std::filesystem::path& record, const ProgressCallback& progress = {});
-  /// Provides the programs of a record (CacheOptions::record) that this device uses on disk: compiles those that no
-  /// level has, all at once, and keeps none in memory that was not there. Call it after an update of the driver or
-  /// the compiler, before anybody waits. Threads, order and `progress`: as in preload(). A record that cannot be read
-  /// is one error, io or unsupported, and so is each request that cannot be made again on this machine.
+  /// Compiles the programs of a record (CacheOptions::record) that this device uses and no level has, as preload()
+  /// does, but keeps none in memory that was not there. Call it after an update of the driver or the compiler,
+  /// before anybody waits. Programs that are on disk count as ready, without a check and without a call of
+  /// `progress`. A record that cannot be read is one error, io or unsupported; so is each request that cannot be
+  /// made again on this machine.
   PreloadReport refresh(const std::filesystem::path& record, const ProgressCallback& progress = {});
 
   /// Drops the program from memory unless it is in use. Returns whether it was dropped. The other levels keep it.

@@ -87,6 +87,9 @@ PreloadReport Cache::warm(const ProgressCallback& progress) { return impl_->leve
 PreloadReport Cache::warm(const std::filesystem::path& record, const ProgressCallback& progress) {
   return impl_->levels().warm(record, progress);
 }
+PreloadReport Cache::refresh(const std::filesystem::path& record, const ProgressCallback& progress) {
+  return impl_->levels().refresh(record, progress);
+}
 bool Cache::evict(const Request& request) { return impl_->table.evict(request.key().digest); }
 std::size_t Cache::trim(std::size_t keep) { return impl_->table.trim(keep); }
 Result<std::size_t> Cache::clear() { return impl_->levels().clear(); }

@@ -25,9 +25,11 @@ void make_absolute(std::filesystem::path& path) {
 }
 
 /// Resolves the paths once, so that later changes of the environment or the working directory have no effect.
-CacheOptions with_absolute_paths(CacheOptions options) {
-  if (!options.record) options.record = store::record_setting().value;
+CacheOptions with_absolute_paths(CacheOptions options, const store::Settings& settings) {
+  if (!options.record) options.record = settings.record.value;
   make_absolute(*options.record);
+  if (options.bundles)
+    for (Bundle& bundle : *options.bundles) make_absolute(bundle.path);
   if (options.disk && options.directory.empty()) options.directory = default_directory();
   if (options.disk) make_absolute(options.directory);
   return options;
@@ -48,32 +50,24 @@ std::shared_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheO
   return nullptr;
 }
 
-std::shared_ptr<const store::UnsavedEntry> unsaved(const Request& request, Binary binary,
-                                                   std::chrono::nanoseconds compile_time) {
-  store::Entry entry{
-      .compile_time = compile_time, .created = std::chrono::system_clock::now(), .facts = request.describe()};
-  entry.parts.emplace(store::binary_part, std::move(binary));
-  // A source without included files is in the facts.
-  if (request.files().size() > 1) {
-    const std::string files = request.describe_files();
-    const auto bytes = std::as_bytes(std::span(files));
-    entry.parts.emplace(store::files_part, Binary{.bytes = {bytes.begin(), bytes.end()}});
-  }
-  return std::make_shared<const store::UnsavedEntry>(store::UnsavedEntry{std::move(entry)});
-}
-
 }  // namespace
 
 Levels::Levels(std::shared_ptr<Backend> backend, CacheOptions options, memory::ProgramTable& table,
                const base::FileSystem& system)
+    : Levels(std::move(backend), std::move(options), store::read_settings(), table, system) {}
+
+Levels::Levels(std::shared_ptr<Backend> backend, CacheOptions options, const store::Settings& settings,
+               memory::ProgramTable& table, const base::FileSystem& system)
     : backend_(std::move(backend)),
       identity_digest_(backend_->identity().digest()),
-      options_(with_absolute_paths(std::move(options))),
+      options_(with_absolute_paths(std::move(options), settings)),
+      policy_(options_.compile.value_or(settings.compile.value)),
       system_(system),
       disk_(open_disk(*backend_, options_, system_)),
+      bundles_(options_, settings, *backend_),
       table_(table),
       recorder_(*options_.record, backend_->identity().api, options_.log, system_),
-      shared_(options_, backend_->identity(), this),
+      shared_(options_, settings, backend_->identity(), this),
       prefetch_(prefetch_of_record()),
       saver_(backend_->identity(), identity_digest_, disk_, shared_, table_,
              {.save = options_.save, .queue = options_.write_queue, .log = options_.log}),
@@ -87,12 +81,13 @@ void Levels::leave_to_parent() noexcept {
 }
 
 void Levels::finish() {
+  is_ending_ = true;
   workers_.finish();
   under_way_.wait_for_all();
   flush();
 }
 
-// The path of a request: memory, disk, shared stores, compiler.
+// The path of a request: memory, disk, bundles, shared stores, compiler.
 Result<std::optional<Program>> Levels::find_or_compile(const Request& request, const How& how) {
   if (request.error()) return failure(*request.error());
   const Key& key = request.key();
@@ -104,7 +99,8 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, c
         key.digest, [&] { return table_.find_locked(key.digest); }, [&] { return look_further(request, how); });
     // A joined find(), warm() or preload() that found nothing does not answer a get(). A joined preload() does not
     // answer a find() either: it looks on disk only.
-    if (joined && outcome && !*outcome && (how.if_missing == IfMissing::compile || is_first)) continue;
+    const bool needs_it = how.if_missing != IfMissing::return_nothing && how.if_missing != IfMissing::come_back;
+    if (joined && outcome && !*outcome && (needs_it || is_first)) continue;
     // The request of a caller that comes back is counted then.
     if (joined && how.if_missing == IfMissing::come_back && outcome && !*outcome) return std::move(outcome);
     if (joined)
@@ -124,6 +120,8 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
   if (compiles && how.if_locked == IfLocked::return_nothing && shared_.waits_for_fleet(key.digest))
     return std::optional<Program>{};
   if (auto program = load_from_disk(key, std::nullopt, look)) return program;
+  if (auto program = load_from_bundles(request)) return program;
+  if (!bundles_.is_empty()) compile_bundled_requests();
   // A caller that comes back for it needs neither a store nor a place to find that the key is still locked.
   if (compiles && how.if_locked == IfLocked::return_nothing && uses_locks() && disk_->is_locked(key))
     return std::optional<Program>{};
@@ -138,6 +136,8 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
   if (fetch)
     if (auto program = await_stores(request, *fetch, how.ask_stores, start)) return program;
   if (how.if_missing == IfMissing::return_nothing) ++counters_.absent;
+  if (how.if_missing == IfMissing::fail) return not_compiled(request);
+  if (how.if_missing == IfMissing::compile_later) return compile_later(request);
   if (!compiles) return std::optional<Program>{};
   if (fetch && !fetch->has_ended() && backend_->usable_from_any_thread()) return race(request, how, *fetch);
   return provide(request, how, {.late = fetch.get()});
@@ -168,10 +168,13 @@ Levels::Outcome Levels::provide(const Request& request, const How& how, const Ri
 std::optional<Program> Levels::find_ready(const Request& request) {
   const Key& key = request.key();
   // The thread that provides the program may take long.
-  if (request.error() || !disk_ || flights_.is_in_flight(key.digest)) return std::nullopt;
+  if (request.error() || (!disk_ && bundles_.is_empty()) || flights_.is_in_flight(key.digest)) return std::nullopt;
   const auto [outcome, joined] = flights_.fly(
       key.digest, [&] { return table_.find_locked(key.digest); },
-      [&]() -> Outcome { return load_from_disk(key, std::nullopt, Look::first); });
+      [&]() -> Outcome {
+        auto program = load_from_disk(key, std::nullopt, Look::first);
+        return program ? std::move(program) : load_from_bundles(request);
+      });
   if (!outcome || !*outcome) return std::nullopt;
   if (joined) ++counters_.joined;
   recorder_.note(request, (*outcome)->compile_time());
@@ -179,7 +182,17 @@ std::optional<Program> Levels::find_ready(const Request& request) {
 }
 
 Result<Program> Levels::get(const Request& request) {
-  auto found = KILN_TRY(find_or_compile(request, {}));
+  if (is_compiled_later(request.key().digest)) {
+    // Nobody waits for the thread that compiles it.
+    if (Program program = table_.find(request.key().digest)) return program;
+    return failure(compile_later(request));
+  }
+  // A backend that is tied to a thread compiles on it.
+  const bool later = policy_ == CompilePolicy::background && backend_->usable_from_any_thread();
+  const auto if_missing = later ? IfMissing::compile_later : this->if_missing();
+  // A program that is not compiled here is worth waiting for.
+  const auto ask_stores = if_missing == IfMissing::fail ? AskStores::patiently : AskStores::briefly;
+  auto found = KILN_TRY(find_or_compile(request, {.if_missing = if_missing, .ask_stores = ask_stores}));
   return std::move(*found);
 }
 
@@ -215,6 +228,20 @@ Result<Program> Levels::compile(const Request& request, std::optional<KeyLock> l
                 SharedStores::to_all, std::move(lease));
   }
   return program;
+}
+
+std::shared_ptr<const store::UnsavedEntry> Levels::unsaved(const Request& request, Binary binary,
+                                                           std::chrono::nanoseconds compile_time) {
+  store::Entry entry{
+      .compile_time = compile_time, .created = std::chrono::system_clock::now(), .facts = request.describe()};
+  entry.parts.emplace(store::binary_part, std::move(binary));
+  // A source without included files is in the facts.
+  if (request.files().size() > 1) {
+    const std::string files = request.describe_files();
+    const auto bytes = std::as_bytes(std::span(files));
+    entry.parts.emplace(store::files_part, Binary{.bytes = {bytes.begin(), bytes.end()}});
+  }
+  return std::make_shared<const store::UnsavedEntry>(store::UnsavedEntry{std::move(entry)});
 }
 
 std::optional<Program> Levels::load_from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look,

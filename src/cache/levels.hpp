@@ -14,6 +14,7 @@
 #include "base/mutex.hpp"
 #include "base/process.hpp"
 #include "cache/batch.hpp"
+#include "cache/bundles.hpp"
 #include "cache/call_threads.hpp"
 #include "cache/flights.hpp"
 #include "cache/guarded_store.hpp"
@@ -68,6 +69,8 @@ class Levels {
   /// `table` must outlive it.
   Levels(std::shared_ptr<Backend> backend, CacheOptions options, memory::ProgramTable& table,
          const base::FileSystem& system = base::FileSystem::system());
+  Levels(std::shared_ptr<Backend> backend, CacheOptions options, const store::Settings& settings,
+         memory::ProgramTable& table, const base::FileSystem& system);
   /// Recreates the levels in a forked child. Reads only immutable members of `parents`.
   explicit Levels(const Levels& parents);
   Levels& operator=(const Levels&) = delete;
@@ -87,6 +90,7 @@ class Levels {
   PreloadReport preload(std::span<const Request> requests, const ProgressCallback& progress);
   PreloadReport warm(const ProgressCallback& progress);
   PreloadReport warm(const std::filesystem::path& record, const ProgressCallback& progress);
+  PreloadReport refresh(const std::filesystem::path& record, const ProgressCallback& progress);
   Result<std::size_t> clear();
   void flush();
   Result<void> persist();
@@ -102,13 +106,19 @@ class Levels {
 
   /// Everything except memory hits, which the table counts.
   struct Counters {
-    std::atomic<std::uint64_t> disk_hits{0}, shared_hits{0}, joined{0}, compiles{0}, failures{0}, absent{0};
+    std::atomic<std::uint64_t> disk_hits{0}, bundle_hits{0}, shared_hits{0}, joined{0}, compiles{0}, failures{0};
+    std::atomic<std::uint64_t> absent{0};
     std::atomic<std::uint64_t> incomplete{0}, pressure{0}, replaced{0}, store_failures{0};
     std::atomic<std::int64_t> compile_ns{0}, compile_saved_ns{0};
   };
   struct Loaded {
     std::unique_ptr<Module> module;
     store::UnsavedEntry stored;
+  };
+  struct LoadedBundled {
+    /// With a binary of this device if the bundle has a portable one.
+    Compiled compiled;
+    std::chrono::nanoseconds compile_time;
   };
   struct Asked {
     Request request;
@@ -117,9 +127,14 @@ class Levels {
     std::optional<std::chrono::steady_clock::time_point> postponed = {};
   };
 
-  /// What to do if no level has the program: compile it, count it as absent and return nothing, or return nothing
-  /// because the caller comes back to compile it.
-  enum class IfMissing { compile, return_nothing, come_back };
+  /// What to do if no level has the program: compile it; compile it on another thread and fail with not_compiled;
+  /// fail with not_compiled; count it as absent and return nothing; or return nothing because the caller comes back
+  /// to compile it.
+  enum class IfMissing { compile, compile_later, fail, return_nothing, come_back };
+  /// What the policy says for requests that another thread answers.
+  IfMissing if_missing() const noexcept {
+    return policy_ == CompilePolicy::never ? IfMissing::fail : IfMissing::compile;
+  }
   /// What to do if another process, or another cache of this one, is compiling the program: wait for it, return
   /// nothing, compile it unless a third one already does so in its place, or compile it in any case.
   enum class IfLocked { wait, return_nothing, take_over, compile };
@@ -139,7 +154,7 @@ class Levels {
   Result<std::optional<Program>> find_or_compile(const Request& request, const How& how);
   /// The last part of it: what only one thread of one process does for a key.
   Outcome look_further(const Request& request, const How& how);
-  /// The program if it is in memory or on disk. Counts only what it finds.
+  /// The program if it is in memory, on disk or in a bundle. Counts only what it finds.
   std::optional<Program> find_ready(const Request& request);
   /// Set by the first of several threads that provide a program, before it becomes visible.
   using Won = std::atomic<bool>;
@@ -149,6 +164,19 @@ class Levels {
   enum class Look { first, last };
   std::optional<Program> load_from_disk(const Key& key, const std::optional<KeyLock>& lock, Look look,
                                         Won* won = nullptr);
+  std::optional<Program> load_from_bundles(const Request& request);
+  /// Reads and checks a program of a bundle, and loads it. Fails if it cannot be used.
+  Result<LoadedBundled> load_bundled(const Bundles::Found& found);
+  /// The error for a program that no level has.
+  Error not_compiled(const Request& request);
+  /// Compiles the program on a worker, unless one does so already. Returns an error in any case: not_compiled, or
+  /// once why it could not be compiled.
+  Error compile_later(const Request& request) KILN_EXCLUDES(later_mutex_);
+  bool is_compiled_later(const Digest& key) KILN_EXCLUDES(later_mutex_);
+  /// Compiles the requests of bundles that have no program for this device, one after the other on a thread of its
+  /// own. Begins with the first call.
+  void compile_bundled_requests();
+  Result<void> compile_requests_of(const store::BundleFile& file);
   /// Waits for a search in the shared stores, as long as `ask` says, since `start`. The program if it has ended
   /// with one.
   std::optional<Program> await_stores(const Request& request, Fetch& fetch, AskStores ask,
@@ -200,6 +228,9 @@ class Levels {
                 std::chrono::nanoseconds compile_time);
   /// Loads items of the disk into memory, as many of the last used ones as the bounds allow.
   PreloadReport warm(std::vector<store::StoredItem> items, const ProgressCallback& progress);
+  /// What is saved of a program that was compiled, or adapted to this device, here.
+  static std::shared_ptr<const store::UnsavedEntry> unsaved(const Request& request, Binary binary,
+                                                            std::chrono::nanoseconds compile_time);
   Result<Program> warm_one(const Key& key);
   /// Of CacheOptions::record; null if there is none, or no level to fetch from or to.
   std::unique_ptr<Prefetch> prefetch_of_record();
@@ -243,8 +274,10 @@ class Levels {
   const Digest identity_digest_;
   // The paths are absolute, so that a forked child uses the same ones, and `record` has a value.
   const CacheOptions options_;
+  const CompilePolicy policy_;
   const base::FileSystem& system_;
   const std::shared_ptr<store::DiskStore> disk_;
+  const Bundles bundles_;
   memory::ProgramTable& table_;
   Counters counters_;
   /// Programs that warm() saved from a record.
@@ -264,6 +297,13 @@ class Levels {
   // Requests that were postponed and have not been answered.
   std::size_t postponed_left_ KILN_GUARDED_BY(postponed_mutex_) = 0;
 
+  base::Mutex later_mutex_;
+  /// The programs that are compiled in the background because of the policy, and why those failed that did.
+  std::map<Digest, std::optional<Error>> later_ KILN_GUARDED_BY(later_mutex_);
+  std::atomic<bool> ahead_has_begun_{false};
+  /// Work in the background that has not begun is dropped.
+  std::atomic<bool> is_ending_{false};
+
   // finish() waits for these calls.
   UnderWay under_way_;
 
@@ -278,6 +318,8 @@ class Levels {
   CallThreads racers_{"kiln-race", ~std::size_t{0}};
   WorkerPool workers_;
   Flights flights_{workers_};
+  /// Compiles the requests of bundles.
+  CallThreads ahead_{"kiln-ahead", 1};
 };
 
 }  // namespace kiln::cache

@@ -39,7 +39,8 @@ void Levels::answer_later(const std::shared_ptr<Asked>& asked) {
     if (flights_.when_landed(asked->request.key().digest, then)) return;
     const auto waited = asked->postponed ? std::chrono::steady_clock::now() - *asked->postponed
                                          : std::chrono::steady_clock::duration(0);
-    auto found = find_or_compile(asked->request, {.if_locked = if_locked_after(waited)});
+    auto found =
+        find_or_compile(asked->request, {.if_missing = if_missing(), .if_locked = if_locked_after(waited)});
     if (found && !*found) return postpone(asked);
     answer(*asked, found ? Result<Program>(std::move(**found)) : std::move(found).error());
   });

@@ -1,5 +1,6 @@
 // The functions of Levels for many programs: preload and warm.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -7,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "base/file.hpp"
 #include "base/try.hpp"
 #include "cache/levels.hpp"
 #include "key/request_record.hpp"
@@ -60,9 +64,11 @@ PreloadReport Levels::preload(std::span<const Request> requests, const ProgressC
   batch.expect(sort_by_cost(requests, places));
   const auto get_if = [&](IfLocked if_locked) {
     return [&, if_locked](std::size_t i, std::unique_ptr<CompilePlace> place) {
-      auto found = find_or_compile(
-          requests[i],
-          {.if_locked = if_locked, .ask_stores = AskStores::no, .urgency = Urgency::background, .place = &place});
+      auto found = find_or_compile(requests[i], {.if_missing = if_missing(),
+                                                 .if_locked = if_locked,
+                                                 .ask_stores = AskStores::no,
+                                                 .urgency = Urgency::background,
+                                                 .place = &place});
       if (!found) return Tried{End::failed, std::move(found).error()};
       return Tried{*found ? End::done : End::not_done};
     };
@@ -86,6 +92,46 @@ PreloadReport Levels::preload(std::span<const Request> requests, const ProgressC
       std::this_thread::sleep_for(pause);
   }
   return batch.finish();
+}
+
+PreloadReport Levels::refresh(const std::filesystem::path& record, const ProgressCallback& progress) {
+  if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
+  const UnderWay::Call call(under_way_);
+  const auto read = key::RequestRecord::read(record);
+  if (!read) return {0, {read.error()}};
+  // The files of the requests, until all are compiled.
+  const auto folder = base::ScratchFolder::create();
+  if (!folder) return {0, {folder.error()}};
+  std::set<Digest> present;
+  if (disk_)
+    if (const auto items = disk_->list())
+      for (const store::StoredItem& item : *items) present.insert(item.key.digest);
+  PreloadReport report;
+  std::vector<Request> requests;
+  std::vector<Request> not_in_memory;
+  for (const auto& entry : read->entries()) {
+    if (entry.api != backend_->identity().api) continue;
+    auto rebuilt = read->rebuild(entry, folder->path() / std::to_string(requests.size() + report.errors.size()));
+    if (!rebuilt) {
+      report.errors.push_back(
+          Error(rebuilt.error().code(),
+                fmt::format("{} cannot be made again: {}", entry.key.name, rebuilt.error().message())));
+      continue;
+    }
+    // Another version of the toolkit, or the like, gives it another key, here and in the application.
+    const Digest& key = rebuilt->request.key().digest;
+    if (present.contains(key)) {
+      ++report.ready;
+      continue;
+    }
+    if (!table_.find_uncounted(key)) not_in_memory.push_back(rebuilt->request);
+    requests.push_back(std::move(rebuilt->request));
+  }
+  PreloadReport compiled = preload(requests, progress);
+  for (const Request& request : not_in_memory) static_cast<void>(table_.evict(request.key().digest));
+  report.ready += compiled.ready;
+  std::ranges::move(compiled.errors, std::back_inserter(report.errors));
+  return report;
 }
 
 std::vector<double> Levels::sort_by_cost(std::span<const Request> requests,

@@ -58,7 +58,10 @@ void Levels::flush() {
   const bool stores_worked = std::ranges::any_of(more.stores, [](const StoreStats& store) {
     return std::ranges::any_of(key::store_counters, [&](const auto& counter) { return store.*counter.member > 0; });
   });
-  if (more.requests > 0 || more.saves > 0 || stores_worked) {
+  // A run for which bundles have everything creates no directory.
+  std::error_code ignored;
+  const bool keeps_statistics = more.saves > 0 || std::filesystem::exists(root, ignored);
+  if (keeps_statistics && (more.requests > 0 || more.saves > 0 || stores_worked)) {
     const std::uint64_t sessions = std::exchange(session_counted_, true) ? 0 : 1;
     log_failure(store::add_to_lifetime(root, {sessions, more}, disk_->system()));
     merged_ = now;
@@ -108,13 +111,15 @@ Stats Levels::counted() {
   Stats stats;
   stats.memory_hits = totals.hits;
   stats.disk_hits = counters_.disk_hits;
+  stats.bundle_hits = counters_.bundle_hits;
   stats.shared_hits = counters_.shared_hits;
   stats.incomplete = counters_.incomplete;
   stats.joined = counters_.joined;
   stats.compiles = counters_.compiles;
   stats.failures = counters_.failures;
   stats.absent = counters_.absent;
-  stats.requests = stats.memory_hits + stats.disk_hits + stats.bundle_hits + stats.shared_hits + stats.joined + stats.misses();
+  stats.requests =
+      stats.memory_hits + stats.disk_hits + stats.bundle_hits + stats.shared_hits + stats.joined + stats.misses();
   stats.evictions = totals.evictions;
   stats.bound_exceeded = totals.bound_exceeded;
   stats.pressure = counters_.pressure;

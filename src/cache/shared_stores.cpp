@@ -239,9 +239,10 @@ void Fetch::count_race(bool store_won) {
   if (store_won || !has_ended()) state_->clients[state_->current].second->count_race(store_won);
 }
 
-SharedStores::SharedStores(const CacheOptions& options, const Identity& identity, const void* owner)
+SharedStores::SharedStores(const CacheOptions& options, const store::Settings& settings, const Identity& identity,
+                           const void* owner)
     : identity_(identity.digest()),
-      settings_(settings_of(options)),
+      settings_(settings_of(options, settings)),
       queue_(std::max<std::size_t>(options.write_queue, 1)),
       log_(std::make_shared<ClosableLog>(options.log)),
       keys_(std::make_shared<Keys>(settings_.signing_key, log_)),
@@ -256,8 +257,7 @@ SharedStores::~SharedStores() {
   ending_->set();
 }
 
-SharedStores::Chosen SharedStores::settings_of(const CacheOptions& options) {
-  const store::Settings settings = store::read_settings();
+SharedStores::Chosen SharedStores::settings_of(const CacheOptions& options, const store::Settings& settings) {
   Chosen chosen{.stores = options.stores.value_or(std::vector<SharedStore>{}),
                 .signing_key = settings.signing_key.value.string(),
                 .share_facts = options.share_facts.value_or(settings.share_facts.value),

@@ -18,6 +18,7 @@
 #include "cache/store_client.hpp"
 #include "cache/uploader.hpp"
 #include "store/sealed_entry.hpp"
+#include "store/settings.hpp"
 #include "store/signatures.hpp"
 
 namespace kiln::cache {
@@ -74,7 +75,8 @@ class SharedStores {
 
   /// `owner` identifies the cache. Problems of the settings are logged, and a store that cannot be used is left
   /// out.
-  SharedStores(const CacheOptions& options, const Identity& identity, const void* owner);
+  SharedStores(const CacheOptions& options, const store::Settings& settings, const Identity& identity,
+               const void* owner);
   SharedStores(const SharedStores&) = delete;
   SharedStores& operator=(const SharedStores&) = delete;
   /// Cancels fetches and uploads. Calls of the application's stores and of folders that do not return are left
@@ -138,7 +140,7 @@ class SharedStores {
   };
 
   /// What the options set, else the environment and the config files.
-  static Chosen settings_of(const CacheOptions& options);
+  static Chosen settings_of(const CacheOptions& options, const store::Settings& settings);
   /// `manifest` describes the identity.
   void add(const SharedStore& store, const std::string& manifest, const void* owner);
   /// Asks a store that did not answer before, in the background.

@@ -65,10 +65,13 @@ struct ExaminedEntry {
   std::span<const std::byte> body = {};
 };
 
+/// Whether the SHA-256 of an entry is computed, or the caller has compared all its bytes with another checksum.
+enum class Checksum { compare, was_compared };
+
 /// Checks magic number, version, sizes, checksum and the form of the signatures. Decompresses nothing. Accepts the
 /// current format and format 2; anything else is ErrorCode::damaged with the reason. Format 2 has no target digest:
 /// `label.target` is then all zeros.
-Result<ExaminedEntry> examine_entry(std::span<const std::byte> sealed);
+Result<ExaminedEntry> examine_entry(std::span<const std::byte> sealed, Checksum checksum = Checksum::compare);
 
 /// A sealed entry that passed all checks.
 struct OpenedEntry {
@@ -81,7 +84,7 @@ struct OpenedEntry {
 Result<OpenedEntry> unpack_entry(const ExaminedEntry& examined);
 
 /// examine_entry() and unpack_entry(): checks every byte. Does not verify signatures.
-Result<OpenedEntry> open_entry(std::span<const std::byte> sealed);
+Result<OpenedEntry> open_entry(std::span<const std::byte> sealed, Checksum checksum = Checksum::compare);
 
 /// The sealed entry with these signatures in place of its own, sorted by signer. Computes no checksum. Fails with
 /// invalid_request if two signatures have one signer, a name has no valid size, or the signatures are too large,

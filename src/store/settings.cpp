@@ -86,6 +86,37 @@ class ConfigReader {
       stores.push_back({std::string(text), source});
   }
 
+  /// As begin_stores().
+  void begin_bundles(const std::string& source) {
+    if (!config_.bundles) config_.bundles = BundleList{{}, source};
+  }
+
+  void add_bundle(std::string_view text, const std::string& source, const std::string& place) {
+    begin_bundles(source);
+    if (text == no_bundles) return;
+    Bundle bundle;
+    for (const auto& [ending, verify] :
+         {std::pair("?verify=required", Verification::required), std::pair("?verify=off", Verification::off)})
+      if (text.ends_with(ending)) {
+        bundle.verify = verify;
+        text.remove_suffix(std::string_view(ending).size());
+      }
+    bundle.path = text;
+    auto& bundles = config_.bundles->value;
+    if (text.empty())
+      complain(place, "the path of a bundle is missing");
+    else if (bundles.size() == max_configured_bundles)
+      complain(place,
+               fmt::format("this bundle is not used, because there are {} before it", max_configured_bundles));
+    else
+      bundles.push_back({std::move(bundle), source});
+  }
+
+  void set_compile(std::string_view text, const std::string& source) {
+    set(config_.compile, compile_policy_of(text), source,
+        "compile is not always, never or background; the value is ignored");
+  }
+
   ParsedConfig finish() { return std::move(config_); }
 
  private:
@@ -114,7 +145,7 @@ void read_config_line(std::string_view line, const std::string& place, ConfigRea
     return reader.complain(place, "the line has no '='; write it as name = value");
   const std::string_view name = base::trimmed(line.substr(0, equals));
   const std::string_view value = base::trimmed(line.substr(equals + 1));
-  constexpr std::array names = {"store", "share_facts", "upload_limit", "signing_key"};
+  constexpr std::array names = {"store", "bundle", "compile", "share_facts", "upload_limit", "signing_key"};
   if (std::ranges::find(names, name) == names.end())
     return reader.complain(
         place, fmt::format("there is no setting of this name; the settings are {}", fmt::join(names, ", ")));
@@ -122,13 +153,17 @@ void read_config_line(std::string_view line, const std::string& place, ConfigRea
   if (std::ranges::any_of(value, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
     return reader.complain(place, "the value has control characters; the line is ignored");
   // The file applies to processes with any working folder.
-  if (name == "signing_key" && value != no_signing_key && !value.starts_with('/'))
+  const bool is_path =
+      (name == "signing_key" && value != no_signing_key) || (name == "bundle" && value != no_bundles);
+  if (is_path && !value.starts_with('/'))
     return reader.complain(place,
                            "the setting needs an absolute path, and neither '~' nor variables are replaced; "
                            "the line is ignored");
   if (name == "share_facts") return reader.set_share_facts(value, place);
   if (name == "upload_limit") return reader.set_upload_limit(value, place);
   if (name == "signing_key") return reader.set_signing_key(value, place);
+  if (name == "compile") return reader.set_compile(value, place);
+  if (name == "bundle") return reader.add_bundle(value, place, place);
   reader.add_store(value, place, place);
 }
 
@@ -220,6 +255,17 @@ ParsedConfig read_variables() {
     text.remove_prefix(url.size());
     reader.add_store(url, shared, fmt::format("{}, URL {}", shared, number));
   }
+  const std::string bundles = "$KILN_BUNDLES";
+  if (base::environment("KILN_BUNDLES") != nullptr) reader.begin_bundles(bundles);
+  text = text_of_variable("KILN_BUNDLES");
+  for (int number = 1; !text.empty(); ++number) {
+    const std::string_view path = text.substr(0, text.find(':'));
+    text.remove_prefix(std::min(path.size() + 1, text.size()));
+    // As in $PATH, but an empty part is not the working folder.
+    if (!path.empty()) reader.add_bundle(path, bundles, fmt::format("{}, path {}", bundles, number));
+  }
+  if (const auto policy = text_of_variable("KILN_COMPILE"); !policy.empty())
+    reader.set_compile(policy, "$KILN_COMPILE");
   return reader.finish();
 }
 
@@ -251,6 +297,12 @@ Setting<std::filesystem::path> directory_of(const CommandLine& command_line) {
   return directory;
 }
 
+Setting<std::filesystem::path> record_setting() {
+  const auto path = text_of_variable("KILN_RECORD");
+  if (path.empty()) return {};
+  return {.value = path, .source = "$KILN_RECORD"};
+}
+
 }  // namespace
 
 ParsedConfig parse_config(std::string_view text, const std::string& file) {
@@ -280,14 +332,10 @@ Settings read_settings(const CommandLine& command_line) {
   take_first(settings.share_facts, levels, &ParsedConfig::share_facts);
   take_first(settings.upload_limit, levels, &ParsedConfig::upload_limit);
   take_first(settings.signing_key, levels, &ParsedConfig::signing_key);
+  take_first(settings.bundles, levels, &ParsedConfig::bundles);
+  take_first(settings.compile, levels, &ParsedConfig::compile);
   for (auto& level : levels) std::ranges::move(level.problems, std::back_inserter(settings.problems));
   return settings;
-}
-
-Setting<std::filesystem::path> record_setting() {
-  const auto path = text_of_variable("KILN_RECORD");
-  if (path.empty()) return {};
-  return {.value = path, .source = "$KILN_RECORD"};
 }
 
 }  // namespace kiln::store

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <kiln/bundle.hpp>
+
 namespace kiln::store {
 
 /// The source of a setting that is set nowhere.
@@ -16,11 +18,14 @@ inline constexpr const char* default_source = "the default";
 /// In place of a URL: no stores. In place of the path of a private key: no key.
 inline constexpr std::string_view no_stores = "none";
 inline constexpr std::string_view no_signing_key = "none";
+/// In place of the path of a bundle: no bundles.
+inline constexpr std::string_view no_bundles = "none";
 
 /// The limits of a config file and of a list of stores.
 inline constexpr std::size_t max_config_bytes = std::size_t{1} << 20;
 inline constexpr std::size_t max_config_line_bytes = std::size_t{16} << 10;
 inline constexpr std::size_t max_configured_stores = 16;
+inline constexpr std::size_t max_configured_bundles = 64;
 /// Further problems of one config file are not listed.
 inline constexpr std::size_t max_config_problems = 20;
 
@@ -37,12 +42,17 @@ struct Setting {
 /// list is that of its first item, or of the text that empties the list.
 using StoreList = Setting<std::vector<Setting<std::string>>>;
 
+/// The first bundle is searched first.
+using BundleList = Setting<std::vector<Setting<Bundle>>>;
+
 /// What one config file sets, or the command line, or the environment.
 struct ParsedConfig {
   std::optional<StoreList> stores = {};
   std::optional<Setting<bool>> share_facts = {};
   std::optional<Setting<std::chrono::milliseconds>> upload_limit = {};
   std::optional<Setting<std::filesystem::path>> signing_key = {};
+  std::optional<BundleList> bundles = {};
+  std::optional<Setting<CompilePolicy>> compile = {};
   /// One sentence for each part that is ignored, with its source and without secrets.
   std::vector<std::string> problems = {};
 };
@@ -79,17 +89,17 @@ struct Settings {
   Setting<std::chrono::milliseconds> upload_limit = {.value = std::chrono::seconds(2)};
   /// The private key that signs; empty: all keys in the user's folder of keys; "none": no key.
   Setting<std::filesystem::path> signing_key = {};
+  /// Without those that are embedded in the application.
+  BundleList bundles = {};
+  Setting<CompilePolicy> compile = {.value = CompilePolicy::always};
   /// The files that were looked for, in the order of their precedence.
   std::vector<ConfigFile> files = {};
   std::vector<std::string> problems = {};
 };
 
 /// The command line comes first, then the environment, the user's config file and those of the system. A list of
-/// stores replaces the lists of later sources. In a program with more rights than its caller, environment and files
-/// are ignored. Reads the files with each call.
+/// stores, or of bundles, replaces the lists of later sources. In a program with more rights than its caller,
+/// environment and files are ignored. Reads the files with each call.
 Settings read_settings(const CommandLine& command_line = {});
-
-/// Settings::record without the rest: `$KILN_RECORD`.
-Setting<std::filesystem::path> record_setting();
 
 }  // namespace kiln::store

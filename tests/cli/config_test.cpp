@@ -26,12 +26,14 @@ TEST_F(CliConfig, ShowsTheDefaultsOfAMachineWithoutSettings) {
   EXPECT_EQ(shown.status, 0);
   EXPECT_EQ(shown.error, "");
   const std::string home = home_.path();
-  EXPECT_EQ(unwrapped(shown.out),
-            "SETTING VALUE SOURCE directory " + home +
-                "/.cache/kiln the default store none the default share_facts 1 the default "
-                "upload_limit 2s the default signing_key " +
-                home + "/.config/kiln/keys/*.key the default record none the default CONFIG FILE STATE " +
-                user_file().string() + " absent " + system_file().string() + " absent");
+  EXPECT_EQ(
+      unwrapped(shown.out),
+      "SETTING VALUE SOURCE directory " + home +
+          "/.cache/kiln the default store none the default bundle none the default compile always the default "
+          "share_facts 1 the default "
+          "upload_limit 2s the default signing_key " +
+          home + "/.config/kiln/keys/*.key the default record none the default CONFIG FILE STATE " +
+          user_file().string() + " absent " + system_file().string() + " absent");
   EXPECT_TRUE(config({"--json"}).json()["stores"]["value"].empty());
 }
 
@@ -42,14 +44,20 @@ TEST_F(CliConfig, ShowsEachSettingWithItsSource) {
   fakes::write_file(system_file(), "store = file:///elsewhere\nupload_limit = 500ms\n");
   fakes::write_file(user_file(), "# my caches\n\nstore = file://" + folder.string() +
                                      "\nstore = http://cache.example/kiln?mode=ro&timeout=200ms&verify=off\n");
-  const Environment environment = {
-      {"KILN_CACHE_DIR", "/scratch/kiln"}, {"KILN_SHARE_FACTS", "0"}, {"KILN_SIGNING_KEY", "none"}};
+  const Environment environment = {{"KILN_CACHE_DIR", "/scratch/kiln"},
+                                   {"KILN_SHARE_FACTS", "0"},
+                                   {"KILN_SIGNING_KEY", "none"},
+                                   {"KILN_BUNDLES", "/opt/app.kiln:/opt/more.kiln?verify=required"},
+                                   {"KILN_COMPILE", "background"}};
   const auto shown = config({}, environment);
   EXPECT_EQ(shown.status, 0);
   EXPECT_EQ(shown.error, "");
   for (const std::string& line :
        {std::string("directory /scratch/kiln $KILN_CACHE_DIR "), std::string("share_facts 0 $KILN_SHARE_FACTS "),
-        "upload_limit 500ms " + system_file().string() + ":2 ", std::string("signing_key none $KILN_SIGNING_KEY "),
+        std::string("bundle /opt/app.kiln verify=off $KILN_BUNDLES "),
+        std::string("bundle /opt/more.kiln verify=required $KILN_BUNDLES "),
+        std::string("compile background $KILN_COMPILE "), "upload_limit 500ms " + system_file().string() + ":2 ",
+        std::string("signing_key none $KILN_SIGNING_KEY "),
         user_file().string() + " read " + system_file().string() + " read"})
     EXPECT_TRUE(contains(unwrapped(shown.out), line)) << line << " is not in\n" << shown.out;
 

@@ -76,6 +76,19 @@ class FakeBackend final : public Backend {
     return std::unique_ptr<Module>(std::make_unique<FakeModule>(text.substr(7), module_bytes, counts));
   }
 
+  unsigned accepts(const Identity& target) const override {
+    return on_accepts ? on_accepts(target) : Backend::accepts(target);
+  }
+  /// Makes a binary of its own of that of another target.
+  Result<Compiled> adapt(const Identity& target, const Binary& binary) override {
+    auto module = load(binary);
+    if (!module) return std::move(module).error();
+    Compiled compiled{std::move(*module), {}};
+    if (target.target_digest() != identity_.target_digest() && !identity_.formats.empty())
+      compiled.binary = Binary{identity_.formats[0], binary.bytes};
+    return compiled;
+  }
+
   /// This many of the next calls fail with out_of_memory.
   std::atomic<int> compile_errors{0};
   std::atomic<int> load_errors{0};
@@ -85,6 +98,7 @@ class FakeBackend final : public Backend {
   std::size_t module_bytes = 100;
   std::function<void(const Request&)> on_compile;
   std::function<void()> on_load;
+  std::function<unsigned(const Identity& target)> on_accepts;
   std::shared_ptr<ModuleCounts> counts = std::make_shared<ModuleCounts>();
 
  private:

@@ -63,6 +63,23 @@ TEST(Config, TakesValuesLiterallyToTheEndOfTheLine) {
   EXPECT_EQ(config.signing_key->value, "/a # b = \"c\" \\");
 }
 
+TEST(Config, NamesBundlesAndThePolicy) {
+  const auto config = parse_config(
+      "bundle = /opt/app.kiln\nbundle = /opt/b.kiln?verify=required\nbundle = c.kiln\ncompile = never\n"
+      "compile = sometimes\n",
+      "/etc/kiln.conf");
+  ASSERT_TRUE(config.bundles && config.compile);
+  EXPECT_EQ(config.bundles->source, "/etc/kiln.conf:1");
+  ASSERT_EQ(config.bundles->value.size(), 2U);
+  EXPECT_EQ(config.bundles->value[0].value, (Bundle{"/opt/app.kiln", Verification::off}));
+  EXPECT_EQ(config.bundles->value[1].value, (Bundle{"/opt/b.kiln", Verification::required}));
+  EXPECT_EQ(config.compile, (Setting<CompilePolicy>{CompilePolicy::never, "/etc/kiln.conf:4"}));
+  ASSERT_EQ(config.problems.size(), 2U);
+  EXPECT_NE(config.problems[0].find("kiln.conf:3: the setting needs an absolute path"), std::string::npos);
+  EXPECT_NE(config.problems[1].find("kiln.conf:5: compile is not always, never or background"), std::string::npos);
+  EXPECT_TRUE(parse_config("bundle = none").bundles->value.empty());
+}
+
 TEST(Config, OfNothingSetsNothing) {
   for (const char* text : {"", "\n", "#", "# store = file:///mnt/kiln", " \t\r\n\n "}) {
     const auto config = parse_config(text);
