@@ -6,7 +6,7 @@
 // of that program. `stats`: Cache::stats(). `scan`: listing the directory with the sizes of its files, which is
 // what a cache has to do that keeps an index in memory. `Time` is wall time for one of these, the mean of a few;
 // `median_us` their median, which the figures show. The files are in the page cache. `resident` loads programs in a
-// process of its own and counts megabytes.
+// process of its own and counts megabytes. `bundle`: opening a bundle.
 
 #include <chrono>
 #include <map>
@@ -20,6 +20,7 @@
 #include "fixtures.hpp"
 #include "report.hpp"
 #include "resident.hpp"
+#include "store/bundle.hpp"
 #include "store/directory.hpp"
 #include "store/disk_store.hpp"
 
@@ -47,6 +48,22 @@ class Directories {
     }
     return path;
   }
+  /// A bundle with as many programs.
+  const std::filesystem::path& bundle_with(std::size_t count) {
+    auto& path = bundles_[count];
+    if (!path.empty()) return path;
+    path = folder_.path() / fmt::format("{}.kiln", count);
+    const Identity identity = EmptyBackend().identity();
+    const std::shared_ptr<store::DiskStore> disk = store::DiskStore::open(with(count), identity, Log()).value();
+    store::BundleContents contents{.identities = {identity}};
+    for (const store::StoredItem& item : disk->list().value())
+      contents.entries.push_back(
+          {.key = item.key.digest, .read = [disk, address = EntryAddress{identity.digest(), item.key}] {
+             return Result(disk->get(address).value().value());
+           }});
+    store::write_bundle(path, contents).value();
+    return path;
+  }
   /// One that is not there yet.
   std::filesystem::path fresh() { return folder_.path() / fmt::format("fresh_{}", next_++); }
 
@@ -72,6 +89,7 @@ class Directories {
 
   TemporaryFolder folder_;
   std::map<std::size_t, std::filesystem::path> paths_;
+  std::map<std::size_t, std::filesystem::path> bundles_;
   int next_ = 0;
 };
 
@@ -99,6 +117,20 @@ void start(benchmark::State& state, Part part, std::size_t count, Directories& d
     begin = Clock::now();
     cache.reset();
     times.add(part == Part::close ? seconds_since(begin) : seconds);
+  }
+}
+
+void open_bundle(benchmark::State& state, std::size_t count, Directories& directories) {
+  const std::filesystem::path& path = directories.bundle_with(count);
+  IterationTimes times(state);
+  for (auto _ : state) {
+    const auto begin = Clock::now();
+    const auto bundle = store::BundleFile::open(path);
+    times.add_since(begin);
+    if (!bundle || (*bundle)->size() != count) {
+      state.SkipWithError("the bundle cannot be opened");
+      break;
+    }
   }
 }
 
@@ -174,6 +206,8 @@ void conclude(const Measured& measured, Figures& figures) {
     add("first_get", "ready and the first program from disk");
     add("close", "closed again");
     add("scan", "for comparison: a listing of the directory with sizes");
+    add("bundle", "a bundle with as many programs is opened",
+        count == many ? std::optional(at_most(1)) : std::nullopt);
     figures.add(fmt::format("scan_ratio_{}", count), "the listing / ready",
                 ratio(milliseconds("scan", count), milliseconds("ready", count)), "x");
   }
@@ -216,6 +250,9 @@ int run(int argc, char** argv) {
     part("ready", Part::ready);
     part("first_get", Part::first_get);
     part("close", Part::close);
+    add(fmt::format("bundle/{}", count), [count, &directories](benchmark::State& state) {
+      open_bundle(state, count, directories);
+    })->Iterations(10);
     add(fmt::format("scan/{}", count), [count, &directories](benchmark::State& state) {
       scan(state, count, directories);
     })->Iterations(3);
