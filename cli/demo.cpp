@@ -49,6 +49,7 @@ class TemporaryFolder {
 struct Options {
   unsigned runs = 3;
   bool preloads = false;
+  std::vector<std::string> bundles = {};
   std::optional<int> child = {};
 };
 
@@ -57,13 +58,13 @@ std::chrono::nanoseconds duration(double ms) {
 }
 
 /// Runs the processes one after the other.
-Runs run_processes(const Context& context, unsigned warm_runs, bool preloads) {
+Runs run_processes(const Context& context, const Options& settings) {
   const Interruption interruption;
   const TemporaryFolder scratch;
   const fs::path directory =
       context.directory_option.empty() ? scratch.path() / "cache" : fs::path(context.directory_option);
 
-  Runs runs{.planned = std::size_t{warm_runs} + 1};
+  Runs runs{.planned = std::size_t{settings.runs} + 1};
   Terminal terminal = context.terminal();
   // Log lines would break a table that is redrawn in place.
   if (context.verbose || std::getenv("KILN_LOG") != nullptr) terminal.out = false;
@@ -85,7 +86,8 @@ Runs run_processes(const Context& context, unsigned warm_runs, bool preloads) {
     for (const std::string& url : context.shared_option) options.arguments.push_back("--shared=" + url);
     if (!context.device.empty()) options.arguments.push_back("--device=" + context.device);
     if (context.verbose) options.arguments.push_back("--verbose");
-    if (preloads) options.arguments.push_back("--preload");
+    for (const std::string& bundle : settings.bundles) options.arguments.push_back("--bundle=" + bundle);
+    if (settings.preloads) options.arguments.push_back("--preload");
 
     runs.processes.emplace_back();
     run_process(options, interruption, [&](const ProcessReport& report) {
@@ -184,7 +186,7 @@ bool complain_of(const Runs& runs) {
 void run(Context& context, const Options& options) {
   // Fails for an invalid URL before a process is started.
   static_cast<void>(context.stores());
-  const Runs runs = run_processes(context, options.runs, options.preloads);
+  const Runs runs = run_processes(context, options);
   if (context.json)
     print_json(json_of(runs));
   else
@@ -193,9 +195,10 @@ void run(Context& context, const Options& options) {
   context.status = wrong ? exit_status::failed : exit_status::ok;
   if (wrong) return;
   if (runs.cold().compiles < runs.cold().names.size())
-    remark(context,
-           "The directory or a shared store already held programs of the demo, so the cold process did not compile "
-           "all of them.");
+    remark(
+        context,
+        "The directory, a bundle or a shared store already held programs of the demo, so the cold process did not "
+        "compile all of them.");
   if (!context.directory_option.empty() && runs.cold().binaries)
     remark(context,
            fmt::format("The programs are stored. To list them, run: kiln ls --dir {}", context.directory_option));
@@ -212,13 +215,15 @@ void add_demo(CLI::App& app, Context& context) {
       ->check(CLI::Range(1, 100).description(""))
       ->type_name("N");
   command->add_flag("--preload", options->preloads, "Get all programs at once, on all processors");
+  command->add_option("--bundle", options->bundles, "Use the programs of this bundle; may be repeated")
+      ->type_name("FILE");
   // For the processes that the demo starts: the descriptor that they report to.
   command->add_option("--child", options->child)->group("");
   command->footer(
       "A first process starts with an empty cache (cold) and compiles all programs. The next processes (warm)\n"
       "load them from disk. Each process runs every program and compares its result with a result of the CPU.\n"
-      "The cache is temporary unless --dir names a directory. Shared stores are used only if --shared names "
-      "them.\n\n"
+      "The cache is temporary unless --dir names a directory. Shared stores and bundles are used only if --shared "
+      "or --bundle names them.\n\n"
       "Without --preload, a process gets one program after the other, and their times are added.\n\n"
       "Exits with 1 if a result is wrong, or if a warm process compiles a program.\n\n"
       "Examples:\n"
@@ -230,7 +235,7 @@ void add_demo(CLI::App& app, Context& context) {
   command->callback([&context, options] {
     try {
       if (options->child)
-        context.status = run_child(context, *options->child, options->preloads);
+        context.status = run_child(context, *options->child, options->preloads, options->bundles);
       else
         run(context, *options);
     } catch (const Interrupted& interrupted) {

@@ -7,14 +7,17 @@
 
 #include <fmt/format.h>
 
+#include <kiln/cache.hpp>
 #include <kiln/request.hpp>
 
+#include "cache/bundles.hpp"
 #include "commands.hpp"
 #include "difference.hpp"
 #include "inventory.hpp"
 #include "quantity.hpp"
 #include "shared_answer.hpp"
 #include "source_options.hpp"
+#include "store/settings.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -24,9 +27,12 @@ struct WhyOptions {
   SourceOptions source = {};
 };
 
-/// The result of looking up the request on disk.
+/// The result of looking up the request on this machine.
 struct Answer {
+  /// Whether the disk has it.
   bool hit = false;
+  /// The bundle that has it, if the disk does not; empty if none has it.
+  std::string bundle = {};
   /// The file of the entry, which may not exist.
   std::filesystem::path file;
   /// Why the lookup misses.
@@ -36,7 +42,7 @@ struct Answer {
 Answer look_up(const std::filesystem::path& root, const Identity& identity, const Request& request) {
   const auto folder = root / identity.folder();
   const std::string name = store::entry_file_name(request.key());
-  Answer answer{false, folder / name};
+  Answer answer{.file = folder / name};
   struct stat status {};
   if (identity.formats.empty()) {
     answer.reason = "the driver returns no binaries, so Kiln cannot store its programs on disk";
@@ -53,6 +59,15 @@ Answer look_up(const std::filesystem::path& root, const Identity& identity, cons
     answer.hit = true;
   }
   return answer;
+}
+
+/// The bundle that answers the request; empty if none does.
+std::string look_up_in_bundles(const Context& context, const Backend& backend, const Request& request) {
+  CacheOptions options;
+  options.log = context.log();
+  const cache::Bundles bundles(options, store::read_settings(), backend);
+  const auto found = bundles.find(request);
+  return found.empty() ? "" : found.front().file.name();
 }
 
 /// The stored program that is most similar to the request, and the differences.
@@ -102,6 +117,7 @@ Json difference_json(const std::vector<Difference>& differences, std::string_vie
 /// The level that answers the request.
 std::string level_of(const Answer& answer, const SharedAnswer& shared) {
   if (answer.hit) return "disk";
+  if (!answer.bundle.empty()) return "bundle";
   return shared.store.empty() ? "compiler" : "shared";
 }
 
@@ -116,8 +132,9 @@ Json stores_json(const SharedAnswer& shared) {
 
 Json answer_json(const Request& request, const Identity& identity, const Answer& answer, const SharedAnswer& shared,
                  const std::optional<Nearest>& near, const Inventory& inventory) {
-  Json object = {{"hit", answer.hit || !shared.store.empty()},
+  Json object = {{"hit", answer.hit || !answer.bundle.empty() || !shared.store.empty()},
                  {"level", level_of(answer, shared)},
+                 {"bundle", or_null(answer.bundle)},
                  {"store", or_null(shared.store)},
                  {"name", request.name()},
                  {"key", request.key().digest.hex()},
@@ -145,13 +162,16 @@ Json answer_json(const Request& request, const Identity& identity, const Answer&
 
 std::string answer_text(const Request& request, const Identity& identity, const Answer& answer,
                         const SharedAnswer& shared, const Terminal& terminal) {
-  const bool hit = answer.hit || !shared.store.empty();
+  const std::string level = level_of(answer, shared);
+  const bool hit = level != "compiler";
   const std::string verdict =
       hit ? paint("hit", Ink::good, terminal.colors) : paint("miss", Ink::bad, terminal.colors);
   Table fields = Table::of_fields();
   fields.add({"  api", identity.api});
   fields.add({"  device", identity.device});
-  fields.add({"  level", answer.hit ? "disk" : hit ? "shared store " + shared.store : "compiler"});
+  fields.add({"  level", level == "bundle"   ? "bundle " + answer.bundle
+                         : level == "shared" ? "shared store " + shared.store
+                                             : level});
   if (answer.hit) fields.add({"  file", answer.file.string()});
   if (!hit) fields.add({"  reason", answer.reason});
   for (const auto& store : shared.stores) {
@@ -203,11 +223,13 @@ void run(Context& context, const WhyOptions& options) {
   const Target target = open_target(context, options.source, language_of_file(options.source, options.file));
   const auto request = request_for(options.source, options.file, target);
   const Identity& identity = target.backend->identity();
-  const auto answer = look_up(root, identity, request);
+  auto answer = look_up(root, identity, request);
+  if (!answer.hit) answer.bundle = look_up_in_bundles(context, *target.backend, request);
   SharedAnswer shared;
-  if (!answer.hit && !identity.formats.empty()) shared = ask_shared_stores(context, request, identity);
+  if (!answer.hit && answer.bundle.empty() && !identity.formats.empty())
+    shared = ask_shared_stores(context, request, identity);
   for (const auto& problem : shared.problems) complain(problem);
-  const bool hit = answer.hit || !shared.store.empty();
+  const bool hit = level_of(answer, shared) != "compiler";
   Inventory inventory;
   if (!hit) inventory = take_inventory(root);
   for (const auto& problem : inventory.problems) complain(problem);
@@ -235,8 +257,10 @@ void add_why(CLI::App& app, Context& context) {
       "The key of a program consists of its name, source, the files that it can include, defines, options, entry\n"
       "points and language. Give the same values as the application does. For a miss, the command shows the most\n"
       "similar stored program and up to 30 differences, such as the headers that were edited; --json lists all.\n\n"
-      "If the disk does not have the program, the command asks the shared stores, as a cache does. The level is\n"
-      "the first that has the program: disk, shared store or compiler. If the store is a folder, the command also\n"
+      "If the disk does not have the program, the command looks into the bundles of $KILN_BUNDLES and kiln.conf, "
+      "and\n"
+      "asks the shared stores, as a cache does. The level is the first that has the program: disk, bundle, shared\n"
+      "store or compiler. If the store is a folder, the command also\n"
       "shows how another device for which it has the program differs.\n\n"
       "Exits with 0 for a hit and with 1 for a miss.\n\n"
       "Examples:\n"

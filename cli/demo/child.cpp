@@ -131,15 +131,19 @@ class Warnings {
   std::vector<std::string> texts_;
 };
 
-void run_all(const Context& context, int descriptor, bool preloads) {
+void run_all(const Context& context, int descriptor, bool preloads, const std::vector<std::string>& bundles) {
   // If the user asks for a log, it goes straight to standard error.
   Warnings warnings;
   const bool logging = context.verbose || std::getenv("KILN_LOG") != nullptr;
   const Log log = logging ? context.log() : warnings.log();
   const std::shared_ptr<Device> device = open_device(context.device, log).value();
   const std::vector<Case> all = cases();
-  // The configured stores could have the programs that the cold process is to compile.
+  std::vector<Bundle> files;
+  for (const std::string& path : bundles) files.push_back({path});
+  // The configured bundles and stores could have the programs that the cold process is to compile.
   Cache cache(device, {.directory = context.directory(),
+                       .bundles = std::move(files),
+                       .compile = CompilePolicy::always,
                        .stores = context.stores().value_or(std::vector<SharedStore>{}),
                        .log = log});
 
@@ -181,9 +185,9 @@ void run_all(const Context& context, int descriptor, bool preloads) {
 
 }  // namespace
 
-int run_child(const Context& context, int descriptor, bool preloads) {
+int run_child(const Context& context, int descriptor, bool preloads, const std::vector<std::string>& bundles) {
   try {
-    run_all(context, descriptor, preloads);
+    run_all(context, descriptor, preloads, bundles);
     return exit_status::ok;
   } catch (const Failure& failure) {
     send(descriptor, failure_message(failure.what()));

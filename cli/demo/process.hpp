@@ -49,8 +49,8 @@ struct ProcessOptions {
 ProcessReport run_process(const ProcessOptions& options, const Interruption& interruption,
                           const std::function<void(const ProcessReport&)>& progress);
 
-/// The work of a started process: gets every program from a cache in the directory of `context`, runs it, checks
-/// its result, and writes the messages of report.hpp to `descriptor`. Returns the exit status.
-int run_child(const Context& context, int descriptor, bool preloads);
+/// The work of a started process: gets every program from a cache in the directory of `context`, or from a bundle,
+/// runs it, checks its result, and writes the messages of report.hpp to `descriptor`. Returns the exit status.
+int run_child(const Context& context, int descriptor, bool preloads, const std::vector<std::string>& bundles);
 
 }  // namespace kiln::cli::demo
