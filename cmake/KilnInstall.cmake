@@ -26,6 +26,7 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/KilnConfig.cmake.in ${PR
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Kiln)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/KilnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/KilnConfig.cmake ${PROJECT_BINARY_DIR}/KilnConfigVersion.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/KilnBundle.c.in ${CMAKE_CURRENT_LIST_DIR}/KilnBundle.cmake
   ${CMAKE_CURRENT_LIST_DIR}/KilnDependencies.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Kiln)
 # The prefix is relative to the .pc file, so that the installation can be moved.
