@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "store/config_folders.hpp"
+#include "store/embedded_bundles.hpp"
 #include "store/settings.hpp"
 #include "store/signatures.hpp"
 
@@ -48,6 +49,9 @@ Bundles::Bundles(const CacheOptions& options, const store::Settings& settings, c
   }
   for (const Bundle& bundle : bundles)
     add(store::BundleFile::open(bundle.path, trust(bundle.verify)), bundle.verify, backend, options.log);
+  for (store::EmbeddedBundle& part : store::find_embedded_bundles(options.log))
+    add(store::BundleFile::open_part(std::move(part.file), part.name, part.offset, part.size), Verification::off,
+        backend, options.log);
   std::ranges::stable_sort(accepted_, std::ranges::greater(), &Accepted::preference);
 }
 

@@ -27,8 +27,12 @@ std::optional<Program> Levels::load_from_bundles(const Request& request) {
     counters_.compile_saved_ns += compile_time.count();
     Program program = admit(request.key(), std::move(compiled.module), Origin::bundle, compile_time);
     // What the driver made of a portable program is for this machine alone.
-    if (compiled.binary)
-      saver_.save(request.key(), unsaved(request, std::move(*compiled.binary), compile_time), std::nullopt, 0);
+    if (compiled.binary && options_.save) {
+      auto entry =
+          std::make_shared<store::UnsavedEntry>(*unsaved(request, std::move(*compiled.binary), compile_time));
+      entry->is_elsewhere = true;
+      saver_.save(request.key(), std::move(entry), std::nullopt, 0);
+    }
     return program;
   }
   return std::nullopt;

@@ -164,12 +164,18 @@ Result<void> Saver::save_now(const Key& key, const Entry& entry, std::span<const
     table_.mark_stored(key.digest);
     return put;
   }
+  const auto failure = [&] {
+    return fmt::format("{} can be used but was not saved to disk: {}", key.name, put.error().message());
+  };
+  if (entry->is_elsewhere) {
+    options_.log.debug(failure());
+    return put;
+  }
   ++failures_;
   table_.keep_unsaved(key.digest, entry);
   // A full or read-only disk fails for every program; warn once.
   const bool first = !warned_.exchange(true);
-  options_.log.write(first ? LogLevel::warning : LogLevel::debug,
-                     fmt::format("{} can be used but was not saved to disk: {}", key.name, put.error().message()));
+  options_.log.write(first ? LogLevel::warning : LogLevel::debug, failure());
   return put;
 }
 

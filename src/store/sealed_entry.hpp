@@ -97,6 +97,8 @@ struct UnsavedEntry {
   Entry entry;
   /// The sealed bytes, if the entry came from a store; they are then saved unchanged.
   std::vector<std::byte> sealed = {};
+  /// Another level has the program too, so a save that fails is no failure.
+  bool is_elsewhere = false;
 };
 
 }  // namespace kiln::store
