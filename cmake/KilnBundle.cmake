@@ -1,6 +1,6 @@
 # kiln_add_bundle(TARGET FILE...): embeds bundles of `kiln bake` in an executable, a shared library or a module. Caches of
 # the program find them without a setting. TARGET is linked again when a FILE changes. A FILE may be the output of a custom
-# command of the same folder that was added before this call. docs/bundles.md describes the details.
+# command of the same folder that was added before this call. docs/embedding.md describes the details.
 function(kiln_add_bundle target)
   if(NOT TARGET ${target})
     message(FATAL_ERROR "kiln_add_bundle: there is no target ${target}; call it after add_executable() or add_library()")

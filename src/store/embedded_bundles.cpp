@@ -98,14 +98,14 @@ std::vector<EmbeddedBundle> find_bundles_in(const base::FileHandle& file, const 
                                             std::vector<BundleNote> notes) {
   std::vector<EmbeddedBundle> found;
   std::array<std::byte, BundleNote::begin_bytes> begin{};
-  for (const auto& [offset, size] : find_elf_sections(file, ".kiln.bundle")) {
+  for (const ElfSection& section : find_elf_sections(file, ".kiln.bundle")) {
     // The linker puts bundles one after the other, each at a multiple of the alignment.
-    for (std::uint64_t place = 0; place < size && size - place >= begin.size();) {
-      if (file.system().read_at(file.get(), begin.data(), begin.size(), static_cast<off_t>(offset + place)) !=
-          static_cast<ssize_t>(begin.size()))
+    for (std::uint64_t place = 0; place < section.size && section.size - place >= begin.size();) {
+      if (file.system().read_at(file.get(), begin.data(), begin.size(),
+                                static_cast<off_t>(section.offset + place)) != static_cast<ssize_t>(begin.size()))
         break;
       const auto note = std::ranges::find_if(notes, [&](const BundleNote& candidate) {
-        return candidate.begin == begin && candidate.bundle_bytes <= size - place;
+        return candidate.begin == begin && candidate.bundle_bytes <= section.size - place;
       });
       // The file has other contents than when it was loaded.
       if (note == notes.end()) break;
@@ -113,7 +113,7 @@ std::vector<EmbeddedBundle> find_bundles_in(const base::FileHandle& file, const 
       if (!handle) return found;
       found.push_back({.file = std::move(handle),
                        .name = fmt::format("bundle {} of {}", found.size() + 1, name),
-                       .offset = offset + place,
+                       .offset = section.offset + place,
                        .size = note->bundle_bytes});
       place += aligned_for_bundle(note->bundle_bytes);
       notes.erase(note);

@@ -11,7 +11,7 @@
 
 #include "base/file.hpp"
 
-/// Bundles in the program and in its libraries (docs/bundles.md). cmake/KilnBundle.c.in embeds them.
+/// Bundles in the program and in its libraries (docs/embedding.md). cmake/KilnBundle.c.in embeds them.
 namespace kiln::store {
 
 /// A bundle that is a part of an executable or library. BundleFile::open_part() opens it.
