@@ -10,6 +10,8 @@ namespace {
 
 bool usable(const DeviceInfo& device) { return device.problem.empty(); }
 
+bool lacks_compiler(const DeviceInfo& device) { return usable(device) && !device.compiler_problem.empty(); }
+
 std::string label_of(const DeviceInfo& device) {
   return device.label.empty() ? device.identity.device : device.label;
 }
@@ -37,6 +39,7 @@ Json device_json(const DeviceInfo& device) {
   object["traits"] = traits_json(device);
   object["folder"] = or_null(usable(device) ? device.identity.folder() : "");
   object["problem"] = or_null(device.problem);
+  object["compiler_problem"] = or_null(device.compiler_problem);
   return object;
 }
 
@@ -76,7 +79,8 @@ std::string details_of(const DeviceInfo& device, const Terminal& terminal) {
   fields.add({"  uuid", known(device.uuid)});
   fields.add({"  architecture", known(device.traits.architecture)});
   fields.add({"  driver", device.identity.driver});
-  fields.add({"  compiler", known(device.identity.compiler)});
+  fields.add({"  compiler", lacks_compiler(device) ? Table::Cell("none: " + device.compiler_problem, Ink::warning)
+                                                   : Table::Cell(known(device.identity.compiler))});
   fields.add({"  compute units", number(device.traits.compute_units)});
   fields.add({"  subgroup width", number(device.traits.subgroup_width)});
   fields.add({"  shared memory", shared_kib == 0 ? "unknown" : fmt::format("{} KiB", shared_kib)});
@@ -86,6 +90,15 @@ std::string details_of(const DeviceInfo& device, const Terminal& terminal) {
   fields.add({"  binaries", binaries_cell(device)});
   fields.add({"  folder", device.identity.folder()});
   return paint(printable(device.name), Ink::heading, terminal.colors) + "\n" + fields.format(terminal);
+}
+
+/// The devices that have no compiler, what is missing, and what works without it.
+std::string missing_compilers_of(const std::vector<DeviceInfo>& devices, const Terminal& terminal) {
+  Table fields = Table::of_fields();
+  for (const auto& device : devices)
+    if (lacks_compiler(device)) fields.add({{"  " + device.name, Ink::warning}, device.compiler_problem});
+  fields.add({"", "Programs that are compiled already still run: from the cache, bundles and shared stores."});
+  return paint("No compiler:", Ink::heading, terminal.colors) + "\n" + fields.format(terminal);
 }
 
 /// The APIs and devices that cannot be used, and why.
@@ -112,6 +125,8 @@ void run(Context& context, bool details) {
   if (any_usable && !details) sections.push_back(table_of(devices, terminal));
   for (const auto& device : devices)
     if (details && usable(device)) sections.push_back(details_of(device, terminal));
+  if (std::any_of(devices.begin(), devices.end(), lacks_compiler))
+    sections.push_back(missing_compilers_of(devices, terminal));
   if (!all_usable) sections.push_back(problems_of(devices, terminal));
   for (std::size_t i = 0; i < sections.size(); ++i) print((i > 0 ? "\n" : "") + sections[i]);
   if (!any_usable)
@@ -130,7 +145,8 @@ void add_devices(CLI::App& app, Context& context) {
                     "Show all details of each device: UUID, driver, compute units, memory, folder and more");
   command->footer(
       "NAME is the value for --device. RUNS ON says whether programs run on a GPU or on the CPU. BINARIES says\n"
-      "whether the driver returns compiled programs; without them, Kiln cannot store programs on disk. \"Not\n"
+      "whether the driver returns compiled programs; without them, Kiln cannot store programs on disk. \"No\n"
+      "compiler\" lists the devices that run only programs that are compiled already, and what is missing. \"Not\n"
       "available\" lists the APIs that cannot be used, and why.\n\n"
       "Exits with 1 if no device can be used.\n\n"
       "Examples:\n"

@@ -122,8 +122,11 @@ Target open_target(const Context& context, const SourceOptions& options, std::op
     auto backend = backend::open_offline(options.architecture, context.log()).value();
     const std::string api = backend->identity().api;
     if (language && !takes(api, *language))
-      throw UsageError(fmt::format("--arch {} selects {} GPU, but the language is {}", options.architecture,
-                                   api == "cuda" ? "a CUDA" : "a HIP", to_string(*language)));
+      throw UsageError(fmt::format("--arch {} selects {}, but the language is {}", options.architecture,
+                                   api == "cuda"  ? "a CUDA GPU"
+                                   : api == "hip" ? "a HIP GPU"
+                                                  : "Vulkan",
+                                   to_string(*language)));
     return {std::move(backend), language_of_api(api)};
   }
   std::string wanted = context.device;

@@ -47,7 +47,7 @@ Result<std::unique_ptr<Stream>> stream(Device& device, CUstream stream);
 /// A device on the caller's own context, which must outlive the device and all its programs, buffers and slots. The
 /// context need not be current, and the context that is current on a thread is the same after every call as before.
 /// May be called from any thread. Fails with invalid_request for a null context, no_device without a driver,
-/// unsupported if the driver is too old or NVRTC is missing or does not fit, and device_failed.
+/// unsupported if the driver is too old, and device_failed.
 Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& log = {});
 
 /// Compiles a program for an NVIDIA GPU that need not be in this machine, as in "sm_90" or "sm_90a", or to PTX for

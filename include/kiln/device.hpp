@@ -84,8 +84,8 @@ struct DeviceInfo {
   unsigned lanes = 2;
   /// Why the device cannot be used; empty if it can.
   std::string problem = {};
-  /// Why the device cannot compile sources, although it can be used: it loads binaries that were compiled elsewhere.
-  /// Empty if it can.
+  /// Why the device cannot compile sources, although it can be used: it loads binaries that were compiled
+  /// elsewhere. Empty if it can.
   std::string compiler_problem = {};
 };
 
@@ -148,9 +148,13 @@ requires std::is_trivially_copyable_v<T> Result<std::vector<T>> download(Device&
   return values;
 }
 
-/// Opens a device: the best one for "" (a GPU before a CPU), the first usable one of an API for "opengl", a
-/// particular one for "opencl:1", by its number, or for "cuda:GPU-2c7a5a3e", by its UUID or the beginning of it.
-/// The prefixes "GPU-" and "MIG-" may be left out. If `name` is empty, `$KILN_DEVICE` replaces it.
+/// Opens a device: the best one for "" (a GPU before a CPU, and a device without a compiler last), the first usable
+/// one of an API for "opengl", a particular one for "opencl:1", by its number, or for "cuda:GPU-2c7a5a3e", by its
+/// UUID or the beginning of it. The prefixes "GPU-" and "MIG-" may be left out. If `name` is empty, `$KILN_DEVICE`
+/// replaces it.
+///
+/// A device opens without its compiler (NVRTC, hipRTC, shaderc) too: DeviceInfo::compiler_problem says what is
+/// missing, and it runs the programs that were compiled elsewhere.
 ///
 /// Drivers decide which devices a process sees, and in which order: CUDA by `$CUDA_VISIBLE_DEVICES`. CUDA shows a
 /// process one MIG instance at most; to choose it, set `CUDA_VISIBLE_DEVICES=MIG-…` before the first device is
@@ -159,8 +163,8 @@ requires std::is_trivially_copyable_v<T> Result<std::vector<T>> download(Device&
 /// May be called from any thread; drivers are loaded and opened one at a time. `log` is copied. Each call opens a
 /// device of its own, whose buffers and programs do not mix with another's. If neither `name`
 /// nor `$KILN_DEVICE` names one, the only error is no_device, with every device that was tried and its problem. A
-/// named device fails with no_device or unsupported (the device, its driver or its compiler is missing or too old),
-/// device_failed or out_of_memory.
+/// named device fails with no_device or unsupported (the device or its driver is missing or too old), device_failed
+/// or out_of_memory.
 ///
 /// For "", the program kiln-helper first lists the devices of each API in a process of its own, so that a driver
 /// that crashes or hangs while it is loaded does no harm. If the program is missing, drivers are loaded into this

@@ -43,7 +43,7 @@ Result<std::unique_ptr<Stream>> stream(Device& device, hipStream_t stream);
 /// A device on the caller's own context, which must outlive the device and all its programs, buffers and slots. The
 /// context need not be current, and the context that is current on a thread is the same after every call as before.
 /// May be called from any thread. Fails with invalid_request for a null context, no_device without a driver,
-/// unsupported if the driver is too old or hipRTC is missing or does not fit, and device_failed.
+/// unsupported if the driver is too old, and device_failed.
 Result<std::shared_ptr<Device>> adopt(hipCtx_t context, const Log& log = {});
 
 /// Compiles a program for an AMD GPU that need not be in this machine, as in "gfx906" or "gfx90a:xnack-".

@@ -160,7 +160,7 @@ struct Adopted {
 /// device.
 ///
 /// May be called from any thread. Fails with invalid_request if a handle is null or `queue_family` cannot compute,
-/// unsupported before Vulkan 1.1, no_device if libvulkan.so.1 or shaderc is missing, device_failed or
+/// unsupported before Vulkan 1.1, no_device if libvulkan.so.1 is missing, device_failed or
 /// out_of_memory.
 Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log = {});
 

@@ -135,7 +135,8 @@ Json to_json(const DeviceInfo& info) {
           {"traits", to_json(info.traits)},
           {"software", info.software},
           {"lanes", info.lanes},
-          {"problem", info.problem}};
+          {"problem", info.problem},
+          {"compiler_problem", info.compiler_problem}};
 }
 
 DeviceInfo info_of(const Json& json) {
@@ -152,7 +153,8 @@ DeviceInfo info_of(const Json& json) {
           .traits = traits_of(json.at("traits")),
           .software = json.at("software"),
           .lanes = json.at("lanes"),
-          .problem = json.at("problem")};
+          .problem = json.at("problem"),
+          .compiler_problem = json.at("compiler_problem")};
 }
 
 }  // namespace

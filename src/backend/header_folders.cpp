@@ -23,6 +23,21 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
   }
 }
 
+/// Overwrites every `from` with a text of its length.
+void replace_each(std::span<std::byte> bytes, const std::string& from, const std::string& to) {
+  auto* at = reinterpret_cast<char*>(bytes.data());
+  auto* const end = at + bytes.size();
+  const std::boyer_moore_horspool_searcher searcher(from.begin(), from.end());
+  while ((at = std::search(at, end, searcher)) != end) at = std::copy(to.begin(), to.end(), at);
+}
+
+/// A text as PTX has it in an array of bytes.
+std::string as_numbers(std::string_view text) {
+  std::string numbers;
+  for (const unsigned char c : text) numbers += (numbers.empty() ? "" : ", ") + std::to_string(c);
+  return numbers;
+}
+
 }  // namespace
 
 Result<HeaderFolders> HeaderFolders::create(const Request& request) {
@@ -75,11 +90,10 @@ void HeaderFolders::replace_random_names(std::span<std::byte> compiled) const {
   if (!scratch_) return;
   const std::string path = scratch_->path().string();
   std::string stable = path;
-  std::fill_n(stable.end() - base::ScratchFolder::random_characters, base::ScratchFolder::random_characters, 'X');
-  char* const end = reinterpret_cast<char*>(compiled.data()) + compiled.size();
-  const std::boyer_moore_horspool_searcher searcher(path.begin(), path.end());
-  for (char* at = reinterpret_cast<char*>(compiled.data()); (at = std::search(at, end, searcher)) != end;)
-    at = std::copy(stable.begin(), stable.end(), at);
+  stable.replace(stable.size() - base::ScratchFolder::random_characters, std::string::npos,
+                 base::ScratchFolder::random_characters, 'x');
+  replace_each(compiled, path, stable);
+  replace_each(compiled, as_numbers(path), as_numbers(stable));
 }
 
 std::vector<std::pair<std::string, std::string>> HeaderFolders::temporary() const {

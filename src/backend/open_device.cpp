@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -137,9 +138,10 @@ Result<std::shared_ptr<Device>> open_by_uuid(const Api& api, std::string_view na
   return Error(ErrorCode::no_device, std::move(message));
 }
 
-/// Opens the best device of all APIs: a GPU before a CPU.
+/// Opens the best device of all APIs: a GPU before a CPU, and a device without a compiler last.
 Result<std::shared_ptr<Device>> open_best(const Log& log) {
   std::vector<DeviceInfo> on_cpu;
+  std::vector<DeviceInfo> without_compiler;
   std::string problems;
   Lists lists(log);
   for (std::size_t place = 0; place < apis().size(); ++place) {
@@ -148,6 +150,8 @@ Result<std::shared_ptr<Device>> open_best(const Log& log) {
       const auto number = number_of(api, info.name);
       if (!info.problem.empty() || !number) {
         problems += fmt::format("\n  {}: {}", info.name, info.problem);
+      } else if (!info.compiler_problem.empty()) {
+        without_compiler.push_back(std::move(info));
       } else if (!info.software) {
         auto device = open(api, *number, log);
         if (device) return device;
@@ -157,14 +161,18 @@ Result<std::shared_ptr<Device>> open_best(const Log& log) {
       }
     }
   }
+  std::vector<const DeviceInfo*> others;
   for (const std::string_view name : apis_on_cpu)
     for (const DeviceInfo& info : on_cpu)
-      if (info.identity.api == name) {
-        const Api& api = *find_api(name);
-        auto device = open(api, *number_of(api, info.name), log);
-        if (device) return device;
-        problems += fmt::format("\n  {}: {}", info.name, device.error().message());
-      }
+      if (info.identity.api == name) others.push_back(&info);
+  std::ranges::stable_partition(without_compiler, [](const DeviceInfo& info) { return !info.software; });
+  for (const DeviceInfo& info : without_compiler) others.push_back(&info);
+  for (const DeviceInfo* info : others) {
+    const Api& api = *find_api(info->identity.api);
+    auto device = open(api, *number_of(api, info->name), log);
+    if (device) return device;
+    problems += fmt::format("\n  {}: {}", info->name, device.error().message());
+  }
   return Error(ErrorCode::no_device, "no device can be used:" + problems);
 }
 

@@ -22,7 +22,7 @@ constexpr base::InstalledPlace helper_place = {KILN_LIBEXEC_FROM_LIB, KILN_LIBEX
 
 }  // namespace
 
-std::string_view helper_greeting() noexcept { return "kiln-helper " KILN_VERSION ", protocol 3\n"; }
+std::string_view helper_greeting() noexcept { return "kiln-helper " KILN_VERSION ", protocol 4\n"; }
 
 std::optional<std::string> find_helper() {
   if (const char* wanted = base::environment("KILN_HELPER"); wanted != nullptr && *wanted != '\0') return wanted;

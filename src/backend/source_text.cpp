@@ -186,6 +186,12 @@ Result<void> check_language(const Request& request, const std::vector<Language>&
   return {};
 }
 
+Error no_compiler(const Request& request, const DeviceInfo& device) {
+  return Error(ErrorCode::unsupported,
+               fmt::format("{} cannot be compiled on {}, which runs only programs that are compiled already: {}",
+                           request.name(), device.name, device.compiler_problem));
+}
+
 Error missing_kernel(const Request& request, std::string_view entry, std::string log) {
   return Error(
       ErrorCode::compile_failed,

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include <kiln/device.hpp>
 #include <kiln/request.hpp>
 #include <kiln/result.hpp>
 
@@ -34,6 +35,9 @@ Result<void> check_language(const Request& request, const std::vector<Language>&
 /// name.
 Error missing_kernel(const Request& request, std::string_view entry, std::string log);
 Error ambiguous_kernel(const Request& request, std::string_view entry, std::string log);
+
+/// The error for a source on a device without a compiler.
+Error no_compiler(const Request& request, const DeviceInfo& device);
 
 /// The error for a source that the compiler rejected: include_not_found if it lacks a file that the request did not
 /// find either, unsupported if the log says that the program needs more shared memory than the device has,

@@ -1,6 +1,7 @@
 #include "base/file.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +10,7 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -126,9 +128,17 @@ Result<ScratchFolder> ScratchFolder::create() {
   std::filesystem::path above =
       given != nullptr && *given != '\0' ? std::filesystem::absolute(given, error) : "/tmp";
   if (error || !is_plain(above)) above = "/tmp";
-  std::string name = above / "kiln-XXXXXX";
-  if (mkdtemp(name.data()) == nullptr) return system_error("create the folder", name);
-  return ScratchFolder(std::filesystem::path(name));
+  constexpr int most_tries = 100;
+  std::string name;
+  for (int tries = 0; tries < most_tries; ++tries) {
+    std::array<unsigned char, random_characters> random = {};
+    if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) break;
+    name = above / "kiln-";
+    for (const unsigned char number : random) name += static_cast<char>('d' + number % ('z' - 'd' + 1));
+    if (::mkdir(name.c_str(), S_IRWXU) == 0) return ScratchFolder(std::filesystem::path(name));
+    if (errno != EEXIST) break;
+  }
+  return system_error("create the folder", name);
 }
 
 ScratchFolder::~ScratchFolder() {

@@ -63,8 +63,9 @@ bool is_plain(const std::filesystem::path& path);
 /// path is absolute.
 class ScratchFolder {
  public:
-  /// How many characters at the end of path() are random.
-  static constexpr std::ptrdiff_t random_characters = 6;
+  /// How many characters at the end of path() are random. They are letters from d to z, whose numbers all have
+  /// three digits.
+  static constexpr std::size_t random_characters = 6;
 
   static Result<ScratchFolder> create();
 

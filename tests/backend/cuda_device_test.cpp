@@ -10,8 +10,11 @@
 #include <kiln/cuda.hpp>
 #include <kiln/stream_executor.hpp>
 
+#include "backend/cuda/cuda.hpp"
 #include "backend/cuda_samples.hpp"
+#include "backend/offline.hpp"
 #include "base/dynamic_library.hpp"
+#include "fakes/files.hpp"
 #include "fakes/temporary_folder.hpp"
 
 namespace kiln {
@@ -70,6 +73,57 @@ TEST_F(CudaDevice, RefusesDamagedBinaries) {
   EXPECT_EQ(device_->load(other).error().code(), ErrorCode::load_failed);
   other.bytes.clear();
   EXPECT_EQ(device_->load(other).error().code(), ErrorCode::load_failed);
+}
+
+/// What NVRTC makes for an architecture, and its target.
+struct ForTarget {
+  Identity target;
+  Binary binary;
+};
+
+ForTarget compiled_for(std::string_view architecture) {
+  return {cuda::identity_for(architecture).value(), cuda::compile_for(cuda_scale(3), architecture).value()};
+}
+
+TEST_F(CudaDevice, LoadsWhatWasCompiledForItsArchitectureElsewhere) {
+  const auto [target, binary] = compiled_for(device_->info().traits.architecture);
+  EXPECT_GT(device_->accepts(target), 0U);
+  EXPECT_TRUE(cuda_scales(*device_, *device_->adapt(target, binary).value().module, 3, 1));
+}
+
+TEST_F(CudaDevice, MakesABinaryOfItsOwnFromPtx) {
+  const auto [target, binary] = compiled_for("compute_75");
+  EXPECT_GT(device_->accepts(target), 0U);
+  EXPECT_LT(device_->accepts(target), device_->accepts(device_->identity()));
+  const Compiled adapted = device_->adapt(target, binary).value();
+  EXPECT_TRUE(cuda_scales(*device_, *adapted.module, 3, 1));
+  ASSERT_TRUE(adapted.binary);
+  EXPECT_TRUE(cuda_scales(*device_, *device_->load(*adapted.binary).value(), 3, 1));
+}
+
+TEST_F(CudaDevice, RefusesPtxThatIsNewerThanTheDriver) {
+  const auto [target, binary] = compiled_for("compute_75");
+  const auto parts = cuda::parts_of(binary, cuda::ImageKind::ptx).value();
+  std::string text = fakes::text_of(parts.image);
+  const std::size_t version = text.find(".version ") + std::string_view(".version ").size();
+  text.replace(version, text.find('\n', version) - version, "99.0");
+  const auto bytes = std::as_bytes(std::span(text));
+  const Binary newer =
+      cuda::to_binary(cuda::ImageKind::ptx, {{bytes.begin(), bytes.end()}, parts.entries}, "newer");
+  EXPECT_EQ(device_->adapt(target, newer).error().code(), ErrorCode::load_failed);
+}
+
+TEST_F(CudaDevice, RefusesMachineCodeOfOtherArchitectures) {
+  for (const std::string& architecture : backend::cuda_architectures().value()) {
+    const auto [target, binary] = compiled_for(architecture);
+    const auto adapted = device_->adapt(target, binary);
+    if (device_->accepts(target) == 0) {
+      ASSERT_FALSE(adapted) << architecture;
+      EXPECT_EQ(adapted.error().code(), ErrorCode::load_failed) << architecture;
+    } else {
+      EXPECT_TRUE(adapted) << architecture;
+    }
+  }
 }
 
 TEST_F(CudaDevice, AnEntryThatIsNotThereIsACompileError) {

@@ -2,7 +2,11 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iostream>
+#include <map>
+
+#include <fmt/format.h>
 
 #include <kiln/cache.hpp>
 #include <kiln/cuda.hpp>
@@ -12,6 +16,7 @@
 
 #include "backend/cuda/cuda.hpp"
 #include "backend/cuda_samples.hpp"
+#include "backend/small_cubin.hpp"
 #include "fakes/temporary_folder.hpp"
 
 namespace kiln {
@@ -40,12 +45,83 @@ void list_traits() {
   }
 }
 
-void list_without_compiler() {
-  cuda::Platform dialect = cuda::platform();
-  dialect.open_rtc = [](const cuda::Driver&) -> Result<std::shared_ptr<const cuda::Rtc>> {
-    return Error(ErrorCode::unsupported, "NVRTC is missing: install it");
+/// CUDA on a machine without NVRTC.
+const cuda::Platform& without_compiler() {
+  static const cuda::Platform platform = [] {
+    cuda::Platform changed = cuda::platform();
+    changed.open_rtc = [](const cuda::Driver&) -> Result<std::shared_ptr<const cuda::Rtc>> {
+      return Error(ErrorCode::unsupported, "NVRTC is missing: install it");
+    };
+    return changed;
+  }();
+  return platform;
+}
+
+/// An image that is whole, and whose only kernel is scale.
+Binary small_image(cuda::ImageKind kind) {
+  cuda::Image image{{}, {{"scale", "scale"}}};
+  if (kind == cuda::ImageKind::ptx) {
+    static constexpr char text[] = ".version 8.0\n.target sm_80\n.entry scale() {}\n";
+    const auto bytes = std::as_bytes(std::span(text));
+    image.bytes.assign(bytes.begin(), bytes.end());
+  } else {
+    const fakes::SmallCubin cubin;
+    image.bytes.resize(sizeof cubin);
+    std::memcpy(image.bytes.data(), &cubin, sizeof cubin);
+  }
+  return cuda::to_binary(kind, image, "scale_2");
+}
+
+Identity target(std::string device, std::string driver, cuda::ImageKind kind) {
+  return {.api = "cuda",
+          .vendor = "NVIDIA",
+          .device = std::move(device),
+          .driver = std::move(driver),
+          .formats = {static_cast<std::uint32_t>(kind)}};
+}
+
+/// What a device without NVRTC loads that was compiled elsewhere.
+void adapt() {
+  const auto device = cuda::open(without_compiler(), 0).value();
+  const auto adapt = [&](cuda::ImageKind kind) {
+    const auto adapted = device->adapt(target("other", "", kind), small_image(kind));
+    if (!adapted) return told(adapted);
+    return fmt::format("scales {}, own binary {}", cuda_scales(*device, *adapted->module, 2, 1),
+                       adapted->binary ? std::to_string(adapted->binary->format) : "none");
   };
-  print(cuda::list(dialect));
+  const auto with = [&](const char* variable, const char* status, cuda::ImageKind kind) {
+    setenv(variable, status, 1);
+    std::cout << variable << '=' << status << ' ' << adapt(kind) << '\n';
+    unsetenv(variable);
+  };
+  std::cout << "info " << device->identity().compiler << '|' << device->info().problem << '|'
+            << device->info().compiler_problem << '\n'
+            << "source " << told(device->compile(cuda_scale(2))) << '\n'
+            << "cubin " << adapt(cuda::ImageKind::cubin) << '\n'
+            << "ptx " << adapt(cuda::ImageKind::ptx) << '\n';
+  with("FAKE_LOAD", "209", cuda::ImageKind::cubin);
+  with("FAKE_LINK", "222", cuda::ImageKind::ptx);
+  with("FAKE_LOAD", "222", cuda::ImageKind::ptx);
+  with("FAKE_LOAD", "2", cuda::ImageKind::cubin);
+}
+
+/// The targets whose programs suit device 0, an sm_90 with a driver of CUDA 13, from the best on.
+void print_ranks() {
+  const auto device = cuda::open(without_compiler(), 0).value();
+  using enum cuda::ImageKind;
+  std::map<unsigned, std::string, std::greater<>> ranks;
+  for (const Identity& each :
+       {target("sm_90", "CUDA 13", cubin), target("sm_90", "CUDA 12", cubin), target("sm_90", "CUDA 14", cubin),
+        target("sm_90a", "CUDA 13", cubin), target("sm_91", "CUDA 13", cubin), target("sm_89", "CUDA 13", cubin),
+        target("sm_100", "CUDA 13", cubin), target("compute_90", "CUDA 13", ptx),
+        target("compute_90", "CUDA 14", ptx), target("compute_75", "CUDA 13", ptx),
+        target("compute_100", "CUDA 13", ptx), target("compute_90a", "CUDA 13", ptx),
+        target("compute_90", "CUDA 13", cubin), target("sm_90", "CUDA 13", ptx),
+        target("sm_90", "CUDA 13.0", cubin), target("sm_90", "", cubin), Identity{}})
+    if (const unsigned rank = device->accepts(each); rank != 0)
+      ranks[rank] += fmt::format("{} {}, ", each.device, each.driver);
+  for (const auto& [rank, names] : ranks) std::cout << names;
+  std::cout << '\n';
 }
 
 /// The compiler for a driver of CUDA 12.
@@ -326,16 +402,25 @@ int main(int argc, char** argv) {
   if (what == "list_traits") kiln::list_traits();
   if (what == "list_uuids")
     for (const auto& info : kiln::cuda::list_cuda_devices({})) std::cout << info.uuid << '\n';
-  if (what == "list_without_compiler") kiln::list_without_compiler();
+  if (what == "list_without_compiler") kiln::print(kiln::cuda::list(kiln::without_compiler()));
+  if (what == "adapt") kiln::adapt();
+  if (what == "ranks") kiln::print_ranks();
   if (what == "compiler") kiln::print_compiler();
-  if (what.starts_with("list") || what == "compiler") return 0;
+  if (what.starts_with("list") || what == "adapt" || what == "ranks" || what == "compiler") return 0;
   const std::string uuid = argc > 2 ? argv[2] : "";
   const auto device = kiln::open_device(what == "best" ? "" : uuid.empty() ? "cuda" : "cuda:" + uuid);
   if (!device) {
     std::cout << kiln::told(device) << '\n';
     return 0;
   }
-  if (what == "open" || what == "best") std::cout << (*device)->info().name << '\n';
+  if (what == "open" || what == "best") {
+    std::cout << (*device)->info().name << "\nend\n";
+    return 0;
+  }
+  if (const std::string& problem = (*device)->info().compiler_problem; !problem.empty()) {
+    std::cout << "unsupported: " << problem << '\n';
+    return 0;
+  }
   if (what == "run") kiln::run(**device);
   if (what == "crash") kiln::crash(**device);
   if (what == "slots") kiln::use_slots(**device);

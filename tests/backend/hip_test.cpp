@@ -226,6 +226,22 @@ TEST(HipArchitecture, IsFoundByThePlaceOfTheDevice) {
   EXPECT_EQ(hip::architecture_at("0000:03:00.0", folder.path() / "nowhere"), std::nullopt);
 }
 
+TEST(HipTargets, SuitDevicesOfTheirArchitectureThoseWithFeaturesFirst) {
+  const auto rank = [](const char* device, const char* driver, std::uint32_t format = 3) {
+    const cuda::Target own{"gfx90a", cuda::ImageKind::code_object, "", "HIP 6"};
+    return hip::platform().rank(
+        own, 60'032'830, {.api = "hip", .vendor = "AMD", .device = device, .driver = driver, .formats = {format}});
+  };
+  EXPECT_GT(rank("gfx90a:sramecc+:xnack-", ""), rank("gfx90a:xnack-", ""));
+  EXPECT_GT(rank("gfx90a:xnack-", ""), rank("gfx90a", ""));
+  EXPECT_GT(rank("gfx90a", ""), 0U);
+  EXPECT_GT(rank("gfx90a", "HIP 6"), 0U);
+  EXPECT_EQ(rank("gfx90a", "HIP 5"), 0U);
+  EXPECT_EQ(rank("gfx906", ""), 0U);
+  EXPECT_EQ(rank("gfx90", ""), 0U);
+  EXPECT_EQ(rank("gfx90a", "", 1), 0U);
+}
+
 TEST(HipDevice, CompilesLaunchesAndLoads) {
   const auto device = open_device("hip");
   if (!device) GTEST_SKIP() << device.error().message();

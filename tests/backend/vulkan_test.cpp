@@ -9,6 +9,7 @@
 
 #include "backend/sections.hpp"
 #include "backend/vulkan/device.hpp"
+#include "backend/vulkan/spirv_program.hpp"
 #include "backend/vulkan_fixture.hpp"
 #include "backend/vulkan_modules.hpp"
 
@@ -58,6 +59,79 @@ TEST_F(VulkanDevice, IsListedAsItOpens) {
   const auto none = open_device("vulkan:99");
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().message().find("there is no vulkan:99"), std::string::npos) << none.error().message();
+}
+
+/// A program for devices that are not known yet.
+Binary portable(const Request& request) {
+  return vulkan::compile_portable(*vulkan::Shaderc::find().value(), request).value();
+}
+
+TEST_F(VulkanDevice, AcceptsPortableProgramsAfterItsOwn) {
+  const Identity portable = vulkan::portable_identity("");
+  EXPECT_GT(device_->accepts(portable), 0U);
+  EXPECT_GT(device_->accepts(device_->identity()), device_->accepts(portable));
+  Identity other = device_->identity();
+  other.driver += " of tomorrow";
+  EXPECT_EQ(device_->accepts(other), 0U);
+}
+
+TEST_F(VulkanDevice, MakesABinaryOfItsOwnFromAPortableProgram) {
+  const Identity target = vulkan::portable_identity("");
+  const Compiled adapted = device_->adapt(target, portable(vulkan_scale(3))).value();
+  EXPECT_TRUE(scales(*device_, *adapted.module, 3, 0.5F));
+  ASSERT_TRUE(adapted.binary);
+  const auto loaded = device_->load(*adapted.binary).value();
+  EXPECT_TRUE(scales(*device_, *loaded, 3, 1));
+  EXPECT_EQ(device_->load(portable(vulkan_scale(3))).error().code(), ErrorCode::load_failed)
+      << "which is not of its own";
+  EXPECT_EQ(device_->adapt(target, *adapted.binary).error().code(), ErrorCode::load_failed);
+}
+
+TEST_F(VulkanDevice, RefusesPortableProgramsThatItDoesNotSupport) {
+  const Identity target = vulkan::portable_identity("");
+  const auto program = vulkan::portable_program(portable(vulkan_scale(3))).value();
+  const auto adapt = [&](std::vector<std::uint32_t> words, std::vector<vulkan::ShaderEntry> entries) {
+    const Binary binary{vulkan::portable_format,
+                        backend::seal_sections({std::as_bytes(std::span(words)), vulkan::to_bytes(entries),
+                                                backend::as_section(program.name)})};
+    const auto adapted = device_->adapt(target, binary);
+    return adapted ? "loaded" : std::string(to_string(adapted.error().code())) + ": " + adapted.error().message();
+  };
+  const auto& [words, entries] = program.module;
+  EXPECT_EQ(adapt(words, entries), "loaded");
+  auto later = words;
+  later[1] = 0x00010700;
+  EXPECT_TRUE(adapt(later, entries).starts_with("load_failed: scale_3 is in SPIR-V of a later version than 1."))
+      << adapt(later, entries);
+  // OpCapability Kernel, behind the header.
+  auto capable = words;
+  capable.insert(capable.begin() + 5, {2U << 16U | 17U, 6U});
+  EXPECT_EQ(
+      adapt(capable, entries),
+      "load_failed: scale_3 declares the SPIR-V capability Kernel, which Kiln does not enable on this device");
+  auto large = entries;
+  large[0].interface.group_size = {1U << 20U, 1, 1};
+  EXPECT_TRUE(adapt(words, large).starts_with("load_failed: scale_3 ")) << adapt(words, large);
+  EXPECT_TRUE(adapt({}, entries).starts_with("load_failed: ")) << adapt({}, entries);
+  EXPECT_TRUE(adapt(words, {}).starts_with("load_failed: ")) << adapt(words, {});
+}
+
+TEST_F(VulkanDevice, WithoutShadercRunsWhatIsCompiledAlready) {
+  const auto& own = dynamic_cast<vulkan::VulkanDevice&>(*device_);
+  DeviceInfo info = device_->info();
+  info.identity.compiler = "";
+  info.compiler_problem = "shaderc is missing";
+  vulkan::VulkanDevice device(own.context(), nullptr, info);
+  for (const Request& request :
+       {vulkan_scale(3), Request({.name = "s", .source = "12345678", .language = Language::spirv})}) {
+    const auto refused = device.compile(request);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), ErrorCode::unsupported);
+    EXPECT_NE(refused.error().message().find("shaderc is missing"), std::string::npos) << refused.error().message();
+  }
+  const Compiled adapted = device.adapt(vulkan::portable_identity(""), portable(vulkan_scale(3))).value();
+  EXPECT_TRUE(scales(device, *adapted.module, 3, 0.5F));
+  EXPECT_TRUE(scales(device, *device.load(*adapted.binary).value(), 3, 1));
 }
 
 TEST_F(VulkanDevice, CompilesLaunchesAndReadsBack) {

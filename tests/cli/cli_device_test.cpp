@@ -95,6 +95,28 @@ TEST_F(CliDevice, DevicesShowsWhyAnApiCannotBeUsedWithinEightyColumns) {
   EXPECT_LE(widest(narrow.substr(narrow.find("Not available:"))), 60U) << narrow;
 }
 
+TEST_F(CliDevice, DevicesTellsWhichCompilersAreMissingAndWhatStillWorks) {
+  const Environment without_shaderc = {{"KILN_SHADERC", "/nowhere/libkiln_shaderc.so.0"}};
+  const auto listed = command_.run({"devices", "--json"}, without_shaderc).json();
+  const auto found = std::find_if(listed.begin(), listed.end(), [](const nlohmann::json& device) {
+    return device["api"] == "vulkan" && device["compiler_problem"].is_string();
+  });
+  if (found == listed.end()) GTEST_SKIP() << "there is no Vulkan device, or shaderc was not built with Kiln";
+  EXPECT_TRUE((*found)["problem"].is_null());
+  EXPECT_TRUE((*found)["folder"].is_string());
+  const std::string sentence =
+      (*found)["name"].get<std::string>() + " " + (*found)["compiler_problem"].get<std::string>();
+  for (const Words& words : {Words{"devices"}, Words{"devices", "--long"}}) {
+    const auto shown = command_.run(words, without_shaderc).out;
+    const std::size_t section = shown.find("\nNo compiler:\n");
+    ASSERT_NE(section, std::string::npos) << shown;
+    EXPECT_LE(widest(shown), 80U) << shown;
+    EXPECT_TRUE(contains(unwrapped(shown.substr(section)), sentence)) << shown;
+    EXPECT_TRUE(contains(unwrapped(shown.substr(section)), "Programs that are compiled already still run"))
+        << shown;
+  }
+}
+
 TEST_F(CliDevice, ADeviceThatIsNotThereIsOneClearSentence) {
   for (const Words& words :
        {Words{"warm", "--device", "steam"}, Words{"clear", "--yes", "--device", "opengl:99"}}) {

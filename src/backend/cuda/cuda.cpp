@@ -48,6 +48,58 @@ Result<Target> target_of(const Driver& driver, int device, const Rtc* rtc) {
   return target_for(capability, driver.version(), rtc != nullptr ? rtc->architectures() : std::vector{capability});
 }
 
+/// An architecture, as in "sm_90", "sm_90a" or "compute_90".
+struct Architecture {
+  int number = 0;
+  /// Empty, "a" or "f".
+  std::string_view suffix = {};
+  /// Whether it stands for PTX.
+  bool is_virtual = false;
+};
+
+/// Reads an architecture; nullopt if the text is none.
+std::optional<Architecture> architecture_in(std::string_view text) {
+  constexpr std::string_view code = "sm_";
+  constexpr std::string_view ptx = "compute_";
+  Architecture read{.is_virtual = text.starts_with(ptx)};
+  if (!read.is_virtual && !text.starts_with(code)) return std::nullopt;
+  text.remove_prefix(read.is_virtual ? ptx.size() : code.size());
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), read.number);
+  read.suffix = text.substr(static_cast<std::size_t>(end - text.data()));
+  const bool fits = error == std::errc() && read.number > 0 && !text.starts_with('0') &&
+                    (read.suffix.empty() || read.suffix == "a" || read.suffix == "f");
+  return fits ? std::optional(read) : std::nullopt;
+}
+
+/// The major version in "CUDA 13"; nullopt for other texts, such as "CUDA 13.0", where the minor version counts.
+std::optional<unsigned> major_version_in(std::string_view driver) {
+  constexpr std::string_view start = "CUDA ";
+  if (!driver.starts_with(start)) return std::nullopt;
+  unsigned number = 0;
+  const auto [end, error] = std::from_chars(driver.data() + start.size(), driver.data() + driver.size(), number);
+  return error == std::errc() && end == driver.data() + driver.size() && number < 1000 ? std::optional(number)
+                                                                                       : std::nullopt;
+}
+
+/// Machine code suits GPUs of its major capability from its minor one on, and PTX those of its capability and
+/// above. Machine code comes before PTX, the closest capability first. A driver loads machine code of compilers of
+/// its own major version and of older ones; it says itself whether it takes PTX.
+unsigned rank(const Target& own, int version, const Identity& target) {
+  constexpr unsigned before_ptx = 100'000'000;
+  const auto device = architecture_in(own.architecture);
+  const auto made_for = architecture_in(target.device);
+  const auto compiler = major_version_in(target.driver);
+  if (!device || !made_for || !made_for->suffix.empty() || !compiler || made_for->number > device->number ||
+      target.formats.front() !=
+          static_cast<std::uint32_t>(made_for->is_virtual ? ImageKind::ptx : ImageKind::cubin))
+    return 0;
+  const unsigned closeness = 1000 * static_cast<unsigned>(std::min(made_for->number, 9999)) + *compiler;
+  if (made_for->is_virtual) return closeness;
+  const bool loads = made_for->number / 10 == device->number / 10 &&
+                     *compiler <= static_cast<unsigned>(std::max(version / 1000, 0));
+  return loads ? before_ptx + closeness : 0;
+}
+
 constexpr std::array<std::string_view, 2> architecture_options = {"-arch", "--gpu-architecture"};
 
 constexpr std::array compiled_languages = {Language::ptx, Language::cubin, Language::fatbin};
@@ -61,6 +113,7 @@ constexpr Platform cuda_platform{
     .driver = &driver_names,
     .open_rtc = [](const Driver& driver) { return open_nvrtc(driver.version()); },
     .target = target_of,
+    .rank = rank,
     .wrap = LoadedModule<Module>::wrap,
     .image_of = LoadedModule<Module>::image_of,
     .kernel_of = LoadedModule<Module>::kernel_of,
@@ -129,29 +182,6 @@ Result<std::shared_ptr<Device>> open_cuda_device(std::size_t number, const Log& 
 Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& /*log*/) { return adopt(platform(), context); }
 
 namespace {
-
-/// An architecture, as in "sm_90", "sm_90a" or "compute_90".
-struct Architecture {
-  int number = 0;
-  /// Empty, "a" or "f".
-  std::string_view suffix = {};
-  /// Whether it stands for PTX.
-  bool is_virtual = false;
-};
-
-/// Reads an architecture; nullopt if the text is none.
-std::optional<Architecture> architecture_in(std::string_view text) {
-  constexpr std::string_view code = "sm_";
-  constexpr std::string_view ptx = "compute_";
-  Architecture read{.is_virtual = text.starts_with(ptx)};
-  if (!read.is_virtual && !text.starts_with(code)) return std::nullopt;
-  text.remove_prefix(read.is_virtual ? ptx.size() : code.size());
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), read.number);
-  read.suffix = text.substr(static_cast<std::size_t>(end - text.data()));
-  const bool fits = error == std::errc() && read.number > 0 && !text.starts_with('0') &&
-                    (read.suffix.empty() || read.suffix == "a" || read.suffix == "f");
-  return fits ? std::optional(read) : std::nullopt;
-}
 
 Result<Architecture> needed_architecture(std::string_view text) {
   if (const auto read = architecture_in(text)) return *read;

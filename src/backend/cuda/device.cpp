@@ -1,6 +1,7 @@
 #include "backend/cuda/device.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -79,10 +80,9 @@ Identity identity_of(const Platform& platform, const Target& target, const Rtc* 
   Identity identity{.api = std::string(platform.api),
                     .vendor = std::string(platform.vendor),
                     .device = target.architecture,
-                    .driver = target.driver};
-  if (rtc == nullptr) return identity;
-  identity.compiler = rtc->version();
-  identity.formats = {static_cast<std::uint32_t>(target.kind)};
+                    .driver = target.driver,
+                    .formats = {static_cast<std::uint32_t>(target.kind)}};
+  if (rtc != nullptr) identity.compiler = rtc->version();
   return identity;
 }
 
@@ -126,53 +126,69 @@ Result<Image> compile_image(const Platform& platform, const Rtc& rtc, const Targ
   return image;
 }
 
-DeviceInfo describe(const Platform& platform, const Driver& driver, int device, std::string name) {
+Result<Toolchain> toolchain_of(const Platform& platform, const Driver& driver, int device) {
+  Toolchain found;
+  auto rtc = platform.open_rtc(driver);
+  if (rtc) {
+    auto target = platform.target(driver, device, rtc->get());
+    if (target) return Toolchain{std::move(*target), std::move(*rtc)};
+    found.problem = target.error().message();
+  } else {
+    found.problem = rtc.error().message();
+  }
+  found.target = KILN_TRY(platform.target(driver, device, nullptr));
+  return found;
+}
+
+DeviceInfo describe(const Platform& platform, const Driver& driver, int device, std::string name,
+                    const Result<Toolchain>& toolchain) {
   DeviceInfo info{.name = std::move(name),
                   .identity = {.api = std::string(platform.api), .vendor = std::string(platform.vendor)},
                   .label = read_name(driver, device),
                   .uuid = read_uuid(driver, device),
                   .language = platform.language,
                   .limits = read_limits(driver, device)};
-  const auto rtc = platform.open_rtc(driver);
-  const Rtc* compiler = rtc ? rtc->get() : nullptr;
-  const auto target = platform.target(driver, device, compiler);
-  if (target) info.identity = identity_of(platform, *target, compiler);
-  info.traits = read_traits(platform, driver, device, target ? target->architecture : "");
-  if (!target) info.problem = target.error().message();
-  if (!rtc) info.problem = rtc.error().message();
+  info.traits = read_traits(platform, driver, device, toolchain ? toolchain->target.architecture : "");
+  if (!toolchain) {
+    info.problem = toolchain.error().message();
+    return info;
+  }
+  info.identity = identity_of(platform, toolchain->target, toolchain->rtc.get());
+  info.compiler_problem = toolchain->problem;
   return info;
 }
 
 Result<std::shared_ptr<Device>> CudaDevice::open(const Platform& platform, std::shared_ptr<Context> context,
                                                  std::string name) {
   const Driver& driver = context->driver();
-  const auto rtc = platform.open_rtc(driver);
-  if (!rtc) return Error(rtc.error().code(), fmt::format("{}: {}", name, rtc.error().message()));
-  auto target = platform.target(driver, context->device(), rtc->get());
-  if (!target) return Error(target.error().code(), fmt::format("{}: {}", name, target.error().message()));
-  DeviceInfo info = describe(platform, driver, context->device(), std::move(name));
+  auto toolchain = toolchain_of(platform, driver, context->device());
+  if (!toolchain) return Error(toolchain.error().code(), fmt::format("{}: {}", name, toolchain.error().message()));
+  DeviceInfo info = describe(platform, driver, context->device(), std::move(name), toolchain);
   return std::shared_ptr<Device>(
-      std::make_shared<CudaDevice>(platform, std::move(context), *rtc, std::move(*target), std::move(info)));
+      std::make_shared<CudaDevice>(platform, std::move(context), std::move(*toolchain), std::move(info)));
 }
 
 Result<Compiled> CudaDevice::compile(const Request& request) {
   std::vector<Language> taken = {platform_.language};
   taken.insert(taken.end(), platform_.compiled_languages.begin(), platform_.compiled_languages.end());
   KILN_TRY(backend::check_language(request, taken));
+  const Target& target = toolchain_.target;
   if (request.language() != platform_.language) {
     auto loaded = load_given(request);
     if (loaded || loaded.error().code() != ErrorCode::load_failed) return loaded;
     return Error(ErrorCode::load_failed,
-                 fmt::format("{}; this device needs code for {}{}", loaded.error().message(), target_.architecture,
+                 fmt::format("{}; this device needs code for {}{}", loaded.error().message(), target.architecture,
                              std::ranges::find(taken, Language::ptx) != taken.end() ? ", or PTX" : ""));
   }
-  return load_compiled(request.name(), target_.kind, KILN_TRY(compile_image(platform_, *rtc_, target_, request)));
+  if (toolchain_.rtc == nullptr) return backend::no_compiler(request, info_);
+  return load_compiled(request.name(), target.kind,
+                       KILN_TRY(compile_image(platform_, *toolchain_.rtc, target, request)));
 }
 
 Result<Compiled> CudaDevice::load_given(const Request& request) {
   auto given = KILN_TRY(given_image(request));
   if (given.kind == ImageKind::ptx)
-    if (auto cubin = KILN_TRY(link_ptx(*context_, request, given.image.bytes))) {
+    if (auto cubin = KILN_TRY(link_ptx(*context_, request.name(), given.image.bytes))) {
       given.kind = ImageKind::cubin;
       given.image.bytes = std::move(*cubin);
     }
@@ -195,12 +211,38 @@ Result<Compiled> CudaDevice::load_compiled(const std::string& name, ImageKind ki
 }
 
 Result<std::unique_ptr<kiln::Module>> CudaDevice::load(const Binary& binary) {
-  auto kind = target_.kind;
+  auto kind = toolchain_.target.kind;
   for (const Language language : platform_.compiled_languages)
     if (static_cast<std::uint32_t>(*image_kind(language)) == binary.format) kind = *image_kind(language);
   const auto parts = KILN_TRY(parts_of(binary, kind));
   auto loaded = KILN_TRY(LoadedImage::load(context_, parts));
   return platform_.wrap(std::move(loaded));
+}
+
+unsigned CudaDevice::accepts(const Identity& target) const {
+  if (Device::accepts(target) != 0) return std::numeric_limits<unsigned>::max();
+  if (target.api != platform_.api || target.vendor != platform_.vendor || target.formats.size() != 1) return 0;
+  return platform_.rank(toolchain_.target, context_->driver().version(), target);
+}
+
+Result<Compiled> CudaDevice::adapt(const Identity& target, const Binary& binary) {
+  const bool is_own = Device::accepts(target) != 0;
+  if (!is_own && binary.format == static_cast<std::uint32_t>(ImageKind::ptx)) return load_ptx(binary);
+  return Device::adapt(target, binary);
+}
+
+Result<Compiled> CudaDevice::load_ptx(const Binary& binary) {
+  const auto parts = KILN_TRY(parts_of(binary, ImageKind::ptx));
+  const std::string name(parts.name);
+  auto linked = link_ptx(*context_, name, parts.image);
+  if (!linked && linked.error().code() == ErrorCode::compile_failed)
+    return Error(ErrorCode::load_failed, linked.error().message(), linked.error().log());
+  auto cubin = KILN_TRY(std::move(linked));
+  // Without a linker, the driver compiles the PTX with each load.
+  if (!cubin) return Compiled{KILN_TRY(load(binary))};
+  Binary own = to_binary(ImageKind::cubin, {std::move(*cubin), parts.entries}, name);
+  auto module = KILN_TRY(load(own));
+  return Compiled{std::move(module), std::move(own)};
 }
 
 Result<std::unique_ptr<Buffer>> CudaDevice::allocate(std::size_t bytes) {
@@ -280,7 +322,7 @@ std::vector<DeviceInfo> list(const Platform& platform) {
   for (std::size_t number = 0; number < *count; ++number) {
     const std::string name = numbered(platform, number);
     const auto device = (*driver)->device(number);
-    infos.push_back(device ? describe(platform, **driver, *device, name)
+    infos.push_back(device ? describe(platform, **driver, *device, name, toolchain_of(platform, **driver, *device))
                            : unusable(platform, name, device.error()));
   }
   return infos;

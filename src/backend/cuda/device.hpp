@@ -40,11 +40,23 @@ struct Platform {
   Result<std::shared_ptr<const Rtc>> (*open_rtc)(const Driver& driver);
   /// `rtc` is null if there is no compiler.
   Result<Target> (*target)(const Driver& driver, int device, const Rtc* rtc);
+  /// How well binaries for another target suit a device, as Backend::accepts() says. `own` is the device's target,
+  /// and `version` the driver's.
+  unsigned (*rank)(const Target& own, int version, const Identity& target);
   std::unique_ptr<kiln::Module> (*wrap)(std::unique_ptr<LoadedImage> image);
   /// The image of a module; null for a module of another platform.
   LoadedImage* (*image_of)(const kiln::Module& module);
   /// The kernel of a module; null for a module of another platform, or with several kernels.
   LoadedKernel* (*kernel_of)(const kiln::Module& module);
+};
+
+/// What a device runs, and what compiles for it.
+struct Toolchain {
+  Target target;
+  /// Null if there is no compiler.
+  std::shared_ptr<const Rtc> rtc = {};
+  /// Why there is none.
+  std::string problem = {};
 };
 
 /// A device of CUDA or HIP. Every call makes the context current for its duration.
@@ -54,12 +66,10 @@ class CudaDevice final : public Device {
   static Result<std::shared_ptr<Device>> open(const Platform& platform, std::shared_ptr<Context> context,
                                               std::string name);
 
-  CudaDevice(const Platform& platform, std::shared_ptr<Context> context, std::shared_ptr<const Rtc> rtc,
-             Target target, DeviceInfo info)
+  CudaDevice(const Platform& platform, std::shared_ptr<Context> context, Toolchain toolchain, DeviceInfo info)
       : platform_(platform),
         context_(std::move(context)),
-        rtc_(std::move(rtc)),
-        target_(std::move(target)),
+        toolchain_(std::move(toolchain)),
         info_(std::move(info)) {}
 
   const Identity& identity() const noexcept override { return info_.identity; }
@@ -69,9 +79,12 @@ class CudaDevice final : public Device {
 
   Result<Compiled> compile(const Request& request) override;
   std::unique_ptr<CompilePlace> wait_for_place(Urgency urgency) override {
-    return rtc_->places() != nullptr ? rtc_->places()->wait(urgency) : nullptr;
+    const Rtc* rtc = toolchain_.rtc.get();
+    return rtc != nullptr && rtc->places() != nullptr ? rtc->places()->wait(urgency) : nullptr;
   }
   Result<std::unique_ptr<kiln::Module>> load(const Binary& binary) override;
+  unsigned accepts(const Identity& target) const override;
+  Result<Compiled> adapt(const Identity& target, const Binary& binary) override;
   Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) override;
   Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) override;
   Result<void> read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) override;
@@ -83,11 +96,11 @@ class CudaDevice final : public Device {
   /// Loads an image and checks that it has its kernels.
   Result<Compiled> load_compiled(const std::string& name, ImageKind kind, Image image);
   Result<Compiled> load_given(const Request& request);
+  Result<Compiled> load_ptx(const Binary& binary);
 
   const Platform& platform_;
   const std::shared_ptr<Context> context_;
-  const std::shared_ptr<const Rtc> rtc_;
-  const Target target_;
+  const Toolchain toolchain_;
   const DeviceInfo info_;
 };
 
@@ -97,8 +110,12 @@ Identity identity_of(const Platform& platform, const Target& target, const Rtc* 
 /// Compiles a request to an image. Needs no device. Fails with compile_failed if it has no kernel.
 Result<Image> compile_image(const Platform& platform, const Rtc& rtc, const Target& target, const Request& request);
 
+/// Finds what a device runs and the compiler for it. Fails if its architecture is unknown.
+Result<Toolchain> toolchain_of(const Platform& platform, const Driver& driver, int device);
+
 /// Describes a device without making a context on it. DeviceInfo::problem says why it cannot be used.
-DeviceInfo describe(const Platform& platform, const Driver& driver, int device, std::string name);
+DeviceInfo describe(const Platform& platform, const Driver& driver, int device, std::string name,
+                    const Result<Toolchain>& toolchain);
 
 /// List the devices of a platform, open the one with this number, and adopt the caller's context.
 std::vector<DeviceInfo> list(const Platform& platform);

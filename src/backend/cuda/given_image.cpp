@@ -55,23 +55,23 @@ Result<GivenImage> given_image(const Request& request) {
   return given;
 }
 
-Result<std::optional<std::vector<std::byte>>> link_ptx(const Context& context, const Request& request,
+Result<std::optional<std::vector<std::byte>>> link_ptx(const Context& context, const std::string& name,
                                                        std::span<const std::byte> ptx) {
   const Driver& driver = context.driver();
   if (driver->link_create == nullptr || driver->link_add == nullptr || driver->link_complete == nullptr ||
       driver->link_destroy == nullptr)
     return std::optional<std::vector<std::byte>>{};
   const Context::ScopedCurrent scope(context);
-  if (scope.status() != status::success) return driver.error(scope.status(), "compiling " + request.name());
+  if (scope.status() != status::success) return driver.error(scope.status(), "compiling " + name);
   // CU_JIT_ERROR_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
   std::array<int, 2> options = {5, 6};
   std::string log(16384, '\0');
   std::array<void*, 2> values = {log.data(), reinterpret_cast<void*>(std::uintptr_t{log.size()})};
   Handle link = nullptr;
   Status status = driver->link_create(2, options.data(), values.data(), &link);
-  if (status != status::success) return driver.error(status, "compiling " + request.name());
+  if (status != status::success) return driver.error(status, "compiling " + name);
   constexpr int is_ptx = 1;  // CU_JIT_INPUT_PTX
-  status = driver->link_add(link, is_ptx, ptx.data(), ptx.size(), request.name().c_str(), 0, nullptr, nullptr);
+  status = driver->link_add(link, is_ptx, ptx.data(), ptx.size(), name.c_str(), 0, nullptr, nullptr);
   void* image = nullptr;
   std::size_t bytes = 0;
   if (status == status::success) status = driver->link_complete(link, &image, &bytes);
@@ -82,11 +82,10 @@ Result<std::optional<std::vector<std::byte>>> link_ptx(const Context& context, c
   }
   driver->link_destroy(link);
   if (cubin && is_whole(*cubin, ImageKind::cubin)) return cubin;
-  if (is_lasting(status) || status == status::out_of_memory)
-    return driver.error(status, "compiling " + request.name());
+  if (is_lasting(status) || status == status::out_of_memory) return driver.error(status, "compiling " + name);
   log.resize(std::min(log.find('\0'), log.size()));
   return Error(ErrorCode::compile_failed,
-               fmt::format("the driver does not compile the PTX of {}: {}", request.name(),
+               fmt::format("the driver does not compile the PTX of {}: {}", name,
                            cubin ? "the result is incomplete" : driver.error_name(status)),
                std::move(log));
 }

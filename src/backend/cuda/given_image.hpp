@@ -26,9 +26,9 @@ struct GivenImage {
 /// fatbin_entries(). Fails with compile_failed if the image is damaged or lacks an entry point.
 Result<GivenImage> given_image(const Request& request);
 
-/// Compiles PTX to a cubin for the context's device. Fails with compile_failed and the driver's log if the driver
-/// refuses it. Nothing if the driver has no functions for it.
-Result<std::optional<std::vector<std::byte>>> link_ptx(const Context& context, const Request& request,
+/// Compiles the PTX of the program `name` to a cubin for the context's device. Fails with compile_failed and the
+/// driver's log if the driver refuses it. Nothing if the driver has no functions for it.
+Result<std::optional<std::vector<std::byte>>> link_ptx(const Context& context, const std::string& name,
                                                        std::span<const std::byte> ptx);
 
 /// The kernels of a loaded module, as the driver lists them; empty if it does not.

@@ -1,5 +1,6 @@
 #include "backend/hip/hip.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
@@ -87,6 +88,13 @@ Result<std::shared_ptr<const Rtc>> open_hiprtc(const Driver& driver) {
   return Rtc::open(rtc_names, {"/opt/rocm/lib"});
 }
 
+/// The part of the runtime's version that code objects depend on: its major version. Versions are numbers such as
+/// 50221153 for 5.2; those of other forms count as a whole.
+std::string driver_text(int version) {
+  constexpr int major = 10'000'000;
+  return fmt::format("HIP {}", version >= major ? version / major : version);
+}
+
 Result<Target> target_of(const Driver& driver, int device, const Rtc* /*rtc*/) {
   std::array<char, 32> pci_id = {};
   if (const auto status = driver->device_pci_id(pci_id.data(), static_cast<int>(pci_id.size()) - 1, device);
@@ -100,7 +108,18 @@ Result<Target> target_of(const Driver& driver, int device, const Rtc* /*rtc*/) {
                     "device at {}",
                     pci_id.data()));
   return Target{*architecture, cuda::ImageKind::code_object, "--offload-arch=" + *architecture,
-                fmt::format("HIP {}", driver.version())};
+                driver_text(driver.version())};
+}
+
+/// A code object for exactly the device's architecture, or for one with features, as in "gfx90a:xnack-", which the
+/// runtime refuses if the device has them not. Those with features come first: they are the faster ones.
+unsigned rank(const Target& own, int version, const Identity& target) {
+  const std::string_view device = target.device;
+  const std::size_t end = std::min(device.find(':'), device.size());
+  const bool fits = device.substr(0, end) == own.architecture &&
+                    target.formats.front() == static_cast<std::uint32_t>(cuda::ImageKind::code_object) &&
+                    (target.driver.empty() || target.driver == driver_text(version));
+  return fits ? 1 + static_cast<unsigned>(std::ranges::count(device, ':')) : 0;
 }
 
 constexpr std::array<std::string_view, 2> architecture_options = {"--offload-arch", "--gpu-architecture"};
@@ -116,6 +135,7 @@ constexpr cuda::Platform hip_platform{
     .driver = &driver_names,
     .open_rtc = open_hiprtc,
     .target = target_of,
+    .rank = rank,
     .wrap = cuda::LoadedModule<Module>::wrap,
     .image_of = cuda::LoadedModule<Module>::image_of,
     .kernel_of = cuda::LoadedModule<Module>::kernel_of,

@@ -46,8 +46,7 @@ Result<void> VulkanDevice::with_commands(Work work) {
 Result<Compiled> VulkanDevice::compile(const Request& request) {
   if (shaderc_ == nullptr) {
     KILN_TRY(backend::check_language(request, {Language::vulkan_glsl, Language::spirv}));
-    return Error(ErrorCode::unsupported, fmt::format("{} cannot be compiled on {}: {}", request.name(), info_.name,
-                                                     info_.compiler_problem));
+    return backend::no_compiler(request, info_);
   }
   return compile_program(context_, *shaderc_, request);
 }

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include "backend/source_text.hpp"
@@ -64,6 +66,14 @@ Result<void> check_version(const Request& request) {
   return {};
 }
 
+/// What to do about a library that does not load.
+std::string_view remedy_for(const std::string& library) {
+  const char* wanted = base::environment("KILN_SHADERC");
+  return wanted != nullptr && library == wanted
+             ? "set KILN_SHADERC to the libkiln_shaderc.so.0 of this build of Kiln, or unset it"
+             : "install Kiln and its libkiln_shaderc.so.0 together";
+}
+
 /// Whether a program can run with the resources and parameters of `all`.
 bool is_part(const ShaderInterface& part, const ShaderInterface& all) {
   return part.parameter_bytes <= all.parameter_bytes &&
@@ -115,8 +125,13 @@ class Shaderc::Loaded {
 
 Result<std::shared_ptr<const Shaderc>> Shaderc::find() {
 #ifdef KILN_SHADERC_VERSION
-  if (auto library = base::find_own_library(own_library, "KILN_SHADERC"))
+  if (auto library = base::find_own_library(own_library, "KILN_SHADERC")) {
+    // Only the variable can name a file that is not there.
+    if (::access(library->c_str(), R_OK) != 0)
+      return Error(ErrorCode::unsupported, fmt::format("shaderc is missing: there is no {}; {}", library->string(),
+                                                       remedy_for(library->string())));
     return std::make_shared<const Shaderc>(library->string(), own_version(KILN_SHADERC_VERSION));
+  }
 #endif
   return open(system_libraries);
 }
@@ -151,11 +166,7 @@ bool Shaderc::is_loaded() const {
 Result<std::shared_ptr<const Shaderc::Loaded>> Shaderc::load() const {
   const base::MutexLock lock(mutex_);
   if (loaded_) return loaded_;
-  const char* wanted = base::environment("KILN_SHADERC");
-  const std::string_view remedy =
-      wanted != nullptr && library_ == wanted
-          ? "set KILN_SHADERC to the libkiln_shaderc.so.0 of this build of Kiln, or unset it"
-          : "install Kiln and its libkiln_shaderc.so.0 together";
+  const std::string_view remedy = remedy_for(library_);
   auto opened = Loaded::open(library_);
   if (!opened) return Error(ErrorCode::unsupported, fmt::format("{}; {}", opened.error().message(), remedy));
   auto loaded = *std::move(opened);

@@ -5,7 +5,9 @@
 // context current, loading a module, making the context of device 0, allocating pinned memory, asking for or
 // waiting for the end of a stream, making, recording and comparing events and copying to the device answer. Where
 // FAKE_TRACE is set, work put on a stream is printed. Where FAKE_LISTED is set, the symbol of scale is _Z5scalePff,
-// and the driver lists both kernels. It aborts if pinned memory is freed while a copy may use it.
+// and the driver lists both kernels. It compiles every PTX to the same empty cubin, unless FAKE_LINK holds another
+// answer; with FAKE_SILENT it cannot compile PTX but only load it. It aborts if pinned memory is freed while a copy
+// may use it.
 
 #include <atomic>
 #include <chrono>
@@ -18,6 +20,8 @@
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include "backend/small_cubin.hpp"
 
 namespace {
 
@@ -189,6 +193,25 @@ int cuModuleLoadData(void** module, const void*) {
   *module = std::malloc(1);
   return 0;
 }
+#ifndef FAKE_SILENT
+int cuLinkCreate_v2(unsigned, int*, void**, void** link) {
+  *link = std::malloc(1);
+  return in_context();
+}
+int cuLinkAddData_v2(void*, int, const void*, std::size_t, const char*, unsigned, int*, void**) {
+  return in_context("FAKE_LINK");
+}
+int cuLinkComplete(void*, void** image, std::size_t* bytes) {
+  static const kiln::fakes::SmallCubin cubin;
+  *image = const_cast<void*>(static_cast<const void*>(&cubin));
+  *bytes = sizeof cubin;
+  return in_context();
+}
+int cuLinkDestroy(void* link) {
+  std::free(link);
+  return 0;
+}
+#endif
 int cuModuleUnload(void* module) {
   if (current.empty()) std::abort();
   --objects;
