@@ -50,11 +50,11 @@ Result<std::unique_ptr<Stream>> stream(Device& device, CUstream stream);
 /// unsupported if the driver is too old or NVRTC is missing or does not fit, and device_failed.
 Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& log = {});
 
-/// Compiles a program for an NVIDIA GPU that need not be in this machine, as in "sm_90" or "sm_90a". Device::load()
-/// takes the binary on a machine that has it. Runs NVRTC in this process, and needs no driver. May be called from
-/// any thread. Fails with the error of an invalid request, invalid_request for another language or architecture, or
-/// if an option of the request selects an architecture of another number, unsupported without NVRTC or if it does
-/// not know the architecture, and compile_failed.
+/// Compiles a program for an NVIDIA GPU that need not be in this machine, as in "sm_90" or "sm_90a", or to PTX for
+/// later ones too, as in "compute_90". Device::load() takes the binary on a machine that has it. Runs NVRTC in this
+/// process, and needs no driver. May be called from any thread. Fails with the error of an invalid request,
+/// invalid_request for another language or architecture, or if an option of the request selects an architecture of
+/// another number, unsupported without NVRTC or if it does not know the architecture, and compile_failed.
 Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log = {});
 
 }  // namespace kiln::cuda

@@ -46,10 +46,11 @@ Result<std::unique_ptr<Stream>> stream(Device& device, hipStream_t stream);
 /// unsupported if the driver is too old or hipRTC is missing or does not fit, and device_failed.
 Result<std::shared_ptr<Device>> adopt(hipCtx_t context, const Log& log = {});
 
-/// Compiles a program for an AMD GPU that need not be in this machine, as in "gfx906". Device::load() takes the
-/// binary on a machine that has it. Runs hipcc in a process of its own, and waits for it. May be called from any
-/// thread. Fails with the error of an invalid request, invalid_request for another language or architecture,
-/// unsupported without hipcc or in a set-uid program, compile_failed, and io if no temporary file can be written.
+/// Compiles a program for an AMD GPU that need not be in this machine, as in "gfx906" or "gfx90a:xnack-".
+/// Device::load() takes the binary on a machine that has it. Runs hipcc in a process of its own, and waits for it.
+/// May be called from any thread. Fails with the error of an invalid request, invalid_request for another language
+/// or architecture, unsupported without hipcc or in a set-uid program, compile_failed, and io if no temporary file
+/// can be written.
 Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log = {});
 
 }  // namespace kiln::hip

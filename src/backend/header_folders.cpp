@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <utility>
 
 #include <unistd.h>
@@ -68,6 +69,25 @@ std::string HeaderFolders::with_names(std::string log) const {
     log.erase(at, prefix.size());
   for (const Link& link : links_) replace_all(log, link.path, link.folder);
   return log;
+}
+
+void HeaderFolders::replace_random_names(std::span<std::byte> compiled) const {
+  if (!scratch_) return;
+  const std::string path = scratch_->path().string();
+  std::string stable = path;
+  std::fill_n(stable.end() - base::ScratchFolder::random_characters, base::ScratchFolder::random_characters, 'X');
+  char* const end = reinterpret_cast<char*>(compiled.data()) + compiled.size();
+  const std::boyer_moore_horspool_searcher searcher(path.begin(), path.end());
+  for (char* at = reinterpret_cast<char*>(compiled.data()); (at = std::search(at, end, searcher)) != end;)
+    at = std::copy(stable.begin(), stable.end(), at);
+}
+
+std::vector<std::pair<std::string, std::string>> HeaderFolders::temporary() const {
+  std::vector<std::pair<std::string, std::string>> folders;
+  if (!scratch_) return folders;
+  folders.emplace_back((scratch_->path() / "headers").string(), "");
+  for (const Link& link : links_) folders.emplace_back(link.path, link.folder + '/');
+  return folders;
 }
 
 }  // namespace kiln::backend

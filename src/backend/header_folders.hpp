@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <kiln/request.hpp>
@@ -25,6 +28,14 @@ class HeaderFolders {
   /// A compiler's log with the names of given headers, and the paths of include folders, in place of temporary
   /// paths.
   std::string with_names(std::string log) const;
+
+  /// Overwrites the random part of the temporary folder's path in what a compiler made, so that equal requests give
+  /// equal bytes. The path keeps its length, so that offsets stay valid.
+  void replace_random_names(std::span<std::byte> compiled) const;
+
+  /// The temporary folders among paths(), and what stands for `path/` in names of files: nothing for given headers,
+  /// the include folder with a slash for a link.
+  std::vector<std::pair<std::string, std::string>> temporary() const;
 
  private:
   HeaderFolders() = default;

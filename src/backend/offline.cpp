@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include <fmt/format.h>
+
 #include <kiln/cuda.hpp>
 #include <kiln/hip.hpp>
 
@@ -9,6 +11,8 @@
 #include "backend/cuda/cuda.hpp"
 #include "backend/cuda/image.hpp"
 #include "backend/hip/hip.hpp"
+#include "backend/vulkan/shaderc.hpp"
+#include "backend/vulkan/spirv_program.hpp"
 #include "base/try.hpp"
 
 namespace kiln::backend {
@@ -40,45 +44,122 @@ Module* OfflineModule::entry(std::string_view name) noexcept {
 
 namespace {
 
-class OfflineBackend final : public Backend {
+/// Compiles for one target.
+class OfflineBackend : public Backend {
  public:
-  using Compile = Result<Binary>(const Request& request, std::string_view architecture, const Log& log);
+  OfflineBackend(Identity identity, Log log) : log_(std::move(log)), identity_(std::move(identity)) {}
 
-  OfflineBackend(Identity identity, Compile* compiler, Log log, std::shared_ptr<CompilePlaces> places)
-      : identity_(std::move(identity)), compiler_(compiler), log_(std::move(log)), places_(std::move(places)) {}
-
-  const Identity& identity() const noexcept override { return identity_; }
-  Result<Compiled> compile(const Request& request) override {
-    auto binary = KILN_TRY(compiler_(request, identity_.device, log_));
+  const Identity& identity() const noexcept final { return identity_; }
+  Result<Compiled> compile(const Request& request) final {
+    auto binary = KILN_TRY(binary_of(request));
     auto module = KILN_TRY(load(binary));
     return Compiled{std::move(module), std::move(binary)};
   }
-  std::unique_ptr<CompilePlace> wait_for_place(Urgency urgency) override {
-    return places_ != nullptr ? places_->wait(urgency) : nullptr;
+  Result<std::unique_ptr<Module>> load(const Binary& binary) final {
+    return std::unique_ptr<Module>(std::make_unique<OfflineModule>(binary, KILN_TRY(entries_of(binary))));
   }
-  Result<std::unique_ptr<Module>> load(const Binary& binary) override {
+
+ protected:
+  virtual Result<Binary> binary_of(const Request& request) const = 0;
+  virtual Result<std::vector<std::string>> entries_of(const Binary& binary) const {
     const auto parts = KILN_TRY(cuda::parts_of(binary, static_cast<cuda::ImageKind>(identity_.formats.front())));
     std::vector<std::string> names;
     for (const cuda::EntryPoint& entry : parts.entries) names.push_back(entry.name);
-    return std::unique_ptr<Module>(std::make_unique<OfflineModule>(binary, std::move(names)));
+    return names;
   }
+
+  const Log log_;
 
  private:
   const Identity identity_;
-  Compile* const compiler_;
-  const Log log_;
-  /// Null for hipcc, which is a process of its own.
-  const std::shared_ptr<CompilePlaces> places_;
 };
+
+class CudaCompiler final : public OfflineBackend {
+ public:
+  using OfflineBackend::OfflineBackend;
+  std::unique_ptr<CompilePlace> wait_for_place(Urgency urgency) override { return places_->wait(urgency); }
+
+ private:
+  Result<Binary> binary_of(const Request& request) const override {
+    return cuda::compile_for(request, identity().device, log_);
+  }
+
+  const std::shared_ptr<CompilePlaces> places_ = CompilePlaces::of_process();
+};
+
+/// hipcc is a process of its own, so there is no CompilePlace.
+class HipCompiler final : public OfflineBackend {
+ public:
+  using OfflineBackend::OfflineBackend;
+
+ private:
+  Result<Binary> binary_of(const Request& request) const override {
+    return hip::compile_for(request, identity().device, log_);
+  }
+};
+
+class VulkanCompiler final : public OfflineBackend {
+ public:
+  VulkanCompiler(std::shared_ptr<const vulkan::Shaderc> shaderc, Log log)
+      : OfflineBackend(vulkan::portable_identity(shaderc->version()), std::move(log)),
+        shaderc_(std::move(shaderc)) {}
+
+ private:
+  Result<Binary> binary_of(const Request& request) const override {
+    return vulkan::compile_portable(*shaderc_, request);
+  }
+  Result<std::vector<std::string>> entries_of(const Binary& binary) const override {
+    const auto program = KILN_TRY(vulkan::portable_program(binary));
+    std::vector<std::string> names;
+    for (const vulkan::ShaderEntry& entry : program.module.entries) names.push_back(entry.name);
+    return names;
+  }
+
+  const std::shared_ptr<const vulkan::Shaderc> shaderc_;
+};
+
+bool is_amd(std::string_view target) { return target.starts_with("gfx"); }
+
+constexpr std::string_view vulkan_target = "vulkan";
 
 }  // namespace
 
-Result<std::shared_ptr<Backend>> open_offline(std::string_view architecture, const Log& log) {
-  const bool is_amd = architecture.starts_with("gfx");
-  auto identity = KILN_TRY(is_amd ? hip::identity_for(architecture) : cuda::identity_for(architecture));
-  return std::shared_ptr<Backend>(
-      std::make_shared<OfflineBackend>(std::move(identity), is_amd ? hip::compile_for : cuda::compile_for, log,
-                                       is_amd ? nullptr : CompilePlaces::of_process()));
+Result<std::shared_ptr<Backend>> open_offline(std::string_view target, const Log& log) {
+  if (target == vulkan_target) {
+    auto shaderc = vulkan::Shaderc::find();
+    if (!shaderc) return Error(ErrorCode::unsupported, shaderc.error().message(), shaderc.error().log());
+    return std::shared_ptr<Backend>(std::make_shared<VulkanCompiler>(std::move(*shaderc), log));
+  }
+  if (is_amd(target))
+    return std::shared_ptr<Backend>(std::make_shared<HipCompiler>(KILN_TRY(hip::identity_for(target)), log));
+  return std::shared_ptr<Backend>(std::make_shared<CudaCompiler>(KILN_TRY(cuda::identity_for(target)), log));
+}
+
+bool suits(const Request& request, std::string_view target) {
+  const Language language = request.language();
+  if (target == vulkan_target) return language == Language::vulkan_glsl || language == Language::spirv;
+  if (is_amd(target)) return language == Language::hip && hip::selects_only(request, target);
+  return language == Language::cuda && cuda::selects_only(request, target);
+}
+
+Result<std::vector<std::string>> cuda_architectures() {
+  const auto rtc = KILN_TRY(cuda::find_nvrtc());
+  std::vector<std::string> names;
+  for (const int number : rtc->architectures()) names.push_back(fmt::format("sm_{}", number));
+  return names;
+}
+
+std::vector<FoundCompiler> find_compilers() {
+  std::vector<FoundCompiler> found;
+  const auto add = [&found](std::string_view api, const auto& compiler, auto version_of) {
+    found.push_back(compiler ? FoundCompiler{.api = api, .version = version_of(*compiler)}
+                             : FoundCompiler{.api = api, .problem = compiler.error().message()});
+  };
+  const auto version_of = [](const auto& compiler) { return compiler->version(); };
+  add("cuda", cuda::find_nvrtc(), version_of);
+  add("hip", hip::find_hipcc(), [](const std::string& version) { return version; });
+  add("vulkan", vulkan::Shaderc::find(), version_of);
+  return found;
 }
 
 }  // namespace kiln::backend

@@ -63,6 +63,9 @@ bool is_plain(const std::filesystem::path& path);
 /// path is absolute.
 class ScratchFolder {
  public:
+  /// How many characters at the end of path() are random.
+  static constexpr std::ptrdiff_t random_characters = 6;
+
   static Result<ScratchFolder> create();
 
   ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}

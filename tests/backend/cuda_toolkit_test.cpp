@@ -139,7 +139,7 @@ TEST_F(CudaToolkit, EntryPointsOfAProgramForAGpuThatIsNotHereAreFoundByName) {
 TEST_F(CudaToolkit, ArchitecturesThatAreNoneAreRefusedByName) {
   const Request request = including("cuda_fp16.h");
   for (const char* architecture :
-       {"", "sm_", "90", "sm_90x", "compute_90", "gfx906", "sm_-1", "sm_90 ", "sm_090", "sm_0"})
+       {"", "sm_", "90", "sm_90x", "compute_", "compute_90x", "gfx906", "sm_-1", "sm_90 ", "sm_090", "sm_0"})
     EXPECT_EQ(cuda::compile_for(request, architecture).error().code(), ErrorCode::invalid_request) << architecture;
   const auto unknown = cuda::compile_for(request, "sm_33");
   ASSERT_FALSE(unknown);
@@ -158,7 +158,8 @@ TEST_F(CudaToolkit, ArchitecturesWithASuffixAreOptionsOfRequestsAndNotOfDevices)
             "no device has the architecture sm_90a; compile for sm_90 with the option -arch=sm_90a (--arch sm_90 "
             "--option=-arch=sm_90a)");
   EXPECT_EQ(backend::open_offline("sm_090").error().message(),
-            "\"sm_090\" is not an NVIDIA architecture: write sm_ and a number without leading zeros, as in sm_90");
+            "\"sm_090\" is not an NVIDIA architecture: write sm_ and a number without leading zeros, as in sm_90, "
+            "or compute_90 for PTX");
 }
 
 TEST_F(CudaToolkit, OptionsThatSelectAnArchitectureOfAnotherNumberAreRefused) {

@@ -130,18 +130,22 @@ Result<std::shared_ptr<Device>> adopt(CUcontext context, const Log& /*log*/) { r
 
 namespace {
 
-/// An architecture, as in "sm_90" or "sm_90a".
+/// An architecture, as in "sm_90", "sm_90a" or "compute_90".
 struct Architecture {
   int number = 0;
   /// Empty, "a" or "f".
   std::string_view suffix = {};
+  /// Whether it stands for PTX.
+  bool is_virtual = false;
 };
 
-/// Reads an architecture behind `prefix`; nullopt if the text is none.
-std::optional<Architecture> architecture_in(std::string_view text, std::string_view prefix) {
-  if (!text.starts_with(prefix)) return std::nullopt;
-  text.remove_prefix(prefix.size());
-  Architecture read;
+/// Reads an architecture; nullopt if the text is none.
+std::optional<Architecture> architecture_in(std::string_view text) {
+  constexpr std::string_view code = "sm_";
+  constexpr std::string_view ptx = "compute_";
+  Architecture read{.is_virtual = text.starts_with(ptx)};
+  if (!read.is_virtual && !text.starts_with(code)) return std::nullopt;
+  text.remove_prefix(read.is_virtual ? ptx.size() : code.size());
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), read.number);
   read.suffix = text.substr(static_cast<std::size_t>(end - text.data()));
   const bool fits = error == std::errc() && read.number > 0 && !text.starts_with('0') &&
@@ -149,18 +153,18 @@ std::optional<Architecture> architecture_in(std::string_view text, std::string_v
   return fits ? std::optional(read) : std::nullopt;
 }
 
-Result<Architecture> architecture_in(std::string_view text) {
-  if (const auto read = architecture_in(text, "sm_")) return *read;
+Result<Architecture> needed_architecture(std::string_view text) {
+  if (const auto read = architecture_in(text)) return *read;
   return Error(ErrorCode::invalid_request,
                fmt::format("\"{}\" is not an NVIDIA architecture: write sm_ and a number without leading zeros, as "
-                           "in sm_90",
+                           "in sm_90, or compute_90 for PTX",
                            text));
 }
 
-/// Fails if an option of the request selects an architecture of another number: the binary would be stored for a
-/// device that cannot load it.
-Result<void> check_architecture_options(const Request& request, std::string_view architecture) {
-  const int number = KILN_TRY(architecture_in(architecture)).number;
+/// The first architecture that an option of the request selects and that `refuses`; empty if there is none. NVRTC
+/// refuses values that are no architecture.
+template <class Refuses>
+std::string_view selected_architecture(const Request& request, Refuses refuses) {
   const auto& options = request.options();
   for (std::size_t i = 0; i < options.size(); ++i) {
     std::string_view option = options[i];
@@ -171,16 +175,22 @@ Result<void> check_architecture_options(const Request& request, std::string_view
     const bool is_one_word = option.size() > name->size();
     if (!is_one_word && i + 1 == options.size()) continue;
     const std::string_view value = is_one_word ? option.substr(name->size() + 1) : std::string_view(options[i + 1]);
-    auto selected = architecture_in(value, "sm_");
-    if (!selected) selected = architecture_in(value, "compute_");
-    // NVRTC refuses other values.
-    if (selected && selected->number != number)
-      return Error(ErrorCode::invalid_request,
-                   fmt::format("{} has an option that selects {}, but is compiled for {}; remove the option, or "
-                               "compile for sm_{}",
-                               request.name(), value, architecture, selected->number));
+    if (const auto selected = architecture_in(value); selected && refuses(*selected)) return value;
   }
   return {};
+}
+
+/// Fails if an option of the request selects an architecture of another number: the binary would be stored for a
+/// device that cannot load it.
+Result<void> check_architecture_options(const Request& request, std::string_view architecture) {
+  const int number = KILN_TRY(needed_architecture(architecture)).number;
+  const std::string_view other =
+      selected_architecture(request, [&](const Architecture& selected) { return selected.number != number; });
+  if (other.empty()) return {};
+  return Error(ErrorCode::invalid_request,
+               fmt::format("{} has an option that selects {}, but is compiled for {}; remove the option, or "
+                           "compile for sm_{}",
+                           request.name(), other, architecture, architecture_in(other)->number));
 }
 
 struct OfflineCompiler {
@@ -189,17 +199,35 @@ struct OfflineCompiler {
 };
 
 Result<OfflineCompiler> offline_compiler(std::string_view architecture) {
-  const int number = KILN_TRY(architecture_in(architecture)).number;
-  auto rtc = KILN_TRY(open_nvrtc(std::numeric_limits<int>::max()));
-  if (std::ranges::find(rtc->architectures(), number) == rtc->architectures().end())
-    return Error(ErrorCode::unsupported, fmt::format("{} does not compile for {}; it knows sm_{}", rtc->version(),
-                                                     architecture, fmt::join(rtc->architectures(), ", sm_")));
-  Target target{std::string(architecture), ImageKind::cubin, fmt::format("--gpu-architecture={}", architecture),
-                fmt::format("CUDA {}", rtc->major_version())};
+  const auto read = KILN_TRY(needed_architecture(architecture));
+  auto rtc = KILN_TRY(find_nvrtc());
+  if (std::ranges::find(rtc->architectures(), read.number) == rtc->architectures().end()) {
+    const std::string_view prefix = read.is_virtual ? "compute_" : "sm_";
+    return Error(ErrorCode::unsupported,
+                 fmt::format("{} does not compile for {}; it knows {}{}", rtc->version(), architecture, prefix,
+                             fmt::join(rtc->architectures(), fmt::format(", {}", prefix))));
+  }
+  Target target{std::string(architecture), read.is_virtual ? ImageKind::ptx : ImageKind::cubin,
+                fmt::format("--gpu-architecture={}", architecture), fmt::format("CUDA {}", rtc->major_version())};
   return OfflineCompiler{std::move(rtc), std::move(target)};
 }
 
 }  // namespace
+
+Result<std::shared_ptr<const Rtc>> find_nvrtc() { return open_nvrtc(std::numeric_limits<int>::max()); }
+
+bool selects_only(const Request& request, std::string_view architecture) {
+  const auto wanted = architecture_in(architecture);
+  if (!wanted) return false;
+  return selected_architecture(request,
+                               [&](const Architecture& selected) {
+                                 // PTX with a suffix is only for GPUs of one architecture, and machine code needs
+                                 // sm_.
+                                 return selected.number != wanted->number ||
+                                        (wanted->is_virtual ? !selected.suffix.empty() : selected.is_virtual);
+                               })
+      .empty();
+}
 
 Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log) {
   KILN_TRY(backend::check_language(request, {Language::cuda}));
@@ -211,7 +239,7 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
 }
 
 Result<Identity> identity_for(std::string_view architecture) {
-  const auto read = KILN_TRY(architecture_in(architecture));
+  const auto read = KILN_TRY(needed_architecture(architecture));
   if (!read.suffix.empty())
     return Error(ErrorCode::invalid_request,
                  fmt::format("no device has the architecture {}; compile for sm_{} with the option -arch={} "

@@ -14,14 +14,20 @@ const Platform& platform() noexcept;
 /// Opens the newest NVRTC whose major version is not above the driver's. Needs no device.
 Result<std::shared_ptr<const Rtc>> open_nvrtc(int driver_version);
 
+/// Opens the newest NVRTC, for devices that are not here.
+Result<std::shared_ptr<const Rtc>> find_nvrtc();
+
 /// The compilation target for a compute capability, as in 90: machine code if NVRTC knows it, otherwise PTX for the
 /// highest lower one that NVRTC knows. `version` is the driver's; `known` lists the capabilities that NVRTC knows.
 Result<Target> target_for(int capability, int version, const std::vector<int>& known);
 
-/// The identity of a device of this architecture, as in "sm_90", with a driver of the newest NVRTC's major version.
-/// compile_for() makes binaries for it. Fails with invalid_request for a name with a suffix, as in "sm_90a": no
-/// device has one.
+/// The identity of what compile_for() makes for an architecture: for "sm_90", that of a device of this architecture
+/// whose driver has the newest NVRTC's major version; for "compute_90", that of PTX for this architecture and later
+/// ones. Fails with invalid_request for a name with a suffix, as in "sm_90a": no device has one.
 Result<Identity> identity_for(std::string_view architecture);
+
+/// Whether no option of the request selects an architecture that does not fit this one, as -arch=sm_80 for sm_90.
+bool selects_only(const Request& request, std::string_view architecture);
 
 /// Lists the CUDA devices of this machine, and opens the one with this number.
 std::vector<DeviceInfo> list_cuda_devices(const Log& log);

@@ -231,6 +231,7 @@ Rtc::Outcome Rtc::compile_once(const Request& request, const std::vector<std::st
                   fmt::format("{} produced no output for {}; remove options that select another kind of output",
                               version_, request.name()),
                   std::move(reply.log))};
+  folders.replace_random_names(image.bytes);
   auto symbol = reply.symbols.begin();
   for (const std::string& entry : request.entries()) {
     const bool is_named = std::ranges::find(unnamed, entry) == unnamed.end();

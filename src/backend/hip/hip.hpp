@@ -19,9 +19,16 @@ const cuda::Platform& platform() noexcept;
 std::vector<DeviceInfo> list_hip_devices(const Log& log);
 Result<std::shared_ptr<Device>> open_hip_device(std::size_t number, const Log& log);
 
-/// The identity of programs that compile_for() makes for an architecture, as in "gfx906". No device has it: devices
-/// compile with hipRTC. Fails with invalid_request for another architecture, and with unsupported without hipcc.
+/// The version of hipcc, as in "hipcc, HIP version: 5.2.21153-0". Fails with unsupported if it is missing.
+Result<std::string> find_hipcc();
+
+/// The identity of programs that compile_for() makes for an architecture, as in "gfx906" or "gfx90a:xnack-". No
+/// device has it: devices compile with hipRTC. Fails with invalid_request for another architecture, and with
+/// unsupported without hipcc or if it does not know the architecture.
 Result<Identity> identity_for(std::string_view architecture);
+
+/// Whether no option of the request selects another architecture than this one.
+bool selects_only(const Request& request, std::string_view architecture);
 
 /// The name for the kernel driver's architecture number: "gfx90a" for 90010; nullopt for 0, which is a CPU.
 std::optional<std::string> architecture_name(unsigned long version);

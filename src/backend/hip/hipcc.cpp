@@ -8,6 +8,7 @@
 #include <iterator>
 #include <optional>
 #include <span>
+#include <sstream>
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -102,18 +103,47 @@ Result<int> run_process(const std::vector<std::string>& words,
 
 namespace {
 
-/// Checks a name such as "gfx906" or "gfx90a:xnack-", and that this program may run hipcc.
-Result<void> check_architecture(std::string_view text) {
+/// Checks that this program may run hipcc.
+Result<void> check_rights() {
+  if (base::has_more_rights_than_its_caller())
+    return Error(ErrorCode::unsupported,
+                 "a set-uid program cannot run hipcc: hipcc depends on PATH and TMPDIR, which are not trusted");
+  return {};
+}
+
+/// A name such as "gfx906" or "gfx90a:sramecc+:xnack-", with its features in the order of their names, as compilers
+/// write them.
+Result<std::string> normalised(std::string_view text) {
   const bool fits = text.starts_with("gfx") && std::all_of(text.begin(), text.end(), [](unsigned char c) {
                       return std::isalnum(c) != 0 || c == ':' || c == '+' || c == '-';
                     });
   if (!fits)
     return Error(ErrorCode::invalid_request,
-                 fmt::format("\"{}\" is not an AMD architecture; an example is gfx906", text));
-  if (base::has_more_rights_than_its_caller())
-    return Error(ErrorCode::unsupported,
-                 "a set-uid program cannot run hipcc: hipcc depends on PATH and TMPDIR, which are not trusted");
-  return {};
+                 fmt::format("\"{}\" is not an AMD architecture; examples are gfx906 and gfx90a:xnack-", text));
+  std::vector<std::string_view> features;
+  const std::size_t end = std::min(text.find(':'), text.size());
+  for (std::string_view rest = text.substr(end); !rest.empty();) {
+    rest.remove_prefix(1);
+    features.push_back(rest.substr(0, rest.find(':')));
+    rest.remove_prefix(features.back().size());
+  }
+  std::ranges::sort(features);
+  std::string name(text.substr(0, end));
+  for (const std::string_view feature : features) name += fmt::format(":{}", feature);
+  return name;
+}
+
+/// Options that keep temporary paths and the working folder out of the code object, so that equal requests give
+/// equal bytes. The request's own options come after them.
+std::vector<std::string> stable_names(const Request& request, const std::filesystem::path& scratch,
+                                      const backend::HeaderFolders& headers) {
+  std::vector<std::string> options = {"-fdebug-compilation-dir=.",
+                                      // By default, hipcc hashes the path of the source.
+                                      fmt::format("-cuid={}", request.key().digest.hex(16)),
+                                      fmt::format("-ffile-prefix-map={}/=", scratch.string())};
+  for (const auto& [path, shown] : headers.temporary())
+    options.push_back(fmt::format("-ffile-prefix-map={}/={}", path, shown));
+  return options;
 }
 
 std::string contents(const std::filesystem::path& path) {
@@ -171,26 +201,99 @@ Result<int> run_hipcc(std::vector<std::string> words, const std::map<std::string
 
 }  // namespace
 
-Result<Identity> identity_for(std::string_view architecture) {
-  KILN_TRY(check_architecture(architecture));
+namespace {
+
+/// The lines of hipcc's output that contain `text`. Scripts that hipcc runs may print to standard error.
+std::string lines_with(std::string_view output, std::string_view text) {
+  std::string lines;
+  while (!output.empty()) {
+    const std::string_view line = output.substr(0, output.find('\n'));
+    output.remove_prefix(std::min(line.size() + 1, output.size()));
+    if (line.find(text) != std::string_view::npos) lines += std::string(line) + '\n';
+  }
+  return lines;
+}
+
+/// The processors that hipcc lists, as in "gfx906", in its order; empty if it does not list them.
+std::vector<std::string> known_processors() {
+  std::vector<std::string> known;
+  const auto folder = base::ScratchFolder::create();
+  if (!folder) return known;
+  const auto output = folder->path() / "log";
+  if (!run_hipcc({"hipcc", "--target=amdgcn-amd-amdhsa", "-nogpulib", "--print-supported-cpus"},
+                 {{"HIP_PLATFORM", "amd"}}, output))
+    return known;
+  std::istringstream words(contents(output));
+  for (std::string word; words >> word;)
+    if (word.starts_with("gfx")) known.push_back(word);
+  return known;
+}
+
+/// Fails with unsupported if hipcc does not know the architecture. Compiles nothing: hipcc only prints the commands
+/// that it would run.
+Result<void> check_known(std::string_view architecture, const std::string& compiler) {
+  const auto folder = KILN_TRY(base::ScratchFolder::create());
+  const auto output = folder.path() / "log";
+  const auto status =
+      KILN_TRY(run_hipcc({"hipcc", "--genco", fmt::format("--offload-arch={}", architecture), "-###", "-x", "hip",
+                          "/dev/null", "-o", (folder.path() / "object").string()},
+                         {{"HIP_PLATFORM", "amd"}}, output));
+  if (status == 0) return {};
+  std::string log = contents(output);
+  std::string why = lines_with(log, "error: ");
+  why = why.substr(0, why.find('\n'));
+  const std::vector<std::string> known = known_processors();
+  const std::string_view processor = architecture.substr(0, architecture.find(':'));
+  if (std::ranges::find(known, processor) == known.end() && !known.empty())
+    return Error(
+        ErrorCode::unsupported,
+        fmt::format("{} does not compile for {}; it knows {}", compiler, architecture, fmt::join(known, ", ")),
+        std::move(log));
+  return Error(ErrorCode::unsupported, fmt::format("{} does not compile for {}: {}", compiler, architecture, why),
+               std::move(log));
+}
+
+}  // namespace
+
+Result<std::string> find_hipcc() {
+  KILN_TRY(check_rights());
   const auto folder = KILN_TRY(base::ScratchFolder::create());
   const auto output = folder.path() / "log";
   const auto status = KILN_TRY(run_hipcc({"hipcc", "--version"}, {{"HIP_PLATFORM", "amd"}}, output));
-  // Scripts that hipcc runs may print to standard error.
-  const std::string text = contents(output);
-  const std::string version = text.substr(std::min(text.find("HIP version"), text.size()));
+  std::string version = lines_with(contents(output), "HIP version");
+  version = version.substr(0, version.find('\n'));
   if (status != 0 || version.empty())
     return Error(ErrorCode::unsupported, "hipcc --version does not print a version; reinstall hipcc");
+  return fmt::format("hipcc, {}", version);
+}
+
+Result<Identity> identity_for(std::string_view architecture) {
+  std::string device = KILN_TRY(normalised(architecture));
+  std::string compiler = KILN_TRY(find_hipcc());
+  KILN_TRY(check_known(device, compiler));
   return Identity{.api = "hip",
                   .vendor = "AMD",
-                  .device = std::string(architecture),
-                  .compiler = fmt::format("hipcc, {}", version.substr(0, version.find('\n'))),
+                  .device = std::move(device),
+                  .compiler = std::move(compiler),
                   .formats = {static_cast<std::uint32_t>(cuda::ImageKind::code_object)}};
+}
+
+bool selects_only(const Request& request, std::string_view architecture) {
+  const auto wanted = normalised(architecture);
+  if (!wanted) return false;
+  for (const std::string& option : request.options())
+    for (const std::string_view name : {"--offload-arch=", "--gpu-architecture="})
+      if (option.starts_with(name)) {
+        const auto selected = normalised(std::string_view(option).substr(name.size()));
+        if (!selected || *selected != *wanted) return false;
+      }
+  return true;
 }
 
 Result<Binary> compile_for(const Request& request, std::string_view architecture, const Log& log) {
   KILN_TRY(backend::check_language(request, {Language::hip}));
-  KILN_TRY(check_architecture(architecture));
+  const std::string target = KILN_TRY(normalised(architecture));
+  KILN_TRY(check_rights());
   const auto folder = KILN_TRY(base::ScratchFolder::create());
   const auto source = folder.path() / "program.hip";
   const auto object = folder.path() / "program.hsaco";
@@ -199,14 +302,16 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
   const auto headers = KILN_TRY(backend::HeaderFolders::create(request));
 
   // hipRTC includes this header itself, and the same source must compile with both.
-  std::vector<std::string> words = {"hipcc", "--genco", fmt::format("--offload-arch={}", architecture), "-include",
+  std::vector<std::string> words = {"hipcc", "--genco", fmt::format("--offload-arch={}", target), "-include",
                                     "hip/hip_runtime.h"};
+  const auto stable = stable_names(request, folder.path(), headers);
+  words.insert(words.end(), stable.begin(), stable.end());
   // hipcc searches /usr/include itself, behind the folders of the C++ library, which must precede it.
   for (const std::string& path : headers.paths())
     if (path != "/usr/include") words.push_back("-I" + path);
   words.insert(words.end(), request.options().begin(), request.options().end());
   words.insert(words.end(), {"-o", object.string(), source.string()});
-  log.debug(fmt::format("compiling {} for {}: {}", request.name(), architecture, fmt::join(words, " ")));
+  log.debug(fmt::format("compiling {} for {}: {}", request.name(), target, fmt::join(words, " ")));
   // TMPDIR makes sure that temporary files of a killed compiler are removed with the folder.
   const auto status =
       KILN_TRY(run_hipcc(std::move(words), {{"TMPDIR", folder.path().string()}, {"HIP_PLATFORM", "amd"}}, output));

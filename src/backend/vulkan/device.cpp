@@ -6,24 +6,32 @@
 #include <fmt/format.h>
 
 #include "backend/launch_checks.hpp"
+#include "backend/source_text.hpp"
 #include "backend/vulkan/memory.hpp"
 #include "backend/vulkan/module.hpp"
 #include "backend/vulkan/slot.hpp"
+#include "backend/vulkan/spirv_program.hpp"
 #include "base/try.hpp"
 
 namespace kiln::vulkan {
 namespace {
 
-DeviceInfo describe(const Physical& physical, std::string name, const std::string& compiler) {
+using FoundShaderc = Result<std::shared_ptr<const Shaderc>>;
+
+DeviceInfo describe(const Physical& physical, std::string name, const FoundShaderc& shaderc) {
   return {.name = std::move(name),
-          .identity = physical.identity(compiler),
+          .identity = physical.identity(shaderc ? (*shaderc)->version() : ""),
           .uuid = physical.uuid,
           .language = Language::vulkan_glsl,
           .limits = physical.limits(),
           .traits = physical.traits,
           .software = physical.software(),
-          .problem = physical.problem()};
+          .problem = physical.problem(),
+          .compiler_problem = shaderc ? "" : shaderc.error().message()};
 }
+
+/// What VulkanDevice::accepts() returns for portable programs.
+constexpr unsigned portable_rank = 1;
 
 }  // namespace
 
@@ -36,7 +44,22 @@ Result<void> VulkanDevice::with_commands(Work work) {
 }
 
 Result<Compiled> VulkanDevice::compile(const Request& request) {
+  if (shaderc_ == nullptr) {
+    KILN_TRY(backend::check_language(request, {Language::vulkan_glsl, Language::spirv}));
+    return Error(ErrorCode::unsupported, fmt::format("{} cannot be compiled on {}: {}", request.name(), info_.name,
+                                                     info_.compiler_problem));
+  }
   return compile_program(context_, *shaderc_, request);
+}
+
+unsigned VulkanDevice::accepts(const Identity& target) const {
+  const unsigned own = Device::accepts(target);
+  if (own != 0) return portable_rank + own;
+  return is_portable(target) ? portable_rank : 0;
+}
+
+Result<Compiled> VulkanDevice::adapt(const Identity& target, const Binary& binary) {
+  return is_portable(target) ? adapt_program(context_, binary) : Device::adapt(target, binary);
 }
 
 Result<std::unique_ptr<kiln::Module>> VulkanDevice::load(const Binary& binary) {
@@ -110,11 +133,8 @@ std::vector<DeviceInfo> list_vulkan_devices(const Log&) {
   if (!devices) return nothing(devices.error());
   const auto shaderc = Shaderc::find();
   std::vector<DeviceInfo> infos;
-  for (const Physical& physical : *devices) {
-    infos.push_back(
-        describe(physical, fmt::format("vulkan:{}", infos.size()), shaderc ? (*shaderc)->version() : ""));
-    if (infos.back().problem.empty() && !shaderc) infos.back().problem = shaderc.error().message();
-  }
+  for (const Physical& physical : *devices)
+    infos.push_back(describe(physical, fmt::format("vulkan:{}", infos.size()), shaderc));
   return infos;
 }
 
@@ -132,16 +152,13 @@ Result<std::shared_ptr<Device>> open_vulkan_device(std::size_t number, const Log
   const Physical& physical = devices[number];
   if (const std::string problem = physical.problem(); !problem.empty())
     return Error(ErrorCode::no_device, fmt::format("{}: {}", name, problem));
-  auto shaderc = Shaderc::find();
-  if (!shaderc)
-    return Error(ErrorCode::no_device, fmt::format("{}: {}", name, shaderc.error().message()),
-                 shaderc.error().log());
+  const auto shaderc = Shaderc::find();
   auto context = Context::create(std::move(instance), physical, reach);
   if (!context) return Error(context.error().code(), fmt::format("{}: {}", name, context.error().message()));
-  DeviceInfo info = describe(physical, name, (*shaderc)->version());
+  DeviceInfo info = describe(physical, name, shaderc);
   log.debug(fmt::format("opened {}: {}, {}", name, info.identity.device, info.identity.driver));
   return std::shared_ptr<Device>(
-      std::make_shared<VulkanDevice>(std::move(*context), std::move(*shaderc), std::move(info)));
+      std::make_shared<VulkanDevice>(std::move(*context), shaderc ? *shaderc : nullptr, std::move(info)));
 }
 
 Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log) {
@@ -161,13 +178,13 @@ Result<std::shared_ptr<Device>> adopt(const Adopted& adopted, const Log& log) {
     return Error(ErrorCode::invalid_request,
                  fmt::format("queue family {} of {} does not support compute; use family {}", adopted.queue_family,
                              physical.properties.deviceName, *physical.compute_family));
-  auto shaderc = KILN_TRY(Shaderc::find());
+  const auto shaderc = Shaderc::find();
   auto context =
       KILN_TRY(Context::adopt(std::move(instance), physical, adopted.device, adopted.queue, adopted.queue_family));
-  DeviceInfo info = describe(physical, "vulkan:adopted", shaderc->version());
+  DeviceInfo info = describe(physical, "vulkan:adopted", shaderc);
   log.debug(fmt::format("adopted {}, {}", info.identity.device, info.identity.driver));
   return std::shared_ptr<Device>(
-      std::make_shared<VulkanDevice>(std::move(context), std::move(shaderc), std::move(info)));
+      std::make_shared<VulkanDevice>(std::move(context), shaderc ? *shaderc : nullptr, std::move(info)));
 }
 
 }  // namespace kiln::vulkan

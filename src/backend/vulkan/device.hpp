@@ -17,6 +17,7 @@ namespace kiln::vulkan {
 /// A device on Vulkan compute pipelines. Every launch borrows a command buffer for its duration.
 class VulkanDevice final : public Device {
  public:
+  /// `shaderc` is null if there is no compiler; then `info` says why.
   VulkanDevice(std::shared_ptr<Context> context, std::shared_ptr<const Shaderc> shaderc, DeviceInfo info)
       : context_(std::move(context)), shaderc_(std::move(shaderc)), info_(std::move(info)) {}
 
@@ -25,6 +26,8 @@ class VulkanDevice final : public Device {
 
   Result<Compiled> compile(const Request& request) override;
   Result<std::unique_ptr<kiln::Module>> load(const Binary& binary) override;
+  unsigned accepts(const Identity& target) const override;
+  Result<Compiled> adapt(const Identity& target, const Binary& binary) override;
   Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) override;
   Result<void> write(Buffer& buffer, std::span<const std::byte> bytes, std::size_t offset) override;
   Result<void> read(const Buffer& buffer, std::span<std::byte> bytes, std::size_t offset) override;

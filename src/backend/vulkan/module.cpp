@@ -9,8 +9,8 @@
 
 #include "backend/launch_checks.hpp"
 #include "backend/sections.hpp"
-#include "backend/source_text.hpp"
 #include "backend/vulkan/spirv.hpp"
+#include "backend/vulkan/spirv_program.hpp"
 #include "base/try.hpp"
 
 namespace kiln::vulkan {
@@ -241,55 +241,53 @@ kiln::Module* PipelineModule::entry(std::string_view name) noexcept {
 
 namespace {
 
-/// The SPIR-V that the request has, or that shaderc makes of it.
-Result<ShaderModule> module_of(const Context& context, const Shaderc& shaderc, const Request& request) {
-  if (request.language() != Language::spirv) return shaderc.compile(request);
-  auto words = spirv_words(std::as_bytes(std::span(request.source())));
-  const std::uint32_t version = context.physical.usable_version;
-  // The reader's messages are plainer than the validator's.
-  auto entries = read_spirv(words, {.max_version = spirv_version_of(version), .constants = &request.constants()});
-  if (!entries)
-    return Error(ErrorCode::compile_failed, fmt::format("{}: {}", request.name(), entries.error().message()));
-  KILN_TRY(shaderc.validate(request.name(), words,
-                            version >= VK_API_VERSION_1_3   ? SpirvEnvironment::vulkan_1_3
-                            : version >= VK_API_VERSION_1_2 ? SpirvEnvironment::vulkan_1_2
-                                                            : SpirvEnvironment::vulkan_1_1));
-  if (const auto& enabled = context.terms.capabilities)
-    KILN_TRY(check_capabilities(request.name(), words, *enabled));
-  return ShaderModule{std::move(words), *std::move(entries)};
+/// Makes the pipelines of a program that the device supports.
+Result<Compiled> make_program(const std::shared_ptr<Context>& context, const std::string& name,
+                              const ShaderModule& module) {
+  for (const ShaderEntry& entry : module.entries) KILN_TRY(check_limits(context->physical, name, entry.interface));
+  auto made = KILN_TRY(Pipelines::create(context, name, module.words, module.entries));
+  std::optional<Binary> binary;
+  if (check_cache_header(context->physical, made.cache_data))
+    binary = Binary{binary_format,
+                    backend::seal_sections({std::as_bytes(std::span(module.words)), to_bytes(module.entries),
+                                            made.cache_data, backend::as_section(name)})};
+  made.cache_data = {};
+  return Compiled{PipelineModule::of(std::move(made)), std::move(binary)};
 }
 
-/// The entry points that the request names; all if it names none.
-Result<std::vector<ShaderEntry>> chosen(const Request& request, std::vector<ShaderEntry> entries) {
-  if (request.entries().empty()) return entries;
-  std::vector<ShaderEntry> named;
-  for (const std::string& name : request.entries()) {
-    const auto found = std::ranges::find(entries, name, &ShaderEntry::name);
-    if (found == entries.end())
-      return Error(ErrorCode::compile_failed,
-                   fmt::format("{} has no compute entry point called {}", request.name(), name));
-    named.push_back(*found);
-  }
-  return named;
+/// Fails with unsupported if the device does not have what the SPIR-V needs.
+Result<void> check_spirv(const Context& context, const std::string& name, std::span<const std::uint32_t> words) {
+  const std::uint32_t most = spirv_version_of(context.physical.usable_version);
+  if (words.size() < 2 || words[1] > most)
+    return Error(ErrorCode::unsupported,
+                 fmt::format("{} is in SPIR-V of a later version than 1.{}, the latest that the device takes", name,
+                             most >> 8 & 0xff));
+  if (const auto& enabled = context.terms.capabilities) return check_capabilities(name, words, *enabled);
+  return {};
+}
+
+/// What the error of a program that was made elsewhere is for a cache.
+Error as_load_failure(const Error& error) {
+  const bool is_program_at_fault =
+      error.code() == ErrorCode::compile_failed || error.code() == ErrorCode::unsupported;
+  return is_program_at_fault ? Error(ErrorCode::load_failed, error.message(), error.log()) : error;
 }
 
 }  // namespace
 
 Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const Shaderc& shaderc,
                                  const Request& request) {
-  KILN_TRY(backend::check_language(request, {Language::vulkan_glsl, Language::spirv}));
-  auto [spirv, declared] = KILN_TRY(module_of(*context, shaderc, request));
-  KILN_TRY(check_constants(request.name(), request.constants(), declared.front().interface.constants));
-  const auto entries = KILN_TRY(chosen(request, std::move(declared)));
-  for (const ShaderEntry& entry : entries)
-    KILN_TRY(check_limits(context->physical, request.name(), entry.interface));
-  auto made = KILN_TRY(Pipelines::create(context, request.name(), spirv, entries));
-  std::optional<Binary> binary;
-  if (check_cache_header(context->physical, made.cache_data))
-    binary = Binary{binary_format, backend::seal_sections({std::as_bytes(std::span(spirv)), to_bytes(entries),
-                                                           made.cache_data, backend::as_section(request.name())})};
-  made.cache_data = {};
-  return Compiled{PipelineModule::of(std::move(made)), std::move(binary)};
+  const auto module = KILN_TRY(shader_module(shaderc, request, context->physical.usable_version));
+  if (request.language() == Language::spirv) KILN_TRY(check_spirv(*context, request.name(), module.words));
+  return make_program(context, request.name(), module);
+}
+
+Result<Compiled> adapt_program(const std::shared_ptr<Context>& context, const Binary& binary) {
+  const auto program = KILN_TRY(portable_program(binary));
+  if (auto ok = check_spirv(*context, program.name, program.module.words); !ok) return as_load_failure(ok.error());
+  auto made = make_program(context, program.name, program.module);
+  if (!made) return as_load_failure(made.error());
+  return made;
 }
 
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context>& context, const Binary& binary) {
@@ -304,15 +302,12 @@ Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context
   const auto entries = entries_from((*sections)[1]);
   if (!entries) return Error(ErrorCode::load_failed, fmt::format("{}: the binary is damaged", name));
   for (const ShaderEntry& entry : *entries)
-    if (auto ok = check_limits(context->physical, name, entry.interface); !ok)
-      return Error(ErrorCode::load_failed, ok.error().message());
+    if (auto ok = check_limits(context->physical, name, entry.interface); !ok) return as_load_failure(ok.error());
   if (auto ok = check_cache_header(context->physical, cache); !ok)
     return Error(ErrorCode::load_failed, fmt::format("{}: {}", name, ok.error().message()));
   auto made = Pipelines::create(context, name, spirv_words((*sections)[0]), *entries, cache);
-  if (!made && made.error().code() == ErrorCode::compile_failed)
-    return Error(ErrorCode::load_failed, made.error().message());
-  auto pipelines = KILN_TRY(std::move(made));
-  return std::unique_ptr<kiln::Module>(PipelineModule::of(std::move(pipelines)));
+  if (!made) return as_load_failure(made.error());
+  return std::unique_ptr<kiln::Module>(PipelineModule::of(std::move(*made)));
 }
 
 namespace {

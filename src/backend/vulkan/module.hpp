@@ -70,7 +70,7 @@ struct Pipelines {
                                   std::span<const std::byte> cache_data = {});
 };
 
-/// The only format of Kiln's Vulkan binaries, sealed as in seal_sections(): the SPIR-V, its entry points, the
+/// The format of binaries of a device, sealed as in seal_sections(): the SPIR-V, its entry points, the
 /// driver's pipeline cache, the program's name.
 constexpr std::uint32_t binary_format = 3;
 
@@ -112,6 +112,10 @@ class PipelineModule final : public Module {
 
 Result<Compiled> compile_program(const std::shared_ptr<Context>& context, const Shaderc& shaderc,
                                  const Request& request);
+
+/// Loads a binary of compile_portable(): makes its pipelines. The result has a binary of the device's own. Fails
+/// with load_failed if the device does not support the program.
+Result<Compiled> adapt_program(const std::shared_ptr<Context>& context, const Binary& binary);
 
 /// Passes a binary to the driver only if its checksum and its pipeline cache header match.
 Result<std::unique_ptr<kiln::Module>> load_program(const std::shared_ptr<Context>& context, const Binary& binary);
