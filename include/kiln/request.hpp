@@ -135,9 +135,9 @@ class Request {
   const std::optional<Error>& error() const noexcept { return state_->error; }
 
   /// As key().digest, but without the headers of the CUDA or ROCm toolkit: a name that is found there counts as one
-  /// that is found nowhere. So it is the same on a machine without the toolkit, which can find a program in a bundle
-  /// by it. Nothing if the language has no toolkit, if the source names no file, or if the names of files are
-  /// computed in a way that only the compiler knows. Hashes the request again with each call.
+  /// that is found nowhere. So it is the same on a machine without the toolkit, which can find a program in a
+  /// bundle by it. Nothing if the language has no toolkit, if the source names no file, or if the names of files
+  /// are computed in a way that only the compiler knows. Hashes the request again with each call.
   std::optional<Digest> digest_without_toolkit() const;
 
   /// Checks that a compiler that runs now reads the files that the key covers. Fails with outdated if one was
@@ -163,6 +163,8 @@ class Request {
     std::vector<Digest> file_digests;
     /// In the other languages, the files that it can include; null if it names none.
     std::shared_ptr<const key::Dependencies> dependencies;
+    /// How many of the include folders, the last ones, are those of the toolkit.
+    std::size_t toolkit_folders = 0;
     /// files() of these languages, made by its first call. No once_flag: a forked child would wait for a thread
     /// that it lacks.
     mutable std::atomic<const std::vector<std::string>*> names = nullptr;

@@ -26,6 +26,7 @@ Digest search_digest_of(std::string_view source, const IncludeSearch& search,
   }
   writer.number(static_cast<std::uint64_t>(search.folders.size()));
   for (const auto& folder : search.folders) writer.text(folder.native());
+  writer.number(static_cast<std::uint64_t>(search.toolkit_folders));
   writer.text(search.working_folder.native());
   writer.text(search.other_suffix);
   return base::sha256(writer.bytes());
@@ -34,8 +35,8 @@ Digest search_digest_of(std::string_view source, const IncludeSearch& search,
 }  // namespace
 
 IncludeSearch search_of(Language language, const std::map<std::string, std::string>& headers,
-                        const std::vector<std::filesystem::path>& folders) {
-  IncludeSearch search{.headers = headers, .folders = folders};
+                        const std::vector<std::filesystem::path>& folders, std::size_t toolkit_folders) {
+  IncludeSearch search{.headers = headers, .folders = folders, .toolkit_folders = toolkit_folders};
   // NVRTC's preprocessor also tries this suffix for names without one.
   if (language == Language::cuda) search.other_suffix = ".stdh";
   if (language == Language::opencl) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +21,8 @@ struct IncludeSearch {
   const std::map<std::string, std::string>& headers;
   /// Searched next, in this order. Absolute paths.
   const std::vector<std::filesystem::path>& folders;
+  /// How many of `folders`, the last ones, are those of the toolkit.
+  std::size_t toolkit_folders = 0;
   /// Some OpenCL drivers search the working folder before `folders`, others do not search it. If this is not empty,
   /// files that are found in it count beside those that are found elsewhere.
   std::filesystem::path working_folder = {};
@@ -28,7 +32,7 @@ struct IncludeSearch {
 
 /// The search of a compiler of this language that runs now. `headers` and `folders` must outlive the result.
 IncludeSearch search_of(Language language, const std::map<std::string, std::string>& headers,
-                        const std::vector<std::filesystem::path>& folders);
+                        const std::vector<std::filesystem::path>& folders, std::size_t toolkit_folders = 0);
 
 /// A file that a compiler may read.
 struct Dependency {
@@ -42,6 +46,10 @@ struct Dependencies {
   /// Covers the contents of every file that a compiler may read for the source, which file each #include leads to,
   /// and which names are found nowhere. Does not depend on the paths of folders.
   Digest digest;
+  /// As `digest`, but without the headers of the toolkit: a name that leads to one counts as one that is found
+  /// nowhere, so it is the same on a machine without the toolkit. Equal ones mean equal files of the user. Nothing
+  /// if these cannot be listed without the toolkit.
+  std::optional<Digest> without_toolkit;
   /// In the order in which they are first named.
   std::vector<Dependency> files;
   /// Names that are found nowhere, sorted.

@@ -29,7 +29,7 @@ Error too_many_files() {
 }  // namespace
 
 IncludeGraph::IncludeGraph(const IncludeSearch& search, const std::map<std::string, std::string>& defines)
-    : search_(search), macros_(defines) {
+    : search_(search), toolkit_(search.folders, search.toolkit_folders), macros_(defines) {
   observations_.time = std::chrono::system_clock::now();
   for (const auto& folder : search_.folders) places_.push_back(folder.string() + '/');
 }
@@ -102,7 +102,9 @@ Result<void> IncludeGraph::follow_computed_names() {
 Result<void> IncludeGraph::add_definitions() {
   for (; defined_ < nodes_.size(); ++defined_) {
     Node& node = nodes_[defined_];
-    if (node.file->directives.has_definitions) macros_.add(find_definitions(KILN_TRY(text_of(node))));
+    if (node.file->directives.has_definitions)
+      macros_.add(find_definitions(KILN_TRY(text_of(node))),
+                  node.is_toolkit ? Macros::Origin::toolkit : Macros::Origin::user);
     node.text.reset();
   }
   return {};
@@ -159,7 +161,7 @@ Result<void> IncludeGraph::add_folder(const std::string& path) {
       // No source includes it, or the request would be invalid.
       write(everything_, FileSignature::of(status));
     } else {
-      everything_.number(KILN_TRY(look_up_at(file, LookupKind::include)));
+      everything_.number(in_key(KILN_TRY(look_up_at(file, LookupKind::include))));
     }
   }
   return {};
@@ -191,7 +193,8 @@ Result<void> IncludeGraph::search(std::size_t from, const Lookup& lookup, Target
   // Compilers differ in how they go on after a file that they cannot read.
   const auto is_final = [&](Target target) {
     if (target != absent) results.push_back(target);
-    return target != absent && target != unreadable && !starts_in_a_later_folder(lookup.kind);
+    return target != absent && target != unreadable && target != unreadable_in_toolkit &&
+           !starts_in_a_later_folder(lookup.kind);
   };
   const bool lacks_suffix = !search_.other_suffix.empty() &&
                             lookup.name.find('.', lookup.name.find_last_of('/') + 1) == std::string::npos;
@@ -247,7 +250,7 @@ Result<IncludeGraph::Target> IncludeGraph::look_up_at(const std::string& path, L
   if (!found) {
     observations_.absent.push_back(path);
   } else if (found->file == nullptr) {
-    target = unreadable;
+    target = toolkit_.contains(path) ? unreadable_in_toolkit : unreadable;
     observations_.unreadable.push_back(path);
     // Access rights of parent folders are not observed.
     observations_.complete = false;
@@ -255,9 +258,11 @@ Result<IncludeGraph::Target> IncludeGraph::look_up_at(const std::string& path, L
     const FileId id(found->signature.device, found->signature.inode);
     observations_.files.push_back({path, found->signature, found->file->digest});
     if (!found->file->directives.has_definitions) found->text.reset();
-    target = static_cast<Target>(
-        KILN_TRY(add_node({.name = path, .file = std::move(found->file), .text = std::move(found->text)}, id,
-                          folder_id(parent_of(path)))));
+    target = static_cast<Target>(KILN_TRY(add_node({.name = path,
+                                                    .is_toolkit = toolkit_.contains(path),
+                                                    .file = std::move(found->file),
+                                                    .text = std::move(found->text)},
+                                                   id, folder_id(parent_of(path)))));
   }
   targets_.emplace(path, target);
   return target;
@@ -265,12 +270,14 @@ Result<IncludeGraph::Target> IncludeGraph::look_up_at(const std::string& path, L
 
 IncludeGraph::Target IncludeGraph::look_up_existence(const std::string& path) {
   const auto known = existing_.find(path);
-  if (known != existing_.end()) return known->second ? present : absent;
+  if (known != existing_.end()) return known->second;
   struct stat status {};
-  const bool exists = ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-  (exists ? observations_.present : observations_.absent).push_back(path);
-  existing_.emplace(path, exists);
-  return exists ? present : absent;
+  Target target = absent;
+  if (::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))
+    target = toolkit_.contains(path) ? present_in_toolkit : present;
+  (target == absent ? observations_.absent : observations_.present).push_back(path);
+  existing_.emplace(path, target);
+  return target;
 }
 
 Result<std::size_t> IncludeGraph::add_node(Node node, const FileId& file, const FileId& folder) {
@@ -297,25 +304,6 @@ Result<std::string> IncludeGraph::text_of(const Node& node) const {
   if (!text || base::sha256(*text) != node.file->digest)
     return Error(ErrorCode::io, fmt::format("{} changed while it was read; make the request again", node.name));
   return *std::move(text);
-}
-
-Dependencies IncludeGraph::dependencies() const {
-  Dependencies result;
-  base::ByteWriter writer;
-  writer.text("kiln dependencies 1");
-  for (const Node& node : nodes_) {
-    writer.raw(node.file->digest.bytes);
-    writer.number(static_cast<std::uint64_t>(node.same_file));
-    for (const auto* results : {&node.results, &node.computed_results}) {
-      writer.number(static_cast<std::uint64_t>(results->size()));
-      for (const Target target : *results) writer.number(target);
-    }
-    if (&node != &nodes_.front()) result.files.push_back({node.name, node.file->digest});
-  }
-  if (has_everything_) writer.raw(everything_.bytes());
-  result.digest = base::sha256(writer.bytes());
-  result.missing.assign(missing_.begin(), missing_.end());
-  return result;
 }
 
 }  // namespace kiln::key

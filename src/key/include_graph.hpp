@@ -19,6 +19,7 @@
 #include "key/directives.hpp"
 #include "key/file_index.hpp"
 #include "key/macros.hpp"
+#include "key/toolkit.hpp"
 
 namespace kiln::key {
 
@@ -71,6 +72,8 @@ class IncludeGraph {
   static constexpr Target unreadable = -2;
   static constexpr Target present = -3;
   static constexpr Target end_of_lookup = -4;
+  static constexpr Target unreadable_in_toolkit = -5;
+  static constexpr Target present_in_toolkit = -6;
   /// The results of several lookups, each with end_of_lookup at its end.
   using Targets = std::vector<Target>;
 
@@ -78,6 +81,7 @@ class IncludeGraph {
     /// The path, or the name of a given header; empty for the source.
     std::string name;
     bool is_given = false;
+    bool is_toolkit = false;
     std::shared_ptr<const ScannedFile> file;
     /// Equal for nodes of the same file. Compilers include a file with #pragma once only once, whatever its name.
     std::size_t same_file = 0;
@@ -109,7 +113,16 @@ class IncludeGraph {
   FileId folder_id(const std::string& path);
   Result<std::string> text_of(const Node& node) const;
 
+  /// As the key counts the result: the same whether the file is the toolkit's or the user's.
+  static Target in_key(Target target) noexcept;
+  std::optional<Digest> digest_without_toolkit() const;
+  /// The results of the lookups of a file of the user, on a machine without the toolkit.
+  Targets without_toolkit(const Targets& results) const;
+  bool leads_into_toolkit(Target target) const;
+  bool uses_macros_of_toolkit(const Node& node) const;
+
   const IncludeSearch& search_;
+  const ToolkitFiles toolkit_;
   /// The folders, each with a slash at its end.
   std::vector<std::string> places_;
   std::string source_;
@@ -121,7 +134,7 @@ class IncludeGraph {
   std::map<std::pair<FileId, FileId>, std::size_t> known_nodes_;
   std::map<FileId, std::size_t> same_files_;
   std::unordered_map<std::string, Target> targets_;
-  std::unordered_map<std::string, bool> existing_;
+  std::unordered_map<std::string, Target> existing_;
   std::unordered_map<std::string, FileId> folder_ids_;
   std::set<std::string> missing_;
   Observations observations_;

@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::system_clock;
 
-constexpr std::string_view record_version = "kiln includes 2";
+constexpr std::string_view record_version = "kiln includes 3";
 constexpr std::uint64_t max_record_bytes = std::uint64_t{64} << 20;
 // Reading fewer files again is as fast as checking a record on disk.
 constexpr std::size_t large_record_files = 32;
@@ -160,6 +160,8 @@ std::vector<std::byte> IncludeRecord::to_bytes() const {
   };
   writer.text(record_version);
   writer.raw(dependencies_.digest.bytes);
+  writer.number(static_cast<std::uint8_t>(dependencies_.without_toolkit.has_value()));
+  if (dependencies_.without_toolkit) writer.raw(dependencies_.without_toolkit->bytes);
   writer.number(static_cast<std::uint64_t>(dependencies_.files.size()));
   for (const auto& [name, digest] : dependencies_.files) {
     writer.text(name);
@@ -201,6 +203,7 @@ std::optional<IncludeRecord> IncludeRecord::from_bytes(std::span<const std::byte
   };
   IncludeRecord record;
   record.dependencies_.digest = reader.digest();
+  if (reader.number<std::uint8_t>() != 0) record.dependencies_.without_toolkit = reader.digest();
   record.dependencies_.files.resize(reader.count(digest_bytes));
   for (auto& [name, digest] : record.dependencies_.files) {
     name = reader.text();

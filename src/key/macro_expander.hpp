@@ -19,6 +19,8 @@ struct Macro {
   bool is_given = false;
   /// Whether an #undef names it.
   bool is_undefined = false;
+  /// Whether a header of the toolkit defines or undefines it.
+  bool is_of_toolkit = false;
 };
 using MacroTable = std::unordered_map<std::string, Macro>;
 

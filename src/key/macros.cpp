@@ -41,7 +41,12 @@ Macros::Macros(const std::map<std::string, std::string>& defines) {
     }
 }
 
-void Macros::add(Definitions found) {
+void Macros::add(Definitions found, Origin origin) {
+  if (origin == Origin::toolkit) {
+    for (const Definition& definition : found.defined) macros_[definition.name].is_of_toolkit = true;
+    for (const std::string& name : found.undefined)
+      if (const auto known = macros_.find(name); known != macros_.end()) known->second.is_of_toolkit = true;
+  }
   for (Definition& definition : found.defined) {
     const auto known = macros_.find(definition.name);
     if (known != macros_.end() &&
@@ -76,6 +81,15 @@ std::shared_ptr<const Macros::Names> Macros::header_names(const std::string& ope
   known_.emplace(operand, result);
   for (const std::string& name : expander.used_names()) users_[name].push_back(operand);
   return result;
+}
+
+bool Macros::uses_toolkit(const std::string& operand) const {
+  MacroExpander expander(macros_);
+  static_cast<void>(expander.values_of(operand));
+  return std::ranges::any_of(expander.used_names(), [this](const std::string& name) {
+    const auto known = macros_.find(name);
+    return known != macros_.end() && known->second.is_of_toolkit;
+  });
 }
 
 }  // namespace kiln::key

@@ -115,8 +115,8 @@ Digest digest_of(const Request::Fields& fields, const std::string& source, const
   return base::sha256(writer.bytes());
 }
 
-/// The absolute paths of the folders that a compiler searches; those of the toolkit are the last.
-Result<std::vector<std::filesystem::path>> searched_folders(const Request::Fields& fields) {
+/// The absolute paths of the user's folders.
+Result<std::vector<std::filesystem::path>> absolute_folders(const Request::Fields& fields) {
   std::vector<std::filesystem::path> folders;
   for (const auto& folder : fields.include_folders) {
     std::error_code error;
@@ -126,24 +126,31 @@ Result<std::vector<std::filesystem::path>> searched_folders(const Request::Field
                                               "folder cannot be found: {}",
                                               fields.name, folder.string(), error.message()));
   }
-  for (auto& folder : key::toolkit_folders(fields.language)) folders.push_back(std::move(folder));
   return folders;
 }
 
 /// The dependencies of a source whose include folders are absolute.
 Result<std::shared_ptr<const key::Dependencies>> dependencies_of(const Request::Fields& fields,
-                                                                 const std::string& source) {
-  const auto search = key::search_of(fields.language, fields.headers, fields.include_folders);
+                                                                 const std::string& source,
+                                                                 std::size_t toolkit_folders) {
+  const auto search = key::search_of(fields.language, fields.headers, fields.include_folders, toolkit_folders);
   auto found = key::find_dependencies(source, search, fields.defines);
   if (found) return found;
   return Error(found.error().code(),
                fmt::format("the request for \"{}\" is invalid: {}", fields.name, found.error().message()));
 }
 
-/// Makes the include folders absolute, and finds the dependencies of the source.
-Result<std::shared_ptr<const key::Dependencies>> find_files(Request::Fields& fields) {
-  fields.include_folders = KILN_TRY(searched_folders(fields));
-  return dependencies_of(fields, fields.source);
+struct FoundFiles {
+  std::shared_ptr<const key::Dependencies> dependencies;
+  std::size_t toolkit_folders = 0;
+};
+
+/// Makes the include folders absolute, adds those of the toolkit, and finds the dependencies of the source.
+Result<FoundFiles> find_files(Request::Fields& fields) {
+  fields.include_folders = KILN_TRY(absolute_folders(fields));
+  const auto toolkit = key::toolkit_folders(fields.language);
+  fields.include_folders.insert(fields.include_folders.end(), toolkit.begin(), toolkit.end());
+  return FoundFiles{KILN_TRY(dependencies_of(fields, fields.source, toolkit.size())), toolkit.size()};
 }
 
 }  // namespace
@@ -200,11 +207,13 @@ Request::Request(Fields fields) {
   } else if (!state->error) {
     const auto directives = key::find_directives(fields.source);
     if (!directives.lookups.empty() || !directives.computed.empty()) {
-      auto dependencies = find_files(fields);
-      if (dependencies)
-        state->dependencies = std::move(*dependencies);
-      else
-        state->error = std::move(dependencies).error();
+      auto found = find_files(fields);
+      if (found) {
+        state->dependencies = std::move(found->dependencies);
+        state->toolkit_folders = found->toolkit_folders;
+      } else {
+        state->error = std::move(found).error();
+      }
     }
     if (!state->error) state->source = std::move(fields.source);
   }
@@ -245,11 +254,18 @@ const Digest* Request::included() const noexcept {
   return state_->dependencies ? &state_->dependencies->digest : nullptr;
 }
 
+std::optional<Digest> Request::digest_without_toolkit() const {
+  const bool has_toolkit = language() == Language::cuda || language() == Language::hip;
+  if (error() || !has_toolkit || !state_->dependencies || !state_->dependencies->without_toolkit)
+    return std::nullopt;
+  return digest_of(state_->fields, source(), &*state_->dependencies->without_toolkit, true);
+}
+
 Result<Digest> Request::check_files() const {
   if (!state_->dependencies) return Digest{};
   // Before the contents are read, so that a change while they are read gives another state later.
   const Digest state = key::state_of(*state_->dependencies);
-  const auto now = KILN_TRY(dependencies_of(state_->fields, source()));
+  const auto now = KILN_TRY(dependencies_of(state_->fields, source(), state_->toolkit_folders));
   if (now->digest == state_->dependencies->digest) return state;
   const auto& before = state_->dependencies->files;
   const auto [changed, other] =

@@ -1,8 +1,11 @@
 #include "key/toolkit.hpp"
 
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include <unistd.h>
@@ -67,12 +70,47 @@ std::vector<Path> hip_folders() {
   return {};
 }
 
+/// Without links and ".."; the path itself if there is no such file or folder.
+std::string canonical_path(const Path& path) {
+  std::error_code error;
+  const Path found = std::filesystem::canonical(path, error);
+  return error ? path.string() : found.string();
+}
+
 }  // namespace
 
 std::vector<Path> toolkit_folders(Language language) {
   if (language == Language::cuda) return cuda_folders();
   if (language == Language::hip) return hip_folders();
   return {};
+}
+
+ToolkitFiles::ToolkitFiles(const std::vector<Path>& folders, std::size_t count) {
+  if (count == 0) return;
+  std::vector<std::string> canonical;
+  for (const Path& folder : folders) canonical.push_back(canonical_path(folder));
+  const auto toolkit = std::span(canonical).last(count);
+  for (std::size_t i = 0; i < folders.size(); ++i) {
+    const bool is_toolkit = std::ranges::find(toolkit, canonical[i]) != toolkit.end();
+    for (const std::string& path : {folders[i].string(), canonical[i]})
+      folders_.push_back({path.ends_with('/') ? path : path + '/', is_toolkit});
+  }
+  std::ranges::stable_sort(folders_, std::ranges::greater(),
+                           [](const Folder& folder) { return folder.path.size(); });
+}
+
+bool ToolkitFiles::contains(const std::string& path) const {
+  if (folders_.empty()) return false;
+  const auto folder_of = [this](const std::string& place) {
+    const auto deepest =
+        std::ranges::find_if(folders_, [&](const Folder& folder) { return place.starts_with(folder.path); });
+    return deepest != folders_.end() ? &*deepest : nullptr;
+  };
+  const Folder* folder = folder_of(path);
+  // ".." may leave the folder, also through a link.
+  if (path.find("/..", folder != nullptr ? folder->path.size() - 1 : 0) != std::string::npos)
+    folder = folder_of(canonical_path(path));
+  return folder != nullptr && folder->is_toolkit;
 }
 
 }  // namespace kiln::key

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include <kiln/request.hpp>
@@ -14,5 +16,25 @@ namespace kiln::key {
 /// installation of the NVRTC that the dynamic loader finds, whichever is the first to have them. For HIP, `include`
 /// in `$ROCM_PATH`, `$HIP_PATH`, /opt/rocm or /usr.
 std::vector<std::filesystem::path> toolkit_folders(Language language);
+
+/// Tells the files of the toolkit from those of the user, by their paths.
+class ToolkitFiles {
+ public:
+  /// `folders` are searched in this order; the last `count` are those of the toolkit. A folder of the user that is
+  /// one of the toolkit's under another name counts as the toolkit's.
+  ToolkitFiles(const std::vector<std::filesystem::path>& folders, std::size_t count);
+
+  /// Whether a file is in a folder of the toolkit, and not in a deeper one of the user.
+  bool contains(const std::string& path) const;
+
+ private:
+  struct Folder {
+    /// With a slash at its end.
+    std::string path;
+    bool is_toolkit = false;
+  };
+  /// Empty if there is no toolkit. The longest path is the first.
+  std::vector<Folder> folders_;
+};
 
 }  // namespace kiln::key
