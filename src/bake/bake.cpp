@@ -22,7 +22,6 @@
 #include "base/mutex.hpp"
 #include "base/process.hpp"
 #include "base/try.hpp"
-#include "key/source_scanner.hpp"
 #include "store/bundle.hpp"
 #include "store/sealed_entry.hpp"
 
@@ -60,11 +59,6 @@ Result<std::filesystem::path> output_path(const std::filesystem::path& output) {
   return folder / path.filename();
 }
 
-/// Whether a request can be compiled for a target: only a device can make a binary of one that is compiled already.
-bool suits(const Target& target, const RequestRecord::Entry& entry) {
-  return target.is_here || entry.api == "vulkan" || !key::is_compiled(entry.language);
-}
-
 Result<Compiled> compile_with(Backend& backend, const Request& request) {
   const auto failed = [&](ErrorCode code, std::string_view why) {
     return Error(code, fmt::format("{} was not compiled: {}", request.name(), why));
@@ -99,17 +93,20 @@ class Bake {
     std::size_t program = 0;
     double cost = 0;
     store::EntryLabel label = {};
-    /// Whether the folder has the sealed entry.
+    /// Whether the folder has the program.
     bool is_compiled = false;
+    std::optional<Digest> without_toolkit = {};
   };
 
   Result<void> plan() KILN_REQUIRES(mutex_);
   Result<void> compile_all();
   void compile_some() KILN_EXCLUDES(mutex_);
-  Result<std::uint64_t> compile(const Job& job, const RecordedPrograms::Use& use) const;
-  void finish(Job& job, const Result<std::uint64_t>& bytes, std::chrono::nanoseconds time) KILN_EXCLUDES(mutex_);
-  void count(const Job& job, std::uint64_t bytes) KILN_REQUIRES(mutex_);
+  Result<PartFolder::Kept> compile(const Job& job, const RecordedPrograms::Use& use) const;
+  void finish(Job& job, const Result<PartFolder::Kept>& program, std::chrono::nanoseconds time)
+      KILN_EXCLUDES(mutex_);
+  void add(Job& job, const PartFolder::Kept& program) KILN_REQUIRES(mutex_);
   Result<void> write(const std::filesystem::path& output) KILN_REQUIRES(mutex_);
+  Result<std::vector<std::byte>> read(const Job& job) const;
   Result<void> write_record() KILN_REQUIRES(mutex_);
   bool is_interrupted() const;
 
@@ -155,7 +152,8 @@ Result<void> Bake::plan() {
       const RequestRecord::Entry& entry = (*programs_)[program];
       if (entry.api != identity.api) continue;
       has_requests = true;
-      if (!suits(target, entry)) {
+      // One that is damaged is reported when it is compiled.
+      if (const auto request = programs_->request(program); request && !target.takes(*request)) {
         ++report_.skipped;
         continue;
       }
@@ -174,10 +172,9 @@ Result<void> Bake::plan() {
   std::ranges::stable_sort(
       jobs_, [](const Job& a, const Job& b) { return a.cost != b.cost ? a.cost > b.cost : a.program < b.program; });
   for (Job& job : jobs_) {
-    if (const auto bytes = part_.find(job.label, (*programs_)[job.program].compile_time, created_)) {
-      job.is_compiled = true;
+    if (const auto kept = part_.find(job.label, (*programs_)[job.program].compile_time, created_)) {
       ++report_.resumed;
-      count(job, *bytes);
+      add(job, *kept);
     } else {
       programs_->add_user(job.program);
       remaining_.expect(job.target, job.cost);
@@ -216,13 +213,13 @@ void Bake::compile_some() {
       }
       const auto start = Clock::now();
       const RecordedPrograms::Use use(*programs_, job.program, part_, working_folder);
-      const auto bytes = compile(job, use);
+      const auto program = compile(job, use);
       // Ctrl-C also ends the compilers that are processes of their own.
-      if (!bytes && is_interrupted()) {
+      if (!program && is_interrupted()) {
         has_stopped_ = true;
         return;
       }
-      finish(job, bytes, Clock::now() - start);
+      finish(job, program, Clock::now() - start);
     } catch (...) {
       const base::MutexLock lock(mutex_);
       thrown_ = std::current_exception();
@@ -231,7 +228,7 @@ void Bake::compile_some() {
   }
 }
 
-Result<std::uint64_t> Bake::compile(const Job& job, const RecordedPrograms::Use& use) const {
+Result<PartFolder::Kept> Bake::compile(const Job& job, const RecordedPrograms::Use& use) const {
   const auto of_job = [&](const Error& error) { return use.with_relative_paths(error); };
   if (!use.request()) return of_job(use.request().error());
   const Request& request = *use.request();
@@ -254,32 +251,34 @@ Result<std::uint64_t> Bake::compile(const Job& job, const RecordedPrograms::Use&
     const auto bytes = std::as_bytes(std::span(files));
     entry.parts.emplace(store::files_part, Binary{.bytes = {bytes.begin(), bytes.end()}});
   }
-  const auto sealed = store::seal_entry(job.label, entry);
-  KILN_TRY(part_.keep(job.label, sealed));
-  return std::uint64_t{sealed.size()};
+  PartFolder::Kept kept{.sealed = store::seal_entry(job.label, entry),
+                        .without_toolkit = request.digest_without_toolkit()};
+  KILN_TRY(part_.keep(job.label, kept));
+  return kept;
 }
 
-void Bake::finish(Job& job, const Result<std::uint64_t>& bytes, std::chrono::nanoseconds time) {
+void Bake::finish(Job& job, const Result<PartFolder::Kept>& program, std::chrono::nanoseconds time) {
   const std::string& name = (*programs_)[job.program].key.name;
   const std::string& target = targets_[job.target].name;
   const base::MutexLock lock(mutex_);
-  if (bytes) {
-    job.is_compiled = true;
+  if (program) {
     ++report_.compiled;
-    count(job, *bytes);
+    add(job, *program);
   } else {
-    report_.failures.push_back({name, target, bytes.error()});
+    report_.failures.push_back({name, target, program.error()});
   }
   remaining_.finish(job.target, job.cost, time);
   ++done_;
   if (!progress_) return;
-  progress_({done_, jobs_.size(), name, target, bytes ? nullptr : &bytes.error(), remaining_.estimate()});
+  progress_({done_, jobs_.size(), name, target, program ? nullptr : &program.error(), remaining_.estimate()});
 }
 
-void Bake::count(const Job& job, std::uint64_t bytes) {
+void Bake::add(Job& job, const PartFolder::Kept& program) {
+  job.is_compiled = true;
+  job.without_toolkit = program.without_toolkit;
   ++report_.programs;
   ++report_.targets[job.target].programs;
-  report_.targets[job.target].bytes += bytes;
+  report_.targets[job.target].bytes += program.sealed.size();
 }
 
 Result<void> Bake::write(const std::filesystem::path& output) {
@@ -297,8 +296,10 @@ Result<void> Bake::write(const std::filesystem::path& output) {
   contents.facts = nlohmann::ordered_json{{"targets", names}}.dump();
   for (const Job& job : jobs_)
     if (job.is_compiled)
-      contents.entries.push_back(
-          {.identity = job.target, .key = job.label.key, .read = [this, &job] { return part_.read(job.label); }});
+      contents.entries.push_back({.identity = job.target,
+                                  .key = job.label.key,
+                                  .without_toolkit = job.without_toolkit,
+                                  .read = [this, &job] { return read(job); }});
   if (options_.adds_requests) {
     KILN_TRY(write_record());
     contents.record = part_.record();
@@ -306,6 +307,11 @@ Result<void> Bake::write(const std::filesystem::path& output) {
   report_.bytes = KILN_TRY(store::write_bundle(output, contents));
   part_.remove();
   return {};
+}
+
+Result<std::vector<std::byte>> Bake::read(const Job& job) const {
+  auto kept = KILN_TRY(part_.read(job.label));
+  return std::move(kept.sealed);
 }
 
 Result<void> Bake::write_record() {

@@ -1,11 +1,13 @@
 #include "bake/part_folder.hpp"
 
+#include <cstring>
 #include <utility>
 
 #include <sys/stat.h>
 
 #include <fmt/format.h>
 
+#include "base/bytes.hpp"
 #include "base/try.hpp"
 
 namespace kiln::baking {
@@ -68,28 +70,45 @@ Path PartFolder::request_folder(const Digest& id) const {
   return root_.path() / requests_name / id.hex(digits);
 }
 
-std::optional<std::uint64_t> PartFolder::find(const store::EntryLabel& label, std::chrono::nanoseconds compile_time,
-                                              std::chrono::system_clock::time_point created) const {
-  const auto sealed = read(label);
-  if (!sealed) return std::nullopt;
-  const auto opened = store::open_entry(*sealed);
-  if (!opened || opened->label.target != label.target) return std::nullopt;
-  const bool is_same = opened->label.key == label.key && opened->label.identity == label.identity &&
-                       opened->entry.compile_time == compile_time && opened->entry.created == created;
-  return is_same ? std::optional<std::uint64_t>(sealed->size()) : std::nullopt;
+std::optional<PartFolder::Kept> PartFolder::find(const store::EntryLabel& label,
+                                                 std::chrono::nanoseconds compile_time,
+                                                 std::chrono::system_clock::time_point created) const {
+  auto kept = read(label);
+  if (!kept) return std::nullopt;
+  const auto opened = store::open_entry(kept->sealed);
+  if (!opened || opened->label.key != label.key || opened->label.identity != label.identity) return std::nullopt;
+  const bool is_same = opened->label.target == label.target && opened->entry.compile_time == compile_time &&
+                       opened->entry.created == created;
+  return is_same ? std::optional(*std::move(kept)) : std::nullopt;
 }
 
-Result<void> PartFolder::keep(const store::EntryLabel& label, const std::vector<std::byte>& sealed) const {
-  return entries_.replace(name_of(label), sealed);
+// A file is the digest without the toolkit, or zeros, and then the sealed entry.
+
+Result<void> PartFolder::keep(const store::EntryLabel& label, const Kept& program) const {
+  base::ByteWriter writer;
+  writer.raw(program.without_toolkit.value_or(Digest()).bytes);
+  writer.raw(program.sealed);
+  return entries_.replace(name_of(label), writer.bytes());
 }
 
-Result<std::vector<std::byte>> PartFolder::read(const store::EntryLabel& label) const {
+Result<PartFolder::Kept> PartFolder::read(const store::EntryLabel& label) const {
   const std::string name = name_of(label);
-  auto contents = KILN_TRY(entries_.read(name, store::max_entry_bytes));
-  if (!contents)
+  const auto wrong = [&](std::string_view why) {
     return Error(ErrorCode::io,
-                 fmt::format("{} was removed by another process", (entries_.path() / name).string()));
-  return std::move(contents->bytes);
+                 fmt::format("{} was {} by another process", (entries_.path() / name).string(), why));
+  };
+  Digest digest;
+  auto contents = KILN_TRY(entries_.read(name, store::max_entry_bytes + sizeof digest.bytes));
+  if (!contents) return wrong("removed");
+  auto& bytes = contents->bytes;
+  if (bytes.size() < sizeof digest.bytes) return wrong("changed");
+  const auto end = bytes.begin() + sizeof digest.bytes;
+  std::memcpy(digest.bytes.data(), bytes.data(), sizeof digest.bytes);
+  Kept kept;
+  if (digest != Digest()) kept.without_toolkit = digest;
+  bytes.erase(bytes.begin(), end);
+  kept.sealed = std::move(bytes);
+  return kept;
 }
 
 void PartFolder::remove() {

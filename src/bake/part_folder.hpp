@@ -33,11 +33,16 @@ class PartFolder {
   /// Where the record of the bundle is written. It does not exist.
   std::filesystem::path record() const { return root_.path() / record_name; }
 
-  /// The size of the entry if an earlier call compiled this program, with these times.
-  std::optional<std::uint64_t> find(const store::EntryLabel& label, std::chrono::nanoseconds compile_time,
-                                    std::chrono::system_clock::time_point created) const;
-  Result<void> keep(const store::EntryLabel& label, const std::vector<std::byte>& sealed) const;
-  Result<std::vector<std::byte>> read(const store::EntryLabel& label) const;
+  struct Kept {
+    std::vector<std::byte> sealed = {};
+    /// Request::digest_without_toolkit()
+    std::optional<Digest> without_toolkit = {};
+  };
+  /// The program if an earlier call compiled it, with these times.
+  std::optional<Kept> find(const store::EntryLabel& label, std::chrono::nanoseconds compile_time,
+                           std::chrono::system_clock::time_point created) const;
+  Result<void> keep(const store::EntryLabel& label, const Kept& program) const;
+  Result<Kept> read(const store::EntryLabel& label) const;
 
   /// Removes everything in it, and the folder itself.
   void remove();

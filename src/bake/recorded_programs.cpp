@@ -75,6 +75,10 @@ std::string RecordedPrograms::apis() const {
   return text;
 }
 
+Result<key::RecordedRequest> RecordedPrograms::request(std::size_t program) const {
+  return programs_[program].record.request(programs_[program].entry);
+}
+
 Result<void> RecordedPrograms::copy(std::size_t program, key::RecordWriter& to) const {
   KILN_TRY(to.add(programs_[program].record, programs_[program].entry));
   return {};

@@ -36,6 +36,8 @@ class RecordedPrograms {
   double cost(std::size_t program) const;
   /// Their APIs and numbers, as in "opencl (3), vulkan (12)".
   std::string apis() const;
+  /// Without the files.
+  Result<key::RecordedRequest> request(std::size_t program) const;
   /// Adds the program to a record; fails as RecordWriter::add() does.
   Result<void> copy(std::size_t program, key::RecordWriter& to) const;
 

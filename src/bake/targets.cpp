@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -11,7 +10,6 @@
 
 #include <kiln/device.hpp>
 
-#include "backend/cuda/cuda.hpp"
 #include "backend/offline.hpp"
 #include "base/try.hpp"
 
@@ -46,8 +44,8 @@ Result<std::vector<std::string>> expanded(const std::vector<std::string>& names)
       all.push_back(name);
       continue;
     }
-    const auto rtc = KILN_TRY(cuda::open_nvrtc(std::numeric_limits<int>::max()));
-    for (const int number : rtc->architectures()) all.push_back(fmt::format("cuda:sm_{}", number));
+    for (const std::string& architecture : KILN_TRY(backend::cuda_architectures()))
+      all.push_back("cuda:" + architecture);
   }
   return all;
 }
@@ -66,7 +64,6 @@ Result<Target> open_target(const std::string& name, const Log& log) {
   const std::string api = name.substr(0, colon);
   const std::string rest = name.substr(std::min(colon + 1, name.size()));
   if (std::ranges::find(apis, api) == apis.end()) return not_a_target(name);
-  if (name == "vulkan") return Target{name, KILN_TRY(backend::open_offline("vulkan", log))};
   if (rest == "here") {
     auto device = open_device(api, log);
     if (!device)
@@ -76,16 +73,17 @@ Result<Target> open_target(const std::string& name, const Log& log) {
       return Error(ErrorCode::unsupported,
                    fmt::format("the target {} cannot be used: the driver of {} provides no binaries", name,
                                (*device)->identity().device));
-    return Target{name, *std::move(device), true};
+    return Target{name, *std::move(device)};
   }
   const bool is_cuda = api == "cuda" && (rest.starts_with("sm_") || rest.starts_with("compute_"));
   const bool is_hip = api == "hip" && rest.starts_with("gfx");
-  if (!is_cuda && !is_hip) return not_a_target(name);
-  auto backend = backend::open_offline(rest, log);
+  if (!is_cuda && !is_hip && name != "vulkan") return not_a_target(name);
+  const std::string& offline = name == "vulkan" ? name : rest;
+  auto backend = backend::open_offline(offline, log);
   if (!backend)
     return Error(backend.error().code(),
                  fmt::format("the target {} cannot be used: {}", name, backend.error().message()));
-  return Target{name, *std::move(backend)};
+  return Target{name, *std::move(backend), offline};
 }
 
 }  // namespace
@@ -108,6 +106,14 @@ Result<std::vector<Target>> open_targets(const std::vector<std::string>& names, 
     targets.push_back(std::move(target));
   }
   return targets;
+}
+
+bool Target::takes(const key::RecordedRequest& request) const {
+  if (offline.empty()) return true;
+  // Its language and options decide.
+  return backend::suits(
+      Request({.name = request.key.name, .source = ";", .language = request.language, .options = request.options}),
+      offline);
 }
 
 }  // namespace kiln::baking

@@ -8,6 +8,8 @@
 #include <kiln/log.hpp>
 #include <kiln/result.hpp>
 
+#include "key/recorded_request.hpp"
+
 namespace kiln::baking {
 
 /// A target of bake(), and what compiles for it.
@@ -15,8 +17,11 @@ struct Target {
   /// As the user writes it, as in "cuda:sm_90".
   std::string name;
   std::shared_ptr<Backend> backend;
-  /// Whether it is a device of this machine.
-  bool is_here = false;
+  /// As open_offline() takes it; empty for a device of this machine.
+  std::string offline = {};
+
+  /// Whether a request of its API can be compiled for it.
+  bool takes(const key::RecordedRequest& request) const;
 };
 
 /// Opens the targets of BakeOptions::targets, each once. With `adds_ptx`, PTX of the newest CUDA architecture is
