@@ -91,7 +91,12 @@ Result<Request> RecordedPrograms::make(Program& program, const std::filesystem::
   if (program.entry.language == Language::opencl) {
     // Without permission, the folder of the process does as well if it has no file with an included name.
     const auto entered = working_folder.enter(unpacked.working_folder.value_or(part.empty_folder()));
-    if (!entered && unpacked.working_folder) return not_here(program.entry, entered.error().message());
+    if (!entered && unpacked.working_folder)
+      return not_here(
+          program.entry,
+          fmt::format("it was made in a working folder with files that it includes, and a thread cannot "
+                      "have one here: {}",
+                      entered.error().message()));
   }
   auto rebuilt = KILN_TRY(program.record.rebuild(program.entry, unpacked));
   if (!rebuilt.difference.empty()) return not_here(program.entry, rebuilt.difference);
