@@ -5,6 +5,7 @@
 /// The subcommands, one per file. Each function adds a subcommand to the App; parsing the command line runs it.
 namespace kiln::cli {
 
+void add_bake(CLI::App& app, Context& context);
 void add_bundle(CLI::App& app, Context& context);
 void add_clear(CLI::App& app, Context& context);
 void add_compile(CLI::App& app, Context& context);

@@ -77,7 +77,7 @@ std::vector<CompiledFile> compile_all(Cache& cache, const CompileOptions& option
   for (const std::string& file : options.files) {
     CompiledFile& result = results.emplace_back(CompiledFile{.file = file});
     try {
-      requests.push_back(request_for(options.source, file, target));
+      requests.push_back(request_for(options.source, file, target.language));
       places.push_back(results.size() - 1);
       result.name = requests.back().name();
       result.key = requests.back().key().digest;

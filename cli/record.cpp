@@ -10,6 +10,7 @@
 #include "key/record_writer.hpp"
 #include "key/request_record.hpp"
 #include "quantity.hpp"
+#include "source_options.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -209,10 +210,53 @@ void merge_records(Context& context, const MergeOptions& options) {
   print(fmt::format("added {} of {} to {}\n", added, human_count(total, "request"), printable(options.to)));
 }
 
+struct AddOptions {
+  std::string to = {};
+  std::vector<std::string> files = {};
+  std::string api = {};
+  SourceOptions source = {};
+};
+
+/// The API that a request is recorded for.
+std::string api_for(const AddOptions& options, Language language, const std::string& file) {
+  const auto apis = apis_of(language);
+  if (options.api.empty()) return apis.front();
+  if (std::ranges::find(apis, options.api) != apis.end()) return options.api;
+  throw UsageError(fmt::format("{} is in the language {}, which devices of --api {} do not take", file,
+                               to_string(language), options.api));
+}
+
+void add_requests(Context& context, const AddOptions& options) {
+  if (options.source.name && options.files.size() > 1)
+    throw UsageError("--name names one program, but there are several files");
+  key::RecordWriter writer(options.to);
+  std::size_t added = 0;
+  std::size_t failed = 0;
+  for (const std::string& file : options.files) {
+    const auto language = language_of_file(options.source, file);
+    if (!language)
+      throw UsageError(fmt::format("the suffix of {} is that of no language; give one with --language", file));
+    const std::string api = api_for(options, *language, file);
+    try {
+      // Nobody knows yet how long it takes to compile.
+      added += writer.add(request_for(options.source, file, *language), api, {}).value() ? 1 : 0;
+    } catch (const Failure& failure) {
+      ++failed;
+      complain(fmt::format("{}: {}", file, failure.what()));
+    }
+  }
+  if (failed > 0) context.status = exit_status::failed;
+  if (context.json)
+    return print_json(
+        {{"file", options.to}, {"requests", options.files.size()}, {"added", added}, {"failed", failed}});
+  print(fmt::format("added {} of {} to {}\n", added, human_count(options.files.size(), "request"),
+                    printable(options.to)));
+}
+
 }  // namespace
 
 void add_record(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("record", "List, show and merge the records of requests");
+  auto* command = app.add_subcommand("record", "List, show, merge and extend the records of requests");
   command->require_subcommand(1);
   auto path = std::make_shared<std::string>();
   auto* ls = command->add_subcommand("ls", "List the requests of a record");
@@ -233,18 +277,33 @@ void add_record(CLI::App& app, Context& context) {
       ->type_name("");
   merge->add_option("IN", merged->from, "The records that are read")->required()->type_name("");
   merge->callback([&context, merged] { merge_records(context, *merged); });
-  for (auto* part : {ls, show, merge}) {
+  auto added = std::make_shared<AddOptions>();
+  auto* add = command->add_subcommand("add", "Add requests of source files, for devices that need not be present");
+  add->add_option("OUT", added->to, "The record that gets them; may exist, and may be in use")
+      ->required()
+      ->type_name("");
+  add->add_option("FILE", added->files, "Source files, or programs that are compiled already")
+      ->required()
+      ->type_name("");
+  added->source.add_request_options(*add);
+  add->add_option("--api", added->api, "For devices of this API [the first that takes the language]")
+      ->check(CLI::IsMember({"opengl", "opencl", "vulkan", "cuda", "hip"}).description(""))
+      ->type_name("NAME");
+  add->callback([&context, added] { add_requests(context, *added); });
+  for (auto* part : {ls, show, merge, add}) {
     part->group("Commands");
     context.add_common_options(*part);
   }
   command->footer(
       "A record has every request that an application made, with sources and headers. An application writes one\n"
-      "if KILN_RECORD names a file. Damaged items are skipped; the command then exits with 1.\n\n"
+      "if KILN_RECORD names a file. `kiln record add` needs no application and no device. Damaged items are "
+      "skipped; the command then exits with 1.\n\n"
       "Examples:\n"
       "  KILN_RECORD=app.kilnreq ./app\n"
       "  kiln record ls app.kilnreq\n"
       "  kiln record show app.kilnreq conv2d_3x3 --source\n"
-      "  kiln record merge all.kilnreq node-*.kilnreq");
+      "  kiln record merge all.kilnreq node-*.kilnreq\n"
+      "  kiln record add app.kilnreq scale.cu --entry scale -D TILE=16");
 }
 
 }  // namespace kiln::cli

@@ -15,20 +15,7 @@
 #include "key/source_scanner.hpp"
 
 namespace kiln::cli {
-namespace {
 
-/// Suffixes of files. GLSL is for OpenGL or Vulkan, as the device decides.
-constexpr std::array<std::pair<std::string_view, Language>, 9> suffixes = {{{".cl", Language::opencl},
-                                                                            {".cu", Language::cuda},
-                                                                            {".hip", Language::hip},
-                                                                            {".spv", Language::spirv},
-                                                                            {".ptx", Language::ptx},
-                                                                            {".cubin", Language::cubin},
-                                                                            {".fatbin", Language::fatbin},
-                                                                            {".hsaco", Language::code_object},
-                                                                            {".co", Language::code_object}}};
-
-/// The APIs whose devices take a language, in the order in which they are tried.
 std::vector<std::string> apis_of(Language language) {
   switch (language) {
     case Language::glsl: return {"opengl"};
@@ -44,6 +31,19 @@ std::vector<std::string> apis_of(Language language) {
   }
   return {};
 }
+
+namespace {
+
+/// Suffixes of files. GLSL is for OpenGL or Vulkan, as the device decides.
+constexpr std::array<std::pair<std::string_view, Language>, 9> suffixes = {{{".cl", Language::opencl},
+                                                                            {".cu", Language::cuda},
+                                                                            {".hip", Language::hip},
+                                                                            {".spv", Language::spirv},
+                                                                            {".ptx", Language::ptx},
+                                                                            {".cubin", Language::cubin},
+                                                                            {".fatbin", Language::fatbin},
+                                                                            {".hsaco", Language::code_object},
+                                                                            {".co", Language::code_object}}};
 
 bool takes(const std::string& api, Language language) {
   const auto apis = apis_of(language);
@@ -76,7 +76,7 @@ std::string read_source(const std::string& path) {
 
 }  // namespace
 
-void SourceOptions::add_to(CLI::App& command, Context& context) {
+void SourceOptions::add_request_options(CLI::App& command) {
   const auto repeatable = [&command](const char* flag, std::vector<std::string>& values, const char* help,
                                      const char* type) {
     command.add_option(flag, values, help)->allow_extra_args(false)->type_name(type);
@@ -96,6 +96,10 @@ void SourceOptions::add_to(CLI::App& command, Context& context) {
                   {"glsl", "vulkan", "opencl", "cuda", "hip", "spirv", "ptx", "cubin", "fatbin", "code_object"})
                   .description(""))
       ->type_name("NAME");
+}
+
+void SourceOptions::add_to(CLI::App& command, Context& context) {
+  add_request_options(command);
   command
       .add_option("--arch", architecture,
                   "Instead of a device: a GPU that need not be present, such as sm_90 or gfx906")
@@ -151,10 +155,10 @@ Target open_target(const Context& context, const SourceOptions& options, std::op
   return {*std::move(device), own};
 }
 
-Request request_for(const SourceOptions& options, const std::string& file, const Target& target) {
+Request request_for(const SourceOptions& options, const std::string& file, Language language) {
   Request::Fields fields;
   fields.name = options.name.value_or(std::filesystem::path(file).stem().string());
-  fields.language = language_of_file(options, file).value_or(target.language);
+  fields.language = language_of_file(options, file).value_or(language);
   fields.entries = options.entries;
   fields.options = options.options;
   for (const auto& define : options.defines) {

@@ -26,6 +26,8 @@ struct SourceOptions {
 
   /// Adds the options to a subcommand, with --device.
   void add_to(CLI::App& command, Context& context);
+  /// Without --arch and --device.
+  void add_request_options(CLI::App& command);
 };
 
 /// The backend for requests: a device of this machine, or a compiler for a GPU that need not be present.
@@ -38,11 +40,15 @@ struct Target {
 /// The language of a file, by --language or else by its suffix; nothing if the device decides. Throws UsageError.
 std::optional<Language> language_of_file(const SourceOptions& options, const std::string& file);
 
+/// The APIs whose devices take a language, in the order in which they are tried.
+std::vector<std::string> apis_of(Language language);
+
 /// Opens the compiler of --arch or the device of --device. Without either, opens the first device that takes the
 /// language. Throws Failure and UsageError.
 Target open_target(const Context& context, const SourceOptions& options, std::optional<Language> language);
 
-/// The request for a file. Throws Failure if the file cannot be read, or if the request is invalid.
-Request request_for(const SourceOptions& options, const std::string& file, const Target& target);
+/// The request for a file, in `language` unless language_of_file() says another one. Throws Failure if the file
+/// cannot be read, or if the request is invalid.
+Request request_for(const SourceOptions& options, const std::string& file, Language language);
 
 }  // namespace kiln::cli

@@ -1,15 +1,11 @@
 #include "transfer.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cctype>
-#include <cerrno>
-#include <csignal>
 #include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include "base/sha256.hpp"
 #include "quantity.hpp"
@@ -31,16 +27,6 @@ constexpr auto least_known_time = std::chrono::seconds(1);
 /// Between the lines that show the progress if standard error is no terminal.
 constexpr auto line_interval = std::chrono::seconds(10);
 constexpr std::size_t most_planned = 10;
-
-std::atomic<const base::Event*> interrupted{nullptr};
-
-void on_interrupt(int /*signal*/) {
-  const int before = errno;
-  if (const base::Event* event = interrupted) event->set();
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
-  errno = before;
-}
 
 bool is_listing_unavailable(ErrorCode code) {
   return code == ErrorCode::unsupported || code == ErrorCode::denied || code == ErrorCode::cancelled;
@@ -87,32 +73,6 @@ std::chrono::milliseconds TransferFlags::least_compile_time() const {
     throw UsageError(fmt::format(
         "--min-compile-time must be a number with a unit, as in 500ms or 1s, but is \"{}\"", min_compile_time));
   return *time;
-}
-
-StopRequest::StopRequest() {
-  interrupted = &event_;
-  for (const int signal : {SIGINT, SIGTERM}) {
-    struct sigaction before {};
-    // A command in the background of a script ignores Ctrl-C.
-    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
-    struct sigaction action {};
-    action.sa_handler = on_interrupt;
-    action.sa_flags = SA_RESTART;
-    sigaction(signal, &action, nullptr);
-  }
-}
-
-StopRequest::~StopRequest() {
-  for (const int signal : {SIGINT, SIGTERM}) {
-    struct sigaction now {};
-    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == on_interrupt) std::signal(signal, SIG_DFL);
-  }
-  interrupted = nullptr;
-}
-
-bool StopRequest::happened() const {
-  pollfd wait = {event_.descriptor(), POLLIN, 0};
-  return ::poll(&wait, 1, 0) > 0;
 }
 
 TransferStore::TransferStore(const TransferFlags& flags, StoreMode forbidden, bool creates,

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/event.hpp"
 #include "context.hpp"
+#include "stop_request.hpp"
 #include "store/catalogue.hpp"
 #include "store/shared_store.hpp"
 #include "store/transfer.hpp"
@@ -28,22 +28,6 @@ struct TransferFlags {
   void add_to(CLI::App& command);
   /// Zero if it is not given. Throws UsageError.
   std::chrono::milliseconds least_compile_time() const;
-};
-
-/// Ctrl-C and SIGTERM end a transfer in order; a second one ends the process. One object at a time.
-class StopRequest {
- public:
-  StopRequest();
-  ~StopRequest();
-  StopRequest(const StopRequest&) = delete;
-  StopRequest& operator=(const StopRequest&) = delete;
-
-  /// Becomes readable with the first signal.
-  int descriptor() const noexcept { return event_.descriptor(); }
-  bool happened() const;
-
- private:
-  const base::Event event_;
 };
 
 /// The store of the command line. Calls are repeated if the store fails. Functions that return no Result throw

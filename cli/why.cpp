@@ -221,7 +221,7 @@ std::string nearest_text(const Request& request, const Nearest& near, const Inve
 void run(Context& context, const WhyOptions& options) {
   const auto root = context.directory();
   const Target target = open_target(context, options.source, language_of_file(options.source, options.file));
-  const auto request = request_for(options.source, options.file, target);
+  const auto request = request_for(options.source, options.file, target.language);
   const Identity& identity = target.backend->identity();
   auto answer = look_up(root, identity, request);
   if (!answer.hit) answer.bundle = look_up_in_bundles(context, *target.backend, request);

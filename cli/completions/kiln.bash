@@ -8,7 +8,7 @@ _kiln_lines() {
 
 _kiln() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-  local commands="ls show stats why compile verify warm prune clear record bundle push pull key sign devices tune emit config demo completions"
+  local commands="ls show stats why compile verify warm prune clear record bake bundle push pull key sign devices tune emit config demo completions"
   local common="--dir --shared --json --color --verbose --help"
   local command="" directory=() i
   for ((i = 1; i < COMP_CWORD; i++)); do
@@ -61,7 +61,7 @@ _kiln() {
       _kiln_lines < <(compgen -W "60s 10m 1h" -- "$word")
       return
       ;;
-    --report | --key)
+    --report | --key | --record | --output | -o)
       compopt -o filenames
       _kiln_lines < <(compgen -f -- "$word")
       return
@@ -78,7 +78,15 @@ _kiln() {
       _kiln_lines < <(compgen -W "sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 gfx906 gfx90a gfx942 gfx1030 gfx1100" -- "$word")
       return
       ;;
-    --shared | --jobs | --shape | --seed | --device-folder | --name | --define | -D | --option | --entry | --runs | --target | --program)
+    --target)
+      _kiln_lines < <(compgen -W "cuda:all cuda:sm_80 cuda:sm_90 cuda:sm_120 hip:gfx90a hip:gfx1030 vulkan opengl:here opencl:here vulkan:here" -- "$word")
+      return
+      ;;
+    --api)
+      _kiln_lines < <(compgen -W "opengl opencl vulkan cuda hip" -- "$word")
+      return
+      ;;
+    --shared | --jobs | --shape | --seed | --device-folder | --name | --define | -D | --option | --entry | --runs | --program)
       return
       ;;
   esac
@@ -96,7 +104,7 @@ _kiln() {
         _kiln_lines < <(compgen -W "$(kiln emit 2>/dev/null)" -- "$word")
         return
       fi
-      options="--language"
+      options="--language --record"
       ;;
     ls) options="--long --device-folder --sort" ;;
     show)
@@ -114,6 +122,14 @@ _kiln() {
       fi
       options="--name --define --include --option --entry --language --arch --device"
       ;;
+    bake)
+      if [[ $word != -* ]]; then
+        compopt -o filenames
+        _kiln_lines < <(compgen -f -- "$word")
+        return
+      fi
+      options="--target --output --jobs --no-ptx --no-requests --refresh --device"
+      ;;
     verify) options="--repair --signatures" ;;
     push) options="--min-compile-time --rare --dry-run --jobs" ;;
     pull) options="--min-compile-time --dry-run --jobs" ;;
@@ -124,7 +140,7 @@ _kiln() {
         _kiln_lines < <(compgen -f -- "$word")
         return
       fi
-      options="ls show merge --source"
+      options="ls show merge add --source --api --name --define --include --option --entry --language"
       ;;
     bundle)
       if [[ $word != -* && $previous != bundle ]]; then

@@ -202,7 +202,10 @@ Result<RequestRecord::Unpacked> RequestRecord::unpack(const Entry& entry,
 
 Result<RequestRecord::Rebuilt> RequestRecord::rebuild(const Entry& entry,
                                                       const std::filesystem::path& folder) const {
-  const auto unpacked = KILN_TRY(unpack(entry, folder));
+  return rebuild(entry, KILN_TRY(unpack(entry, folder)));
+}
+
+Result<RequestRecord::Rebuilt> RequestRecord::rebuild(const Entry& entry, const Unpacked& unpacked) const {
   Rebuilt rebuilt{Request(unpacked.fields)};
   if (rebuilt.request.error())
     rebuilt.difference = rebuilt.request.error()->message();

@@ -74,6 +74,8 @@ class RequestRecord {
   };
   /// Unpacks the files as unpack() does, and makes the request.
   Result<Rebuilt> rebuild(const Entry& entry, const std::filesystem::path& folder) const;
+  /// Makes the request of unpacked files, for a caller that goes to the working folder first.
+  Result<Rebuilt> rebuild(const Entry& entry, const Unpacked& unpacked) const;
 
  private:
   RequestRecord(std::filesystem::path path, base::FileHandle file)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -120,6 +121,31 @@ class Command {
     const int status = wait_for(child);
     return {status, std::filesystem::is_regular_file(out) ? contents(out) : "", contents(error)};
   }
+
+  /// The command while it runs.
+  class Running {
+   public:
+    Running(const Command& command, const std::vector<std::string>& arguments, const Environment& environment)
+        : home_(command.home_) {
+      const Image image(arguments, command.at_home(environment));
+      child_ = fork();
+      if (child_ != 0) return;
+      redirect("/dev/null", O_RDONLY, STDIN_FILENO);
+      redirect(home_ / "stdout", O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO);
+      redirect(home_ / "stderr", O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
+      image.become();
+    }
+
+    void send(int signal) const { kill(child_, signal); }
+    Outcome wait() const {
+      const int status = wait_for(child_);
+      return {status, contents(home_ / "stdout"), contents(home_ / "stderr")};
+    }
+
+   private:
+    std::filesystem::path home_;
+    pid_t child_ = -1;
+  };
 
   /// With standard input and both outputs closed.
   int run_without_streams(const std::vector<std::string>& arguments) const {

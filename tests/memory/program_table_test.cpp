@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fakes/fake_backend.hpp"
-#include "fakes/forbid_membarrier.hpp"
+#include "fakes/forbid_call.hpp"
 
 namespace kiln::memory {
 namespace {
@@ -334,7 +334,7 @@ TEST_F(ProgramTableTest, KeepsItsProgramsWhenTheKernelStopsHelping) {
       ProgramTable table = this->table(1);
       table.insert(arrival(1));
       const bool helped = base::AsymmetricFence::available();
-      if (!fakes::forbid_membarrier()) std::_Exit(3);
+      if (!fakes::forbid_call(SYS_membarrier)) std::_Exit(3);
       const bool evicted = table.evict(digest(1));
       table.insert(arrival(2));
       failed = evicted == helped || !table.find(digest(2));

@@ -4,14 +4,14 @@
 
 #include <unistd.h>
 
-#include "fakes/forbid_membarrier.hpp"
+#include "fakes/forbid_call.hpp"
 
 int main(int argc, char** argv) {
   if (argc < 2) {
     std::fputs("usage: without_membarrier COMMAND [ARGUMENT...]\n", stderr);
     return 2;
   }
-  if (!kiln::fakes::forbid_membarrier()) {
+  if (!kiln::fakes::forbid_call(SYS_membarrier)) {
     std::perror("without_membarrier: the kernel refused the filter");
     return 1;
   }

@@ -10,12 +10,12 @@
 
 namespace kiln::fakes {
 
-/// Makes the kernel refuse membarrier to this thread and to all threads and processes that it starts, as a
-/// container's seccomp filter does. False if the filter cannot be installed.
-inline bool forbid_membarrier() {
+/// Makes the kernel refuse a system call, such as SYS_membarrier, to this thread and to all threads and processes
+/// that it starts, as a container's seccomp filter does. False if the filter cannot be installed.
+inline bool forbid_call(unsigned number) {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
