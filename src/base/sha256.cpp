@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <stdexcept>
+#include <utility>
 
 #include <openssl/evp.h>
 
@@ -24,22 +25,40 @@ std::string Digest::hex(std::size_t digits) const {
 namespace kiln::base {
 namespace {
 
-struct FreeHash {
-  void operator()(EVP_MD_CTX* hash) const { EVP_MD_CTX_free(hash); }
-};
+void check(bool succeeded) {
+  if (!succeeded) throw std::runtime_error("OpenSSL cannot compute SHA-256");
+}
+
+void begin(EVP_MD_CTX* hash) {
+  // OpenSSL's SHA256() looks up the algorithm on each call, which costs as much as hashing a kilobyte.
+  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  check(hash != nullptr && EVP_DigestInit_ex2(hash, algorithm, nullptr) == 1);
+}
 
 }  // namespace
 
-Digest sha256(std::span<const std::byte> bytes) {
-  // OpenSSL's SHA256() looks up the algorithm on each call, which costs as much as hashing a kilobyte.
-  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  const std::unique_ptr<EVP_MD_CTX, FreeHash> hash(EVP_MD_CTX_new());
+void Sha256::FreeHash::operator()(evp_md_ctx_st* hash) const { EVP_MD_CTX_free(hash); }
+
+Sha256::Sha256() : hash_(EVP_MD_CTX_new()) { begin(hash_.get()); }
+
+Sha256::~Sha256() = default;
+
+void Sha256::update(std::span<const std::byte> bytes) {
+  if (std::exchange(is_finished_, false)) begin(hash_.get());
+  check(EVP_DigestUpdate(hash_.get(), bytes.data(), bytes.size()) == 1);
+}
+
+Digest Sha256::finish() {
   Digest digest;
-  if (hash == nullptr || EVP_DigestInit_ex2(hash.get(), algorithm, nullptr) != 1 ||
-      EVP_DigestUpdate(hash.get(), bytes.data(), bytes.size()) != 1 ||
-      EVP_DigestFinal_ex(hash.get(), reinterpret_cast<unsigned char*>(digest.bytes.data()), nullptr) != 1)
-    throw std::runtime_error("OpenSSL cannot compute SHA-256");
+  check(EVP_DigestFinal_ex(hash_.get(), reinterpret_cast<unsigned char*>(digest.bytes.data()), nullptr) == 1);
+  is_finished_ = true;
   return digest;
+}
+
+Digest sha256(std::span<const std::byte> bytes) {
+  Sha256 hash;
+  hash.update(bytes);
+  return hash.finish();
 }
 
 Digest sha256(std::string_view text) { return sha256(std::as_bytes(std::span(text.data(), text.size()))); }
