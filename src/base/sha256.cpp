@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <stdexcept>
-#include <utility>
 
 #include <openssl/evp.h>
 
@@ -25,39 +24,33 @@ std::string Digest::hex(std::size_t digits) const {
 namespace kiln::base {
 namespace {
 
-void check(bool succeeded) {
+void require(bool succeeded) {
   if (!succeeded) throw std::runtime_error("OpenSSL cannot compute SHA-256");
-}
-
-void begin(EVP_MD_CTX* hash) {
-  // OpenSSL's SHA256() looks up the algorithm on each call, which costs as much as hashing a kilobyte.
-  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  check(hash != nullptr && EVP_DigestInit_ex2(hash, algorithm, nullptr) == 1);
 }
 
 }  // namespace
 
-void Sha256::FreeHash::operator()(evp_md_ctx_st* hash) const { EVP_MD_CTX_free(hash); }
+void Sha256::Free::operator()(evp_md_ctx_st* hash) const noexcept { EVP_MD_CTX_free(hash); }
 
-Sha256::Sha256() : hash_(EVP_MD_CTX_new()) { begin(hash_.get()); }
+Sha256::Sha256() : hash_(EVP_MD_CTX_new()) {
+  // OpenSSL's SHA256() looks up the algorithm on each call, which costs as much as hashing a kilobyte.
+  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  require(hash_ != nullptr && EVP_DigestInit_ex2(hash_.get(), algorithm, nullptr) == 1);
+}
 
-Sha256::~Sha256() = default;
-
-void Sha256::update(std::span<const std::byte> bytes) {
-  if (std::exchange(is_finished_, false)) begin(hash_.get());
-  check(EVP_DigestUpdate(hash_.get(), bytes.data(), bytes.size()) == 1);
+void Sha256::add(std::span<const std::byte> bytes) {
+  require(EVP_DigestUpdate(hash_.get(), bytes.data(), bytes.size()) == 1);
 }
 
 Digest Sha256::finish() {
   Digest digest;
-  check(EVP_DigestFinal_ex(hash_.get(), reinterpret_cast<unsigned char*>(digest.bytes.data()), nullptr) == 1);
-  is_finished_ = true;
+  require(EVP_DigestFinal_ex(hash_.get(), reinterpret_cast<unsigned char*>(digest.bytes.data()), nullptr) == 1);
   return digest;
 }
 
 Digest sha256(std::span<const std::byte> bytes) {
   Sha256 hash;
-  hash.update(bytes);
+  hash.add(bytes);
   return hash.finish();
 }
 

@@ -17,22 +17,20 @@ namespace kiln::base {
 Digest sha256(std::span<const std::byte> bytes);
 Digest sha256(std::string_view text);
 
-/// SHA-256 of bytes that come in parts. Functions throw std::runtime_error if OpenSSL fails.
+/// SHA-256 of bytes that come in pieces. Throws std::runtime_error if OpenSSL fails.
 class Sha256 {
  public:
   Sha256();
-  ~Sha256();
-
-  void update(std::span<const std::byte> bytes);
-  /// The digest of all bytes; the next update() begins another one.
+  void add(std::span<const std::byte> bytes);
+  /// To be called once, after the last piece.
   Digest finish();
 
  private:
-  struct FreeHash {
-    void operator()(evp_md_ctx_st* hash) const;
+  struct Free {
+    void operator()(evp_md_ctx_st* hash) const noexcept;
   };
-  std::unique_ptr<evp_md_ctx_st, FreeHash> hash_;
-  bool is_finished_ = false;
+
+  std::unique_ptr<evp_md_ctx_st, Free> hash_;
 };
 
 /// Parses 64 lower-case hexadecimal digits; nothing if `hex` is anything else.

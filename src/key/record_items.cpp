@@ -125,7 +125,7 @@ std::vector<std::byte> pack_item(ItemKind kind, const Digest& id, std::span<cons
   return std::move(writer).bytes();
 }
 
-Result<std::vector<std::byte>> read_packed(const base::FileHandle& file, const Item& item) {
+Result<std::vector<std::byte>> read_packed(const RecordPlace& file, const Item& item) {
   auto bytes = KILN_TRY(read_at(file, item.place, item_header_bytes + item.packed_bytes));
   if (parse_header(bytes, item.place) != item) return damaged("it has a damaged item");
   const auto packed = std::span(bytes).subspan(item_header_bytes);
@@ -134,7 +134,7 @@ Result<std::vector<std::byte>> read_packed(const base::FileHandle& file, const I
   return bytes;
 }
 
-Result<std::vector<std::byte>> read_contents(const base::FileHandle& file, const Item& item) {
+Result<std::vector<std::byte>> read_contents(const RecordPlace& file, const Item& item) {
   const auto packed = KILN_TRY(read_at(file, item.place + item_header_bytes, item.packed_bytes));
   KILN_TRY(check_packed(packed, item));
   return unpack(packed, item);
@@ -176,14 +176,14 @@ Result<std::optional<Item>> ItemFinder::find_after(std::uint64_t place) {
   }
 }
 
-Result<std::vector<std::byte>> read_at(const base::FileHandle& file, std::uint64_t place, std::size_t size) {
+Result<std::vector<std::byte>> read_at(const RecordPlace& file, std::uint64_t place, std::size_t size) {
   // Not more than there is, whatever size a header claims.
   const std::uint64_t there = KILN_TRY(size_of(file));
   std::vector<std::byte> bytes(std::min<std::uint64_t>(size, there - std::min(place, there)));
   std::size_t filled = 0;
   while (filled < bytes.size()) {
-    const ssize_t got = file.system().read_at(file.get(), bytes.data() + filled, bytes.size() - filled,
-                                              static_cast<off_t>(place + filled));
+    const ssize_t got = file.file.system().read_at(file.file.get(), bytes.data() + filled, bytes.size() - filled,
+                                                   static_cast<off_t>(file.begin + place + filled));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Error(ErrorCode::io, std::strerror(errno));
     if (got == 0) break;
@@ -193,10 +193,12 @@ Result<std::vector<std::byte>> read_at(const base::FileHandle& file, std::uint64
   return bytes;
 }
 
-Result<std::uint64_t> size_of(const base::FileHandle& file) {
+Result<std::uint64_t> size_of(const RecordPlace& file) {
   struct stat status {};
-  if (file.system().status(file.get(), &status) != 0) return Error(ErrorCode::io, std::strerror(errno));
-  return static_cast<std::uint64_t>(status.st_size);
+  if (file.file.system().status(file.file.get(), &status) != 0) return Error(ErrorCode::io, std::strerror(errno));
+  const auto end = static_cast<std::uint64_t>(status.st_size);
+  const std::uint64_t left = end - std::min(file.begin, end);
+  return std::min(file.size.value_or(left), left);
 }
 
 }  // namespace kiln::key

@@ -55,10 +55,23 @@ std::optional<std::string_view> why_no_record(std::span<const std::byte> begin);
 
 /// The header and the packed contents of an item.
 std::vector<std::byte> pack_item(ItemKind kind, const Digest& id, std::span<const std::byte> contents);
+/// The file of a record, or the part of a larger file that is a record. Non-owning. Places are relative to its
+/// begin.
+struct RecordPlace {
+  RecordPlace(const base::FileHandle& whole) : file(whole) {}
+  RecordPlace(const base::FileHandle& larger, std::uint64_t begins_at, std::uint64_t bytes)
+      : file(larger), begin(begins_at), size(bytes) {}
+
+  const base::FileHandle& file;
+  std::uint64_t begin = 0;
+  /// Nothing: up to the end of the file, which may grow.
+  std::optional<std::uint64_t> size = {};
+};
+
 /// Reads and unpacks the contents. Fails with damaged if they are not what was written, and with io.
-Result<std::vector<std::byte>> read_contents(const base::FileHandle& file, const Item& item);
+Result<std::vector<std::byte>> read_contents(const RecordPlace& file, const Item& item);
 /// Reads the item as it is in the file, with its header. Checks the contents and fails as read_contents() does.
-Result<std::vector<std::byte>> read_packed(const base::FileHandle& file, const Item& item);
+Result<std::vector<std::byte>> read_packed(const RecordPlace& file, const Item& item);
 
 /// Finds the items of a file one after the other. Reads only their headers. After a damaged header, goes on at the
 /// next valid one.
@@ -67,8 +80,8 @@ class ItemFinder {
   /// How many damaged places are skipped, and how many invalid headers.
   static constexpr std::size_t max_damaged = 10'000;
 
-  /// Begins at `place`, where an item begins or ended. `file` must outlive this.
-  ItemFinder(const base::FileHandle& file, std::uint64_t place) : file_(file), place_(place) {}
+  /// Begins at `place`, where an item begins or ended. The open file must outlive this.
+  ItemFinder(const RecordPlace& file, std::uint64_t place) : file_(file), place_(place) {}
 
   /// The next complete item; nothing if there is none. Fails with io, and with unsupported after max_damaged.
   Result<std::optional<Item>> next();
@@ -83,14 +96,14 @@ class ItemFinder {
   /// The next valid header after `place`.
   Result<std::optional<Item>> find_after(std::uint64_t place);
 
-  const base::FileHandle& file_;
+  const RecordPlace file_;
   std::uint64_t place_;
   std::size_t damaged_ = 0;
   std::size_t invalid_headers_ = 0;
 };
 
-/// Reads up to `size` bytes at `place`; fewer at the end of the file.
-Result<std::vector<std::byte>> read_at(const base::FileHandle& file, std::uint64_t place, std::size_t size);
-Result<std::uint64_t> size_of(const base::FileHandle& file);
+/// Reads up to `size` bytes at `place`; fewer at the end.
+Result<std::vector<std::byte>> read_at(const RecordPlace& file, std::uint64_t place, std::size_t size);
+Result<std::uint64_t> size_of(const RecordPlace& file);
 
 }  // namespace kiln::key

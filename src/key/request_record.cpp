@@ -85,11 +85,19 @@ Result<RequestRecord> RequestRecord::read(const std::filesystem::path& path) {
   return record;
 }
 
+Result<RequestRecord> RequestRecord::read_part(base::FileHandle file, std::filesystem::path path,
+                                               std::uint64_t offset, std::uint64_t size) {
+  RequestRecord record(std::move(path), std::move(file));
+  record.part_ = {.offset = offset, .size = size};
+  if (auto found = record.find_items(); !found) return record.with_path(found.error());
+  return record;
+}
+
 Result<void> RequestRecord::find_items() {
-  const auto begin = KILN_TRY(read_at(file_, 0, record_begin_bytes));
+  const auto begin = KILN_TRY(read_at(place(), 0, record_begin_bytes));
   if (is_unfinished_begin(begin)) return {};
   if (const auto why = why_no_record(begin)) return Error(ErrorCode::unsupported, std::string(*why));
-  ItemFinder finder(file_, record_begin_bytes);
+  ItemFinder finder(place(), record_begin_bytes);
   std::set<Digest> known;
   std::uint64_t unpacked = 0;
   while (const auto item = KILN_TRY(finder.next())) {
@@ -125,12 +133,13 @@ Result<void> RequestRecord::find_items() {
 }
 
 Error RequestRecord::with_path(const Error& error) const {
-  return Error(error.code(), fmt::format("the record {} cannot be used: {}", path_.string(), error.message()));
+  return Error(error.code(), fmt::format("the {} {} cannot be used: {}", part_ ? "requests in" : "record",
+                                         path_.string(), error.message()));
 }
 
 Result<RecordedRequest> RequestRecord::request(const Entry& entry) const {
   auto recorded = [&]() -> Result<RecordedRequest> {
-    const auto bytes = KILN_TRY(read_contents(file_, entry.item));
+    const auto bytes = KILN_TRY(read_contents(place(), entry.item));
     auto request = KILN_TRY(RecordedRequest::from_bytes(bytes));
     if (RecordedRequest::id(request.key.digest, request.api) != entry.item.id)
       return Error(ErrorCode::damaged, "it has a request under the key of another one");
@@ -144,7 +153,7 @@ Result<std::vector<std::byte>> RequestRecord::read_file_item(const Digest& diges
   Error error(ErrorCode::damaged, fmt::format("it lacks the file with the SHA-256 {}", digest.hex()));
   const auto [first, last] = files_.equal_range(digest);
   for (auto each = first; each != last; ++each) {
-    auto bytes = read_item(file_, each->second);
+    auto bytes = read_item(place(), each->second);
     if (bytes) return bytes;
     error = std::move(bytes).error();
   }
@@ -160,7 +169,7 @@ Result<std::vector<std::byte>> RequestRecord::packed_contents(const Digest& dige
 }
 
 Result<std::vector<std::byte>> RequestRecord::packed_request(const Entry& entry) const {
-  auto bytes = read_packed(file_, entry.item);
+  auto bytes = read_packed(place(), entry.item);
   if (!bytes) return with_path(bytes.error());
   return bytes;
 }

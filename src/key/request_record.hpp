@@ -38,6 +38,11 @@ class RequestRecord {
   /// unsupported if it is no record, or one of another version.
   static Result<RequestRecord> read(const std::filesystem::path& path);
 
+  /// Reads a record that is a part of an open file, as in a bundle. `path` is that of the file, for path() and for
+  /// messages.
+  static Result<RequestRecord> read_part(base::FileHandle file, std::filesystem::path path, std::uint64_t offset,
+                                         std::uint64_t size);
+
   const std::filesystem::path& path() const noexcept { return path_; }
   /// In the order in which they were recorded; each pair of key and API once.
   const std::vector<Entry>& entries() const noexcept { return entries_; }
@@ -75,7 +80,8 @@ class RequestRecord {
       : path_(std::move(path)), file_(std::move(file)) {}
 
   Result<void> find_items();
-  using ReadItem = Result<std::vector<std::byte>> (*)(const base::FileHandle&, const Item&);
+  RecordPlace place() const { return part_ ? RecordPlace(file_, part_->offset, part_->size) : RecordPlace(file_); }
+  using ReadItem = Result<std::vector<std::byte>> (*)(const RecordPlace&, const Item&);
   /// Reads the first undamaged item of these contents.
   Result<std::vector<std::byte>> read_file_item(const Digest& digest, ReadItem read_item) const;
   /// Adds the path of the record to the message.
@@ -83,6 +89,12 @@ class RequestRecord {
 
   std::filesystem::path path_;
   base::FileHandle file_;
+  struct Part {
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+  };
+  /// Nothing if the record is the whole file.
+  std::optional<Part> part_;
   std::vector<Entry> entries_;
   /// A file has several items if a writer found one damaged.
   std::multimap<Digest, Item> files_;

@@ -55,8 +55,8 @@ class BundleFile {
   /// newer format, and with untrusted.
   static Result<std::shared_ptr<const BundleFile>> open(const std::filesystem::path& path,
                                                         const TrustList* trust = nullptr);
-  /// Opens a bundle that is a part of another file, such as an executable. `name` is for messages. It may be shorter
-  /// than `size`: bytes() says how long it is.
+  /// Opens a bundle that is a part of another file, such as an executable. `name` is for messages. It may be
+  /// shorter than `size`: bytes() says how long it is.
   static Result<std::shared_ptr<const BundleFile>> open_part(base::FileHandle file, std::string name,
                                                              std::uint64_t offset, std::uint64_t size,
                                                              const TrustList* trust = nullptr);
@@ -68,7 +68,7 @@ class BundleFile {
   std::span<const BundledTarget> targets() const noexcept;
   /// What compiled the programs: the targets, each with its compilers.
   std::span<const Identity> identities() const noexcept;
-  /// A JSON object about the bundle.
+  /// A JSON object about the bundle, as its writer gave it: not checked.
   const std::string& facts() const noexcept;
   /// How many programs it has for all targets.
   std::size_t size() const noexcept;
@@ -81,14 +81,17 @@ class BundleFile {
   /// Finds it by Request::digest_without_toolkit().
   std::optional<BundledProgram> find_without_toolkit(const BundledTarget& target, const Digest& digest) const;
   /// Reads a sealed entry. Fails with damaged if its bytes do not have the checksum, also if the file was truncated
-  /// or overwritten since, and with io.
+  /// or overwritten since, and with io. The checksum is no protection against a malicious writer: the caller passes
+  /// the entry to examine_entry(), and compares its digest with BundledProgram::body, which signatures cover.
   Result<std::vector<std::byte>> read(const BundledProgram& program) const;
 
   bool has_requests() const noexcept;
-  /// The requests of its programs, as a record.
+  /// The requests of its programs, as a record. If the bundle was opened with a list of keys, the record is copied
+  /// to memory and has the digest that the signature covers.
   Result<key::RequestRecord> requests() const;
 
-  /// SHA-256 of the index, which covers everything in the bundle except its signatures.
+  /// SHA-256 of the index, which covers all programs and requests, but not the signatures. It is the one in the
+  /// header, which verify() compares with the index, as open() does with a list of keys.
   const Digest& digest() const noexcept;
   const std::vector<Signature>& signatures() const noexcept;
   /// Compares everything with its digests: the index, each entry and the requests. Calls `problem` for each one
@@ -129,8 +132,8 @@ struct BundleContents {
 };
 
 /// Writes a bundle beside `path` and renames it, so that readers see the old bundle or the new one. Equal contents
-/// and keys give equal bytes. Returns its size. Fails with invalid_request if a target has a key twice, with damaged
-/// if an entry is not what its label says, and with io.
+/// and keys give equal bytes. Returns its size. Fails with invalid_request if a target has a key twice, with
+/// damaged if an entry is not what its label says, and with io.
 Result<std::uint64_t> write_bundle(const std::filesystem::path& path, const BundleContents& contents,
                                    std::span<const SigningKey> keys = {});
 

@@ -71,7 +71,7 @@ Result<TransferredBundle> push_to_registry(const OpenBundle& file, const Registr
   const auto registry = KILN_TRY(open_registry(url));
   base::Sha256 hash;
   const std::uint64_t read = KILN_TRY(read_in_parts(file.handle, file.path, file.size, transfer.interrupted,
-                                                    [&hash](auto bytes) { hash.update(bytes); }));
+                                                    [&hash](auto bytes) { hash.add(bytes); }));
   if (read != file.size) return was_truncated(file.path);
   BundleToPush bundle{.digest = hash.finish(), .size = file.size, .title = file.path.filename().string()};
   bundle.read = [&file](std::uint64_t offset, std::span<std::byte> to) -> Result<std::size_t> {

@@ -1,7 +1,6 @@
 #include "store/file_store.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -17,72 +16,22 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "base/file.hpp"
 #include "base/file_system.hpp"
 #include "base/try.hpp"
+#include "base/unfinished_file.hpp"
 
 namespace kiln::store {
 namespace {
 
 using base::FileHandle;
 using base::FileSystem;
+using base::UnfinishedFile;
 
 /// Limits are checked after so many bytes.
 constexpr std::size_t bytes_between_checks = std::size_t{1} << 20;
-constexpr std::string_view temporary_prefix_of_store = ".tmp-";
-
-/// A file that is removed on destruction unless it was renamed.
-class UnfinishedFile {
- public:
-  UnfinishedFile(int folder, mode_t mode, const FileSystem& system) : folder_(folder), system_(system) {
-    // Random, because a name must differ from those of other machines, and those of processes with this pid there.
-    std::array<std::uint64_t, 2> random = {};
-    const bool is_random = getrandom(random.data(), sizeof random, 0) == sizeof random;
-    name_ = fmt::format("{}{:016x}{:016x}", temporary_prefix_of_store, random[0], random[1]);
-    if (is_random)
-      handle_ = FileHandle(
-          system_.open(folder_, name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode),
-          system_);
-    exists_ = static_cast<bool>(handle_);
-  }
-  ~UnfinishedFile() {
-    // NFS keeps an open file under another name.
-    handle_.close();
-    if (exists_) system_.unlink(folder_, name_.c_str());
-  }
-  UnfinishedFile(const UnfinishedFile&) = delete;
-  UnfinishedFile& operator=(const UnfinishedFile&) = delete;
-
-  bool exists() const noexcept { return exists_; }
-
-  bool write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = system_.write(handle_.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written == 0) errno = ENOSPC;
-      if (written <= 0) return false;
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-    return true;
-  }
-
-  /// NFS sends the last bytes, and reports a full disk, only when the file is closed.
-  bool close_and_rename(const std::string& name) {
-    if (!handle_.close() || system_.rename(folder_, name_.c_str(), name.c_str()) != 0) return false;
-    exists_ = false;
-    return true;
-  }
-
- private:
-  int folder_;
-  const FileSystem& system_;
-  std::string name_;
-  FileHandle handle_;
-  bool exists_ = false;
-};
 
 using Object = std::optional<std::vector<std::byte>>;
 using Names = std::vector<std::string>;

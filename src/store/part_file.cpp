@@ -76,7 +76,7 @@ Result<void> PartFile::resume(std::uint64_t most, int interrupted) {
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if (size == 0 || size > most) return restart();
   received_ =
-      KILN_TRY(read_in_parts(handle_, path_, size, interrupted, [this](auto bytes) { hash_.update(bytes); }));
+      KILN_TRY(read_in_parts(handle_, path_, size, interrupted, [this](auto bytes) { hash_.add(bytes); }));
   if (::lseek(handle_.get(), static_cast<off_t>(received_), SEEK_SET) < 0)
     return base::system_error("write", path_);
   return {};
@@ -92,7 +92,7 @@ Result<void> PartFile::restart() {
 
 Result<void> PartFile::write(std::span<const std::byte> bytes) {
   if (!base::write_all(handle_, bytes)) return base::system_error("write", path_);
-  hash_.update(bytes);
+  hash_.add(bytes);
   received_ += bytes.size();
   if (on_write_) on_write_(received_);
   return {};

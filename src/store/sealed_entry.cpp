@@ -30,9 +30,6 @@ constexpr std::size_t body_header_bytes = label_bytes + 8 + 8 + 8 + 4 + 4;
 constexpr std::size_t part_header_bytes = 4 + 4 + 4 + 4 + 8 + 8;
 constexpr std::uint32_t max_parts = 64;
 constexpr std::uint32_t max_part_name = 64;
-constexpr std::uint32_t max_signature_bytes = 64 << 10;
-constexpr std::uint32_t max_signer_name = 255;
-constexpr std::size_t signature_size = 64;
 
 constexpr std::uint32_t codec_plain = 0;
 constexpr std::uint32_t codec_zstd = 1;
@@ -176,23 +173,6 @@ std::optional<Error> read_part(Reader& reader, Entry& entry, std::uint64_t& unpa
   return unpack_payload(codec, reader.take(stored_bytes), raw_bytes, part.bytes);
 }
 
-/// Nothing if they are malformed.
-std::optional<std::vector<Signature>> read_signatures(std::span<const std::byte> block) {
-  std::vector<Signature> signatures;
-  Reader reader(block);
-  while (reader.left() > 0) {
-    if (!reader.has(4)) return std::nullopt;
-    const auto name_bytes = base::ByteReader(reader.take(4)).number<std::uint32_t>();
-    if (name_bytes == 0 || name_bytes > max_signer_name || !reader.has(name_bytes + signature_size))
-      return std::nullopt;
-    Signature& signature = signatures.emplace_back();
-    const auto name = reader.take(name_bytes);
-    signature.signer.assign(reinterpret_cast<const char*>(name.data()), name.size());
-    std::ranges::copy(reader.take(signature_size), signature.bytes.begin());
-  }
-  return signatures;
-}
-
 /// The version of a sealed entry.
 Result<std::uint32_t> read_version(std::span<const std::byte> file) {
   if (file.size() < preamble_bytes)
@@ -230,8 +210,7 @@ Result<Preamble> read_preamble(std::span<const std::byte> file) {
 Result<ExaminedEntry> examine_version_3(std::span<const std::byte> file) {
   const Preamble preamble = KILN_TRY(read_preamble(file));
   if (base::sha256(preamble.body) != preamble.digest) return damaged("its checksum does not match its contents");
-  auto signatures =
-      preamble.signatures.size() <= max_signature_bytes ? read_signatures(preamble.signatures) : std::nullopt;
+  auto signatures = read_signatures(preamble.signatures);
   if (!signatures) return damaged("its signatures are malformed");
   ExaminedEntry examined;
   base::ByteReader reader(preamble.body);
@@ -376,30 +355,13 @@ Result<std::vector<std::byte>> with_signatures(std::span<const std::byte> sealed
   if (const auto found = KILN_TRY(read_version(sealed)); found != version)
     return Error(ErrorCode::unsupported, fmt::format("entries of format {} cannot be signed", found));
   const Preamble preamble = KILN_TRY(read_preamble(sealed));
-  std::vector<const Signature*> sorted;
-  for (const Signature& signature : signatures) sorted.push_back(&signature);
-  std::ranges::sort(sorted, {}, &Signature::signer);
-  if (std::ranges::adjacent_find(sorted, {}, &Signature::signer) != sorted.end())
-    return Error(ErrorCode::invalid_request, "two signatures of an entry have the same signer");
-  base::ByteWriter block;
-  for (const Signature* signature : sorted) {
-    if (signature->signer.empty() || signature->signer.size() > max_signer_name)
-      return Error(ErrorCode::invalid_request,
-                   fmt::format("the name of a signer must have 1 to {} bytes, but has {}", max_signer_name,
-                               signature->signer.size()));
-    block.number(static_cast<std::uint32_t>(signature->signer.size()));
-    block.raw(as_bytes(signature->signer));
-    block.raw(signature->bytes);
-    if (block.bytes().size() > max_signature_bytes)
-      return Error(ErrorCode::invalid_request,
-                   fmt::format("the signatures of an entry have more than {} bytes", max_signature_bytes));
-  }
+  const auto block = KILN_TRY(signature_block(signatures));
   const auto unsigned_part = sealed.first(preamble_bytes + preamble.body.size());
   std::vector<std::byte> signed_entry;
-  signed_entry.reserve(unsigned_part.size() + block.bytes().size());
+  signed_entry.reserve(unsigned_part.size() + block.size());
   signed_entry.assign(unsigned_part.begin(), unsigned_part.end());
-  signed_entry.insert(signed_entry.end(), block.bytes().begin(), block.bytes().end());
-  const auto size = static_cast<std::uint32_t>(block.bytes().size());
+  signed_entry.insert(signed_entry.end(), block.begin(), block.end());
+  const auto size = static_cast<std::uint32_t>(block.size());
   std::memcpy(signed_entry.data() + signature_bytes_at, &size, sizeof size);
   return signed_entry;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +12,8 @@
 #include <kiln/backend.hpp>
 #include <kiln/digest.hpp>
 #include <kiln/result.hpp>
+
+#include "store/signature_block.hpp"
 
 namespace kiln::store {
 
@@ -50,13 +51,6 @@ struct EntryLabel {
 
 /// Serialises an entry to the format of docs/format.md, which all stores use.
 std::vector<std::byte> seal_entry(const EntryLabel& label, const Entry& entry);
-
-/// A signature of an entry, not verified: see signatures.hpp.
-struct Signature {
-  /// From 1 to 255 bytes of any kind; signers of Kiln have the name of a key.
-  std::string signer = {};
-  std::array<std::byte, 64> bytes = {};
-};
 
 /// A sealed entry whose checksum matches, and which is not decompressed yet.
 struct ExaminedEntry {

@@ -222,6 +222,8 @@ std::string list_signers(std::span<const Signature> signatures) {
   return names;
 }
 
+Error format_2_is_not_signed() { return Error(ErrorCode::unsupported, "entries of format 2 cannot be signed"); }
+
 Error untrusted(std::string why) { return Error(ErrorCode::untrusted, std::move(why)); }
 
 }  // namespace
@@ -385,8 +387,11 @@ Result<void> SigningKey::write(const std::filesystem::path& file) const {
 }
 
 Result<Signature> SigningKey::sign(const ExaminedEntry& entry) const {
-  if (entry.version == 2) return Error(ErrorCode::unsupported, "entries of format 2 cannot be signed");
-  const auto message = signed_bytes(entry);
+  if (entry.version == 2) return format_2_is_not_signed();
+  return sign(signed_bytes(entry));
+}
+
+Result<Signature> SigningKey::sign(std::span<const std::byte> message) const {
   Signature signature{name(), {}};
   std::size_t size = signature.bytes.size();
   const OpensslErrors errors;
@@ -397,6 +402,15 @@ Result<Signature> SigningKey::sign(const ExaminedEntry& entry) const {
       size != signature.bytes.size())
     return no_ed25519();
   return signature;
+}
+
+Result<std::vector<Signature>> add_signatures(std::vector<Signature> signatures, std::span<const SigningKey> keys,
+                                              std::span<const std::byte> message) {
+  for (const SigningKey& key : keys) {
+    std::erase_if(signatures, [&key](const Signature& signature) { return signature.signer == key.name(); });
+    signatures.push_back(KILN_TRY(key.sign(message)));
+  }
+  return signatures;
 }
 
 Result<std::vector<SigningKey>> signing_keys(std::string_view choice, const ConfigFolders& folders) {
@@ -427,18 +441,19 @@ Result<std::vector<SigningKey>> signing_keys(std::string_view choice, const Conf
 
 Result<std::vector<std::byte>> sign_entry(std::span<const std::byte> sealed, std::span<const SigningKey> keys) {
   ExaminedEntry entry = KILN_TRY(examine_entry(sealed));
-  std::vector<Signature> signatures = std::move(entry.signatures);
-  for (const SigningKey& key : keys) {
-    std::erase_if(signatures, [&key](const Signature& signature) { return signature.signer == key.name(); });
-    signatures.push_back(KILN_TRY(key.sign(entry)));
-  }
+  if (entry.version == 2 && !keys.empty()) return format_2_is_not_signed();
+  const auto signatures = KILN_TRY(add_signatures(std::move(entry.signatures), keys, signed_bytes(entry)));
   return with_signatures(sealed, signatures);
 }
 
 Result<bool> is_signed_by(const ExaminedEntry& entry, const PublicKey& key) {
-  const auto message = signed_bytes(entry);
+  return is_signed_by(entry.signatures, signed_bytes(entry), key);
+}
+
+Result<bool> is_signed_by(std::span<const Signature> signatures, std::span<const std::byte> message,
+                          const PublicKey& key) {
   std::size_t tried = 0;
-  for (const Signature& signature : entry.signatures)
+  for (const Signature& signature : signatures)
     if (signature.signer == key.name && tried++ < max_verifications && KILN_TRY(matches(signature, key, message)))
       return true;
   return false;
@@ -469,11 +484,15 @@ Result<TrustList> TrustList::read(const ConfigFolders& folders) {
 }
 
 Result<std::string> TrustList::verify(const ExaminedEntry& entry) const {
-  if (entry.signatures.empty()) return untrusted("it has no signature");
-  const auto message = signed_bytes(entry);
+  return verify(entry.signatures, signed_bytes(entry));
+}
+
+Result<std::string> TrustList::verify(std::span<const Signature> signatures,
+                                      std::span<const std::byte> message) const {
+  if (signatures.empty()) return untrusted("it has no signature");
   const Signature* mismatch = nullptr;
   std::size_t tried = 0;
-  for (const Signature& signature : entry.signatures) {
+  for (const Signature& signature : signatures) {
     auto key = std::ranges::lower_bound(keys_, signature.signer, {}, &PublicKey::name);
     for (; key != keys_.end() && key->name == signature.signer; ++key) {
       if (tried++ == max_verifications)
@@ -486,8 +505,8 @@ Result<std::string> TrustList::verify(const ExaminedEntry& entry) const {
   if (mismatch != nullptr)
     return untrusted(
         fmt::format("its signature by {} does not match its contents", printable_signer(mismatch->signer)));
-  return untrusted(fmt::format("it is signed by {}, {} trusted", list_signers(entry.signatures),
-                               entry.signatures.size() == 1 ? "which is not" : "none of which is"));
+  return untrusted(fmt::format("it is signed by {}, {} trusted", list_signers(signatures),
+                               signatures.size() == 1 ? "which is not" : "none of which is"));
 }
 
 }  // namespace kiln::store

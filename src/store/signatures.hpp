@@ -17,7 +17,7 @@
 
 struct evp_pkey_st;
 
-/// Ed25519 signatures of entries. docs/format.md describes what is signed, and the files of keys.
+/// Ed25519 signatures of entries and bundles. docs/format.md describes what is signed, and the files of keys.
 namespace kiln::store {
 
 /// The files of public keys in each config folder, and the folder of private keys in the user's.
@@ -69,6 +69,8 @@ class SigningKey {
   const PublicKey& public_key() const noexcept { return public_key_; }
   /// Fails with unsupported for an entry of format 2.
   Result<Signature> sign(const ExaminedEntry& entry) const;
+  /// The message must begin with a text that no message of another kind begins with.
+  Result<Signature> sign(std::span<const std::byte> message) const;
 
  private:
   struct Free {
@@ -83,6 +85,10 @@ class SigningKey {
   std::unique_ptr<evp_pkey_st, Free> key_;
 };
 
+/// Adds a signature of a message by each key, in place of an older one of the same name. Keeps the others.
+Result<std::vector<Signature>> add_signatures(std::vector<Signature> signatures, std::span<const SigningKey> keys,
+                                              std::span<const std::byte> message);
+
 /// The keys that sign the entries of this process, sorted by file name. `choice` is the path of a private key file,
 /// "none", or empty for all files keys/*.key of the user folder, 16 at most.
 Result<std::vector<SigningKey>> signing_keys(std::string_view choice, const ConfigFolders& folders);
@@ -93,6 +99,9 @@ Result<std::vector<std::byte>> sign_entry(std::span<const std::byte> sealed, std
 
 /// Whether the entry has a valid signature by this key.
 Result<bool> is_signed_by(const ExaminedEntry& entry, const PublicKey& key);
+/// Whether one of these is a valid signature of the message by this key.
+Result<bool> is_signed_by(std::span<const Signature> signatures, std::span<const std::byte> message,
+                          const PublicKey& key);
 
 /// The public keys that this machine trusts. Thread-safe after construction.
 class TrustList {
@@ -112,6 +121,8 @@ class TrustList {
   /// a sentence about the entry ("it has no signature"). Tries 16 pairs of signature and key at most, so an entry
   /// with many false signatures costs a few milliseconds. Independent of clocks.
   Result<std::string> verify(const ExaminedEntry& entry) const;
+  /// The same for the signatures of any message.
+  Result<std::string> verify(std::span<const Signature> signatures, std::span<const std::byte> message) const;
 
  private:
   std::vector<PublicKey> keys_;

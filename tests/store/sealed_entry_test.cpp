@@ -434,13 +434,13 @@ TEST(SealedEntry, TakesNoSignaturesBeyondTheLimits) {
   EXPECT_NE(refusal({{.signer = std::string(256, 'x')}}), "none");
   EXPECT_NE(refusal({{.signer = ""}}), "none");
   EXPECT_EQ(refusal({{.signer = "one"}, {.signer = "two"}, {.signer = "one"}}),
-            "two signatures of an entry have the same signer");
+            "two signatures have the same signer");
   // 72 bytes each.
   std::vector<Signature> many;
   for (int i = 0; i < 910; ++i) many.push_back({.signer = fakes::numbered("s", 1000 + i).substr(2)});
   EXPECT_EQ(refusal(many), "none");
   many.push_back({.signer = "last"});
-  EXPECT_EQ(refusal(many), "the signatures of an entry have more than 65536 bytes");
+  EXPECT_EQ(refusal(many), "the signatures have more than 65536 bytes");
   EXPECT_EQ(with_signatures(Bytes(file.begin(), file.end() - 1), {}).error().code(), ErrorCode::damaged);
   EXPECT_EQ(with_signatures({}, {}).error().code(), ErrorCode::damaged);
 }
