@@ -5,6 +5,7 @@
 /// The subcommands, one per file. Each function adds a subcommand to the App; parsing the command line runs it.
 namespace kiln::cli {
 
+void add_bundle(CLI::App& app, Context& context);
 void add_clear(CLI::App& app, Context& context);
 void add_compile(CLI::App& app, Context& context);
 void add_completions(CLI::App& app, Context& context);
@@ -25,6 +26,10 @@ void add_tune(CLI::App& app, Context& context);
 void add_verify(CLI::App& app, Context& context);
 void add_warm(CLI::App& app, Context& context);
 void add_why(CLI::App& app, Context& context);
+
+/// Of `kiln bundle`.
+void add_bundle_pull(CLI::App& bundle, Context& context);
+void add_bundle_push(CLI::App& bundle, Context& context);
 
 /// Formats the help of all commands in lines of at most 80 columns.
 std::shared_ptr<CLI::FormatterBase> help_formatter();

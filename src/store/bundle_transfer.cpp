@@ -185,13 +185,18 @@ Result<TransferredBundle> pull_from_store(const BundlePlace& place, const StoreU
 }  // namespace
 
 Result<BundlePlace> BundlePlace::parse(std::string_view url, const std::string& name) {
-  if (is_registry_url(url)) return BundlePlace{KILN_TRY(parse_registry_url(url))};
+  BundlePlace place;
+  if (is_registry_url(url)) {
+    place.url = KILN_TRY(parse_registry_url(url));
+    return place;
+  }
   auto store = parse_store_url(url);
   if (!store && url.find("://") == std::string_view::npos)
-    return Error(
-        ErrorCode::invalid_request,
-        "the URL of a bundle is that of a registry, as in oci://host/repository:tag, or of a shared store");
-  BundlePlace place{KILN_TRY(std::move(store)), name};
+    return Error(ErrorCode::invalid_request,
+                 "the URL of a bundle is that of a registry, as in oci://host/repository:tag, or of a shared store");
+  if (!store) return store.error();
+  place.url = *std::move(store);
+  place.name = name;
   const auto is_word = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   const bool is_valid = !name.empty() && name.size() <= max_name_size && is_word(name.front()) &&
                         std::ranges::all_of(name, [&](char c) { return is_word(c) || c == '.' || c == '-'; });

@@ -22,7 +22,7 @@ inline constexpr const char* bundles_folder = "bundles";
 
 /// Where a bundle is kept. A value. Contains secrets: use display() in messages.
 struct BundlePlace {
-  std::variant<RegistryUrl, StoreUrl> url;
+  std::variant<RegistryUrl, StoreUrl> url = {};
   /// Of the object in a shared store; empty for a registry.
   std::string name = {};
 
