@@ -92,8 +92,9 @@ using BundleProgress = std::function<void(std::uint64_t done)>;
 /// are repeated if the registry fails. For one thread at a time.
 ///
 /// Errors: denied without permission or with wrong credentials; unsupported if there is no such bundle, if it is
-/// something else, or if the registry cannot store it; damaged if the registry sends other bytes than it announced;
-/// io and timed_out. Messages name the registry and the repository, and never contain credentials.
+/// something else, if the registry cannot store it, or if it does what the protocol does not permit; damaged if the
+/// registry sends other bytes than it announced; io and timed_out. Messages name the registry and the repository,
+/// and never contain credentials.
 class Registry {
  public:
   Registry() = default;

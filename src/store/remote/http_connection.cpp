@@ -367,15 +367,19 @@ std::size_t HttpConnection::on_send(char* to, std::size_t size, std::size_t coun
     if (connection.source_ != nullptr) {
       const HttpSource& source = *connection.source_;
       bytes = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, source.size - connection.sent_));
-      if (bytes > 0) bytes = source.read(connection.sent_, std::as_writable_bytes(std::span(to, bytes))).value();
+      if (bytes > 0) {
+        const auto read = source.read(connection.sent_, std::as_writable_bytes(std::span(to, bytes)));
+        if (!read) {
+          connection.own_error_ = read.error();
+          return CURL_READFUNC_ABORT;
+        }
+        bytes = *read;
+      }
     } else {
       const auto unsent = connection.body_.subspan(static_cast<std::size_t>(connection.sent_));
       bytes = std::min(bytes, unsent.size());
       if (bytes > 0) std::memcpy(to, unsent.data(), bytes);
     }
-  } catch (const Failure& failure) {
-    connection.own_error_ = failure.error();
-    return CURL_READFUNC_ABORT;
   } catch (const std::exception&) {
     connection.trouble_ = Trouble::no_memory;
     return CURL_READFUNC_ABORT;

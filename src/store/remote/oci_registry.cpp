@@ -218,6 +218,10 @@ class OciRegistry final : public Registry {
     return end_upload(blob, std::move(to), nullptr, interrupted);
   }
 
+  /// The status of a part that begins elsewhere than the last one ended: libcurl repeats a request if the server
+  /// closes an idle connection.
+  static constexpr long out_of_order = 416;
+
   /// Returns where the next part is to be sent. If the connection breaks, asks the registry how much it has.
   Result<HttpAddress> send_part(const BundleToPush& blob, std::uint64_t first, std::uint64_t size, HttpAddress to,
                                 int interrupted, const BundleProgress& progress) {
@@ -229,9 +233,10 @@ class OciRegistry final : public Registry {
                                   .address = to,
                                   .source = &source,
                                   .headers = headers},
-                                 {202}, interrupted);
-      if (sent) return session_.location(*sent, to);
-      if (!retries.after(sent.error())) return sent.error();
+                                 {202, out_of_order}, interrupted);
+      if (sent && sent->status != out_of_order) return session_.location(*sent, to);
+      const Error why = sent ? Error(ErrorCode::io, "the registry does not take the parts in order") : sent.error();
+      if (!retries.after(why)) return why;
       const OciRequest question = {.purpose = OciPurpose::to_push(HttpMethod::get, "upload"), .address = to};
       const HttpAnswer status = KILN_TRY(try_once(question, {204}, interrupted));
       if (status.headers.contains("location")) to = KILN_TRY(session_.location(status, to));

@@ -48,14 +48,15 @@ HttpAddress OciSession::address(const std::string& path) const {
 Result<HttpAddress> OciSession::location(const HttpAnswer& answer, const HttpAddress& from) const {
   const auto header = answer.headers.find("location");
   if (header == answer.headers.end() || header->second.size() > max_location_size)
-    return Error(ErrorCode::io, fmt::format("the registry {} does not say where to send the file", url_.registry));
+    return Error(ErrorCode::unsupported,
+                 fmt::format("the registry {} does not say where to send the file", url_.registry));
   auto next = from.resolve(header->second);
   if (!next)
-    return Error(ErrorCode::io,
+    return Error(ErrorCode::unsupported,
                  fmt::format("the registry {} names no valid address to send the file to", url_.registry));
   if (next->origin != registry_.origin)
     return Error(
-        ErrorCode::io,
+        ErrorCode::unsupported,
         fmt::format("the registry {} wants the file to be sent to another server, where Kiln does not write; if "
                     "a proxy is before it, let it pass on the host and the scheme (X-Forwarded-Proto)",
                     url_.registry));
@@ -98,14 +99,16 @@ Result<HttpAnswer> OciSession::follow(const OciRequest& request, const CallLimit
     const bool may_follow = method == HttpMethod::get || method == HttpMethod::head;
     if (!may_follow || !is_redirect(method, answer->status) || answer->redirect.empty()) {
       if (at_registry || answer->status != 401) return answer;
-      return Error(ErrorCode::io,
+      return Error(ErrorCode::unsupported,
                    "the registry redirects to another server, which requires credentials (status 401)");
     }
-    if (redirects == max_redirects) return Error(ErrorCode::io, "the registry redirects more than five times");
+    if (redirects == max_redirects)
+      return Error(ErrorCode::unsupported, "the registry redirects more than five times");
     auto next = HttpAddress::parse(answer->redirect);
-    if (!next) return Error(ErrorCode::io, "the registry redirects to what is no address of an HTTP server");
+    if (!next)
+      return Error(ErrorCode::unsupported, "the registry redirects to what is no address of an HTTP server");
     if (address.scheme == "https" && next->scheme == "http")
-      return Error(ErrorCode::io, "the registry redirects from https to http, which is refused");
+      return Error(ErrorCode::unsupported, "the registry redirects from https to http, which is refused");
     // Another server could send the request back to an address of its choice; it gets no credentials then.
     at_registry = at_registry && next->origin == registry_.origin;
     address = *std::move(next);
@@ -144,7 +147,7 @@ Result<std::string> OciSession::get_token(const OciChallenge& challenge, bool wr
     return Error(code, fmt::format("the registry {} requires a token, and {}", url_.registry, why));
   };
   auto address = HttpAddress::parse(parameter(challenge, "realm"));
-  if (!address) return failed(ErrorCode::io, "does not name a valid server of tokens");
+  if (!address) return failed(ErrorCode::unsupported, "does not name a valid server of tokens");
   if (address->scheme != "https" && !url_.is_plain_http)
     return failed(ErrorCode::denied, "names a server of tokens without https, which gets no credentials");
   std::string scope = parameter(challenge, "scope");
@@ -191,7 +194,7 @@ Result<std::string> OciSession::get_token(const OciChallenge& challenge, bool wr
     // In HTTP, a line break would begin another header.
     if (!token.empty() && std::ranges::all_of(token, [](char c) { return c > ' ' && c <= '~'; })) return token;
   }
-  return failed(ErrorCode::io, "its server of tokens sends none");
+  return failed(ErrorCode::unsupported, "its server of tokens sends none");
 }
 
 std::string OciSession::credentials_advice() const {

@@ -41,7 +41,8 @@ class OciSession {
   const RegistryUrl& url() const noexcept { return url_; }
   /// An address below the repository, as in "manifests/v1".
   HttpAddress address(const std::string& path) const;
-  /// Reads Location, which may be relative to the address of the request. Fails with io if it is on another server.
+  /// Reads Location, which may be relative to the address of the request. Fails with unsupported if it is on
+  /// another server.
   Result<HttpAddress> location(const HttpAnswer& answer, const HttpAddress& from) const;
 
   /// The answer, whose status may be any but 401. Follows redirects of GET and HEAD; other servers get no
