@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "commands.hpp"
+#include "bundle.hpp"
 #include "quantity.hpp"
 #include "store/bundle_transfer.hpp"
 #include "transfer.hpp"

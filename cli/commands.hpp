@@ -27,10 +27,6 @@ void add_verify(CLI::App& app, Context& context);
 void add_warm(CLI::App& app, Context& context);
 void add_why(CLI::App& app, Context& context);
 
-/// Of `kiln bundle`.
-void add_bundle_pull(CLI::App& bundle, Context& context);
-void add_bundle_push(CLI::App& bundle, Context& context);
-
 /// Formats the help of all commands in lines of at most 80 columns.
 std::shared_ptr<CLI::FormatterBase> help_formatter();
 

@@ -50,6 +50,7 @@ complete -c kiln -n __kiln_needs_command -a tune -d 'Find and store the fastest 
 complete -c kiln -n __kiln_needs_command -a prune -d 'Remove old programs, or reduce the cache to a size'
 complete -c kiln -n __kiln_needs_command -a clear -d 'Remove all stored programs of a device or of all devices'
 complete -c kiln -n __kiln_needs_command -a record -d 'List, show and merge the records of requests'
+complete -c kiln -n __kiln_needs_command -a bundle -d 'List, check, merge and sign bundles of programs'
 complete -c kiln -n __kiln_needs_command -a push -d 'Upload stored programs to a shared store'
 complete -c kiln -n __kiln_needs_command -a pull -d 'Download the programs of a shared store'
 complete -c kiln -n __kiln_needs_command -a key -d 'Make, list, trust and revoke signing keys'
@@ -77,6 +78,13 @@ complete -c kiln -n '__fish_seen_subcommand_from verify' -l repair -d 'Remove da
 complete -c kiln -n '__fish_seen_subcommand_from verify' -l signatures -d 'List who signed each entry'
 complete -c kiln -n '__fish_seen_subcommand_from record' -a 'ls show merge' -F
 complete -c kiln -n '__fish_seen_subcommand_from record' -l source -d 'Print only the source'
+complete -c kiln -n '__fish_seen_subcommand_from bundle' -a 'ls show verify merge split diff sign' -F
+complete -c kiln -n '__fish_seen_subcommand_from bundle' -l signed -d 'Require a signature by a trusted key'
+complete -c kiln -n '__fish_seen_subcommand_from bundle' -l prefer -x -a 'first last' -d 'Which bytes to take if bundles differ'
+complete -c kiln -n '__fish_seen_subcommand_from bundle' -l target -x -d 'Only programs for this target'
+complete -c kiln -n '__fish_seen_subcommand_from bundle' -l api -x -a 'opengl opencl vulkan cuda hip' -d 'Only programs for this API'
+complete -c kiln -n '__fish_seen_subcommand_from bundle' -l program -x -d 'Only this program'
+complete -c kiln -n '__fish_seen_subcommand_from bundle' -l no-requests -d 'Leave out the requests'
 complete -c kiln -n '__fish_seen_subcommand_from push pull' -x -a 'file:// http:// https:// redis:// rediss:// redis+unix:// s3://'
 complete -c kiln -n '__fish_seen_subcommand_from push pull' -l min-compile-time -x -a '100ms 1s 10s' -d 'Only programs that took at least this long to compile'
 complete -c kiln -n '__fish_seen_subcommand_from push pull' -l dry-run -d 'Only show what would be transferred'
@@ -84,7 +92,7 @@ complete -c kiln -n '__fish_seen_subcommand_from push pull' -l jobs -x -d 'How m
 complete -c kiln -n '__fish_seen_subcommand_from push' -l rare -d 'Only programs that were not loaded for 7 days'
 complete -c kiln -n '__fish_seen_subcommand_from key' -a 'new ls trust revoke'
 complete -c kiln -n '__fish_seen_subcommand_from key sign' -F
-complete -c kiln -n '__fish_seen_subcommand_from sign' -l key -r -d 'Sign with this private key'
+complete -c kiln -n '__fish_seen_subcommand_from sign bundle' -l key -r -d 'Sign with this private key'
 complete -c kiln -n '__fish_seen_subcommand_from tune' -a 'ls export import gemm gemm_nt gemm_tn gemm_tt weighted_matmul conv2d conv2d_winograd softmax flash_attention flash_attention_causal'
 complete -c kiln -n '__fish_seen_subcommand_from tune' -l shape -x -d 'Sizes of the call'
 complete -c kiln -n '__fish_seen_subcommand_from tune' -l budget -x -a '60s 10m 1h' -d 'Time limit of the search'

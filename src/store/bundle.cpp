@@ -245,6 +245,11 @@ Result<key::RequestRecord> BundleFile::requests() const {
   if (!has_requests())
     return Error(ErrorCode::unsupported, fmt::format("the bundle {} has no requests", contents_->name));
   const BundleHeader& header = contents_->header;
+  struct stat now {};
+  // A record that is cut off would look like one that is being written.
+  if (contents_->file.system().status(contents_->file.get(), &now) == 0 &&
+      static_cast<std::uint64_t>(now.st_size) < contents_->offset + contents_->bytes)
+    return contents_->found_damaged("its requests are cut off");
   auto file = contents_->is_trusted ? contents_->copy_of_record() : second_handle(contents_->file);
   if (!file) return contents_->with_name(file.error());
   const std::uint64_t offset = contents_->is_trusted ? 0 : contents_->offset + header.record_offset;
@@ -253,8 +258,11 @@ Result<key::RequestRecord> BundleFile::requests() const {
 
 /// A copy in memory that nobody can change, because the signature covers the record only as it is now.
 Result<base::FileHandle> BundleFile::Contents::copy_of_record() const {
-  base::FileHandle copy(::memfd_create("kiln-requests", MFD_CLOEXEC));
-  if (!copy) return Error(ErrorCode::io, fmt::format("cannot create a file in memory: {}", std::strerror(errno)));
+  const base::FileHandle created(::memfd_create("kiln-requests", MFD_CLOEXEC));
+  if (!created)
+    return Error(ErrorCode::io, fmt::format("cannot create a file in memory: {}", std::strerror(errno)));
+  // The first one may have the number of a closed standard stream.
+  auto copy = KILN_TRY(second_handle(created));
   base::Sha256 hash;
   KILN_TRY(
       read_pieces(header.record_offset, header.record_bytes, [&](std::span<const std::byte> piece) -> Result<void> {
