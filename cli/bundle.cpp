@@ -69,10 +69,10 @@ bool is_selected_by(std::string_view wanted, const Digest& key, std::string_view
 }
 
 void add_bundle(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("bundle", "List, check, merge and sign bundles of programs");
+  auto* command = app.add_subcommand("bundle", "List, check, merge, sign, push and pull bundles of programs");
   command->require_subcommand(1);
   for (const auto add : {add_bundle_ls, add_bundle_show, add_bundle_verify, add_bundle_merge, add_bundle_split,
-                         add_bundle_diff, add_bundle_sign})
+                         add_bundle_diff, add_bundle_sign, add_bundle_push, add_bundle_pull})
     add(*command, context);
   for (auto* part : command->get_subcommands([](CLI::App*) { return true; })) {
     part->group("Commands");
@@ -85,7 +85,8 @@ void add_bundle(CLI::App& app, Context& context) {
       "  kiln bundle ls app.kiln\n"
       "  kiln bundle verify --signed app.kiln\n"
       "  kiln bundle merge all.kiln cuda.kiln vulkan.kiln\n"
-      "  kiln bundle split all.kiln small.kiln --target cuda:sm_90");
+      "  kiln bundle split all.kiln small.kiln --target cuda:sm_90\n"
+      "  kiln bundle push app.kiln oci://registry.example/team/app:v1");
 }
 
 }  // namespace kiln::cli

@@ -74,6 +74,8 @@ bool is_selected_by(std::string_view wanted, const Digest& key, std::string_view
 void add_bundle_diff(CLI::App& bundle, Context& context);
 void add_bundle_ls(CLI::App& bundle, Context& context);
 void add_bundle_merge(CLI::App& bundle, Context& context);
+void add_bundle_pull(CLI::App& bundle, Context& context);
+void add_bundle_push(CLI::App& bundle, Context& context);
 void add_bundle_show(CLI::App& bundle, Context& context);
 void add_bundle_sign(CLI::App& bundle, Context& context);
 void add_bundle_split(CLI::App& bundle, Context& context);

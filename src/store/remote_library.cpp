@@ -20,6 +20,7 @@ constexpr const char* override_variable = "KILN_REMOTE";
 
 struct RemoteLibrary {
   OpenRemoteStore* open;
+  OpenRegistry* open_registry;
 };
 
 Result<RemoteLibrary> find_library() {
@@ -44,35 +45,50 @@ Result<RemoteLibrary> find_library() {
     return unusable(fmt::format("{} belongs to another build of Kiln {}", path->string(), KILN_VERSION));
   auto* open = library->function<OpenRemoteStore>(remote_function);
   if (open == nullptr) return unusable(fmt::format("{} has no {}", path->string(), remote_function));
+  auto* open_registry = library->function<OpenRegistry>(remote_registry_function);
+  if (open_registry == nullptr)
+    return unusable(fmt::format("{} has no {}", path->string(), remote_registry_function));
   auto* start = library->function<StartRemoteLibrary>(remote_start_function);
   if (start == nullptr) return unusable(fmt::format("{} has no {}", path->string(), remote_start_function));
   // Its calls repeat what fails here, with the reason.
   static_cast<void>(start());
-  return RemoteLibrary{open};
+  return RemoteLibrary{open, open_registry};
 }
 
-}  // namespace
-
-Result<std::unique_ptr<ObjectStore>> open_remote_store(const StoreUrl& url) {
+/// `server` is for messages.
+Result<RemoteLibrary> remote_library(const std::string& server) {
   // libcurl reads the caller's environment, for example SSLKEYLOGFILE and http_proxy.
   if (base::has_more_rights_than_its_caller())
     return Error(
         ErrorCode::unsupported,
         fmt::format("{} is a server, and set-uid programs and others with more rights than their caller use "
                     "no servers; use a folder",
-                    url.display()));
-  static std::atomic<OpenRemoteStore*> known{nullptr};
-  if (OpenRemoteStore* open = known.load(std::memory_order_acquire); open != nullptr) return open(url);
-  OpenRemoteStore* open = nullptr;
-  {
-    // A fork while the libraries start would leave the child with locks that nobody holds, so it waits.
-    auto& starting = base::once_per_process<base::ForkMutex>(
-        [] { return std::make_unique<base::ForkMutex>(base::ForkMutex::Order::outer); });
-    const base::MutexLock lock(starting);
-    open = KILN_TRY(find_library()).open;
-  }
-  known.store(open, std::memory_order_release);
-  return open(url);
+                    server));
+  static std::atomic<OpenRemoteStore*> known_open{nullptr};
+  static std::atomic<OpenRegistry*> known_open_registry{nullptr};
+  if (OpenRemoteStore* open = known_open.load(std::memory_order_acquire); open != nullptr)
+    return RemoteLibrary{open, known_open_registry.load(std::memory_order_relaxed)};
+  // A fork while the libraries start would leave the child with locks that nobody holds, so it waits.
+  auto& starting = base::once_per_process<base::ForkMutex>(
+      [] { return std::make_unique<base::ForkMutex>(base::ForkMutex::Order::outer); });
+  const base::MutexLock lock(starting);
+  const RemoteLibrary library = KILN_TRY(find_library());
+  known_open_registry.store(library.open_registry, std::memory_order_relaxed);
+  known_open.store(library.open, std::memory_order_release);
+  return library;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ObjectStore>> open_remote_store(const StoreUrl& url) {
+  // The lock is released before the store is opened.
+  const RemoteLibrary library = KILN_TRY(remote_library(url.display()));
+  return library.open(url);
+}
+
+Result<std::unique_ptr<Registry>> open_registry(const RegistryUrl& url) {
+  const RemoteLibrary library = KILN_TRY(remote_library(url.display()));
+  return library.open_registry(url);
 }
 
 }  // namespace kiln::store

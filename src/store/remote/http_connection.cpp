@@ -24,8 +24,8 @@ constexpr std::size_t max_other_bytes = 64 << 10;
 constexpr curl_off_t max_retry_after_s = 3600;
 
 /// Rounded up; at most an hour.
-int milliseconds_left(const CallLimit& limit) {
-  const auto left = limit.deadline - Clock::now();
+int milliseconds_until(Clock::time_point deadline) {
+  const auto left = deadline - Clock::now();
   constexpr std::chrono::milliseconds most = std::chrono::hours(1);
   if (left >= most) return int{most.count()};
   return std::max(1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
@@ -49,9 +49,17 @@ const char* name_of(HttpMethod method) {
     case HttpMethod::put: return "PUT";
     case HttpMethod::head: return "HEAD";
     case HttpMethod::remove: return "DELETE";
+    case HttpMethod::post: return "POST";
+    case HttpMethod::patch: return "PATCH";
     case HttpMethod::list: break;
   }
   return "PROPFIND";
+}
+
+bool is_redirect(HttpMethod method, long status) {
+  if (status == 307 || status == 308) return true;
+  return (method == HttpMethod::get || method == HttpMethod::head) &&
+         (status == 301 || status == 302 || status == 303);
 }
 
 Result<void> check_upload(const std::string& display, const std::string& path, std::size_t bytes) {
@@ -61,14 +69,20 @@ Result<void> check_upload(const std::string& display, const std::string& path, s
                            max_object_bytes >> 20));
 }
 
-std::optional<HttpAddress> HttpAddress::parse(const std::string& text) {
-  const std::unique_ptr<CURLU, void (*)(CURLU*)> url(curl_url(), curl_url_cleanup);
-  if (url == nullptr || curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) return std::nullopt;
+std::optional<HttpAddress> HttpAddress::parse(const std::string& text) { return HttpAddress{}.resolve(text); }
+
+std::optional<HttpAddress> HttpAddress::resolve(const std::string& text) const {
+  const std::unique_ptr<CURLU, void (*)(CURLU*)> parsed(curl_url(), curl_url_cleanup);
+  const auto set = [&parsed](CURLUPart which, const char* value) {
+    return curl_url_set(parsed.get(), which, value, 0) == CURLUE_OK;
+  };
+  if (parsed == nullptr || (!url.empty() && !set(CURLUPART_URL, url.c_str())) || !set(CURLUPART_URL, text.c_str()))
+    return std::nullopt;
   for (const CURLUPart secret : {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_OPTIONS, CURLUPART_FRAGMENT})
-    if (curl_url_set(url.get(), secret, nullptr, 0) != CURLUE_OK) return std::nullopt;
-  const auto part = [&url](CURLUPart which, unsigned flags) {
+    if (!set(secret, nullptr)) return std::nullopt;
+  const auto part = [&parsed](CURLUPart which, unsigned flags) {
     char* value = nullptr;
-    if (curl_url_get(url.get(), which, &value, flags) != CURLUE_OK) return std::string();
+    if (curl_url_get(parsed.get(), which, &value, flags) != CURLUE_OK) return std::string();
     const std::unique_ptr<char, void (*)(void*)> owner(value, curl_free);
     return std::string(value);
   };
@@ -89,7 +103,14 @@ std::unique_ptr<HttpConnection> HttpConnection::create() {
 Result<HttpAnswer> HttpConnection::exchange(const HttpRequest& request, const CallLimit& limit) {
   method_ = request.method;
   max_answer_bytes_ = request.max_answer_bytes;
-  unsent_ = body_ = request.body;
+  limited_ = request.limited;
+  source_ = request.source;
+  sink_ = request.sink;
+  sink_has_begun_ = false;
+  body_ = request.body;
+  sent_ = 0;
+  progress_ = Clock::now();
+  own_error_.reset();
   header_bytes_ = 0;
   trouble_ = Trouble::none;
   message_[0] = '\0';
@@ -107,6 +128,7 @@ Result<HttpAnswer> HttpConnection::exchange_once(const HttpRequest& request, con
   // Closes the connection if the answer is incomplete.
   curl_multi_remove_handle(multi_.get(), easy_.get());
   const CURLcode code = KILN_TRY(ended);
+  if (own_error_) return *own_error_;
 
   HttpAnswer answer;
   curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &answer.status);
@@ -120,14 +142,15 @@ Result<HttpAnswer> HttpConnection::exchange_once(const HttpRequest& request, con
   if (redirect != nullptr) answer.redirect = redirect;
   answer.body = std::move(received_);
   answer.other_body = std::move(other_);
-  if (answer.status >= 300) read_headers(answer);
+  if (answer.status >= 300 || request.keeps_headers) read_headers(answer);
   return answer;
 }
 
 void HttpConnection::read_headers(HttpAnswer& answer) const {
   curl_header* header = nullptr;
   while ((header = curl_easy_nextheader(easy_.get(), CURLH_HEADER, -1, header)) != nullptr) {
-    answer.headers.insert_or_assign(base::to_lower(header->name), header->value);
+    std::string& value = answer.headers[base::to_lower(header->name)];
+    value += (value.empty() ? "" : ", ") + std::string(header->value);
   }
   curl_off_t seconds = 0;
   if (curl_easy_getinfo(easy_.get(), CURLINFO_RETRY_AFTER, &seconds) == CURLE_OK && seconds > 0)
@@ -155,8 +178,10 @@ CURLcode HttpConnection::set_options(const HttpRequest& request, const CallLimit
   headers_.reset();
   std::vector<std::string> headers;
   if (access != nullptr) headers = access->headers;
-  if (method_ == HttpMethod::put) {
-    headers.push_back(std::string("Content-Type: ") + put_content_type);
+  headers.insert(headers.end(), request.headers.begin(), request.headers.end());
+  const bool has_body = method_ == HttpMethod::put || method_ == HttpMethod::post || method_ == HttpMethod::patch;
+  if (has_body) {
+    headers.push_back(std::string("Content-Type: ") + request.content_type);
     headers.emplace_back("Expect:");
   }
   if (method_ == HttpMethod::list) headers.emplace_back("Depth: 1");
@@ -186,8 +211,10 @@ CURLcode HttpConnection::set_options(const HttpRequest& request, const CallLimit
   }
   if (limit.deadline != Clock::time_point::max()) {
     // libcurl divides this time among the addresses of the host.
-    set(CURLOPT_TIMEOUT_MS, long{milliseconds_left(limit)});
-    set(CURLOPT_CONNECTTIMEOUT_MS, long{milliseconds_left(limit)});
+    set(CURLOPT_TIMEOUT_MS, long{milliseconds_until(limit.deadline)});
+    set(CURLOPT_CONNECTTIMEOUT_MS, long{milliseconds_until(limit.deadline)});
+  } else if (limit.idle.count() > 0) {
+    set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limit.idle.count()));
   }
   if (access != nullptr) {
     if (!access->unix_socket.empty()) {
@@ -205,12 +232,17 @@ CURLcode HttpConnection::set_options(const HttpRequest& request, const CallLimit
   }
   switch (method_) {
     case HttpMethod::list: set(CURLOPT_CUSTOMREQUEST, "PROPFIND"); [[fallthrough]];
-    case HttpMethod::get: set(CURLOPT_MAXFILESIZE_LARGE, static_cast<curl_off_t>(max_answer_bytes_)); break;
+    case HttpMethod::get:
+      if (sink_ == nullptr) set(CURLOPT_MAXFILESIZE_LARGE, static_cast<curl_off_t>(max_answer_bytes_));
+      break;
     case HttpMethod::head: set(CURLOPT_NOBODY, 1L); break;
     case HttpMethod::remove: set(CURLOPT_CUSTOMREQUEST, "DELETE"); break;
+    case HttpMethod::post:
+    case HttpMethod::patch:
     case HttpMethod::put:
       set(CURLOPT_UPLOAD, 1L);
-      set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(body_.size()));
+      if (method_ != HttpMethod::put) set(CURLOPT_CUSTOMREQUEST, name_of(method_));
+      set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(source_ != nullptr ? source_->size : body_.size()));
       set(CURLOPT_READFUNCTION, &HttpConnection::on_send);
       set(CURLOPT_READDATA, static_cast<void*>(this));
       set(CURLOPT_SEEKFUNCTION, &HttpConnection::on_seek);
@@ -229,9 +261,11 @@ Result<CURLcode> HttpConnection::run(const CallLimit& limit) {
     pollfd cancelled = {limit.cancelled, POLLIN, 0};
     if (limit.cancelled >= 0 && poll(&cancelled, 1, 0) > 0)
       return Error(ErrorCode::cancelled, "the request was cancelled");
-    if (Clock::now() >= limit.deadline) return Error(ErrorCode::timed_out, "the server did not answer in time");
+    const auto deadline =
+        limit.idle.count() > 0 ? std::min(limit.deadline, progress_ + limit.idle) : limit.deadline;
+    if (Clock::now() >= deadline) return Error(ErrorCode::timed_out, "the server did not answer in time");
     curl_waitfd also = {limit.cancelled, CURL_WAIT_POLLIN, 0};
-    curl_multi_poll(multi_.get(), &also, limit.cancelled >= 0 ? 1 : 0, milliseconds_left(limit), nullptr);
+    curl_multi_poll(multi_.get(), &also, limit.cancelled >= 0 ? 1 : 0, milliseconds_until(deadline), nullptr);
   }
   int left = 0;
   const CURLMsg* message = curl_multi_info_read(multi_.get(), &left);
@@ -249,7 +283,7 @@ Error HttpConnection::failure(CURLcode code, bool may_quote) const {
     const bool is_object = max_answer_bytes_ == max_object_bytes;
     return Error(is_announced && is_object ? ErrorCode::unsupported : ErrorCode::io,
                  fmt::format("the server sends more than {} MiB, the limit of {}", max_answer_bytes_ >> 20,
-                             is_object ? "an object" : "a list"));
+                             is_object ? "an object" : limited_));
   }
   if (trouble_ == Trouble::encoded)
     return Error(ErrorCode::io, "the server sends a body with a Transfer-Encoding other than chunked");
@@ -267,6 +301,7 @@ Error HttpConnection::failure(CURLcode code, bool may_quote) const {
 bool HttpConnection::wants_body() const {
   long status = 0;
   curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &status);
+  if (method_ == HttpMethod::get && status == 206) return sink_ != nullptr;
   return (method_ == HttpMethod::get && status == 200) || (method_ == HttpMethod::list && status == 207);
 }
 
@@ -275,15 +310,34 @@ std::size_t HttpConnection::stop(Trouble why) noexcept {
   return CURL_WRITEFUNC_ERROR;
 }
 
+Result<void> HttpConnection::pass_on(std::span<const std::byte> bytes) {
+  if (!std::exchange(sink_has_begun_, true)) {
+    long status = 0;
+    curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &status);
+    curl_header* range = nullptr;
+    const bool has_range = curl_easy_header(easy_.get(), "Content-Range", 0, CURLH_HEADER, -1, &range) == CURLHE_OK;
+    KILN_TRY(sink_->begin(status, has_range ? range->value : ""));
+  }
+  return sink_->write(bytes);
+}
+
 std::size_t HttpConnection::on_body(char* data, std::size_t /*one*/, std::size_t count, void* self) noexcept {
   auto& connection = *static_cast<HttpConnection*>(self);
   auto& received = connection.received_;
   const bool is_object = connection.wants_body();
-  if (is_object && count > connection.max_answer_bytes_ - received.size())
+  connection.progress_ = Clock::now();
+  const bool has_sink = is_object && connection.sink_ != nullptr;
+  if (is_object && !has_sink && count > connection.max_answer_bytes_ - received.size())
     return connection.stop(Trouble::body_too_long);
   if (!is_object && count > max_other_bytes - connection.other_.size())
     return connection.stop(Trouble::body_not_wanted);
   try {
+    if (has_sink) {
+      const auto passed = connection.pass_on(std::as_bytes(std::span(data, count)));
+      if (passed) return count;
+      connection.own_error_ = passed.error();
+      return connection.stop(Trouble::own);
+    }
     if (!is_object) {
       connection.other_.append(data, count);
       return count;
@@ -299,24 +353,46 @@ std::size_t HttpConnection::on_body(char* data, std::size_t /*one*/, std::size_t
 std::size_t HttpConnection::on_header(char* data, std::size_t /*one*/, std::size_t count, void* self) noexcept {
   auto& connection = *static_cast<HttpConnection*>(self);
   connection.header_bytes_ += count;
+  connection.progress_ = Clock::now();
   if (connection.header_bytes_ > max_header_bytes) return connection.stop(Trouble::headers_too_long);
   // libcurl would decompress the body, whose signature is not verified yet.
   return is_encoded({data, count}) ? connection.stop(Trouble::encoded) : count;
 }
 
 std::size_t HttpConnection::on_send(char* to, std::size_t size, std::size_t count, void* self) noexcept {
-  auto& unsent = static_cast<HttpConnection*>(self)->unsent_;
-  const std::size_t bytes = std::min(size * count, unsent.size());
-  if (bytes > 0) std::memcpy(to, unsent.data(), bytes);
-  unsent = unsent.subspan(bytes);
+  auto& connection = *static_cast<HttpConnection*>(self);
+  connection.progress_ = Clock::now();
+  std::size_t bytes = size * count;
+  try {
+    if (connection.source_ != nullptr) {
+      const HttpSource& source = *connection.source_;
+      bytes = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, source.size - connection.sent_));
+      if (bytes > 0) {
+        const auto read = source.read(connection.sent_, std::as_writable_bytes(std::span(to, bytes)));
+        if (!read) {
+          connection.own_error_ = read.error();
+          return CURL_READFUNC_ABORT;
+        }
+        bytes = *read;
+      }
+    } else {
+      const auto unsent = connection.body_.subspan(static_cast<std::size_t>(connection.sent_));
+      bytes = std::min(bytes, unsent.size());
+      if (bytes > 0) std::memcpy(to, unsent.data(), bytes);
+    }
+  } catch (const std::exception&) {
+    connection.trouble_ = Trouble::no_memory;
+    return CURL_READFUNC_ABORT;
+  }
+  connection.sent_ += bytes;
   return bytes;
 }
 
 int HttpConnection::on_seek(void* self, curl_off_t offset, int origin) noexcept {
   auto& connection = *static_cast<HttpConnection*>(self);
-  if (origin != SEEK_SET || offset < 0 || static_cast<std::uint64_t>(offset) > connection.body_.size())
-    return CURL_SEEKFUNC_FAIL;
-  connection.unsent_ = connection.body_.subspan(static_cast<std::size_t>(offset));
+  const std::uint64_t size = connection.source_ != nullptr ? connection.source_->size : connection.body_.size();
+  if (origin != SEEK_SET || offset < 0 || static_cast<std::uint64_t>(offset) > size) return CURL_SEEKFUNC_FAIL;
+  connection.sent_ = static_cast<std::uint64_t>(offset);
   return CURL_SEEKFUNC_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,9 +22,15 @@
 namespace kiln::store {
 
 /// `list` is a PROPFIND of a folder and what lies directly in it.
-enum class HttpMethod { get, put, head, remove, list };
+enum class HttpMethod { get, put, head, remove, list, post, patch };
 /// As in "GET".
 const char* name_of(HttpMethod method);
+
+/// How many redirects in a row are followed.
+inline constexpr int max_redirects = 5;
+/// Whether the request is repeated at the address that the answer names. A PUT or DELETE only if that address gets
+/// the same method.
+bool is_redirect(HttpMethod method, long status);
 
 /// The Content-Type that PUT sends.
 inline constexpr const char* put_content_type = "application/octet-stream";
@@ -43,13 +50,35 @@ struct HttpAccess {
 
 /// A URL without credentials and fragment.
 struct HttpAddress {
-  std::string url;
-  std::string scheme;
+  std::string url = {};
+  std::string scheme = {};
   /// Scheme, host and port.
-  std::string origin;
+  std::string origin = {};
 
   /// Nothing if it is not a URL of http or https.
   static std::optional<HttpAddress> parse(const std::string& text);
+  /// What a URL means in an answer of this address, where it may be relative.
+  std::optional<HttpAddress> resolve(const std::string& text) const;
+};
+
+/// A body that is not in memory.
+struct HttpSource {
+  std::uint64_t size = 0;
+  /// Reads bytes at an offset; at least one.
+  std::function<Result<std::size_t>(std::uint64_t offset, std::span<std::byte> to)> read = {};
+};
+
+/// Takes a body as it arrives. An error of its functions ends the request.
+class HttpSink {
+ public:
+  HttpSink() = default;
+  HttpSink(const HttpSink&) = delete;
+  HttpSink& operator=(const HttpSink&) = delete;
+  virtual ~HttpSink() = default;
+
+  /// Called before the first byte. `range` is Content-Range, or empty.
+  virtual Result<void> begin(long status, std::string_view range) = 0;
+  virtual Result<void> write(std::span<const std::byte> bytes) = 0;
 };
 
 /// Names what the caller owns until the answer is there.
@@ -57,12 +86,23 @@ struct HttpRequest {
   HttpMethod method = HttpMethod::get;
   const HttpAddress& address;
   std::span<const std::byte> body = {};
+  /// The body, if it is not null.
+  const HttpSource* source = nullptr;
+  const char* content_type = put_content_type;
   /// Null for other servers than that of the store.
   const HttpAccess* access = nullptr;
+  /// More lines of the header, for all servers.
+  std::span<const std::string> headers = {};
   /// A file of certificates; empty: those of the system.
   const std::string& ca;
   /// Of HttpAnswer::body.
   std::uint64_t max_answer_bytes = max_object_bytes;
+  /// What `max_answer_bytes` limits if it is not that of an object.
+  const char* limited = "a list";
+  /// Unless it is null, takes the body of a GET with status 200 or 206, of any length.
+  HttpSink* sink = nullptr;
+  /// Whether the answer has its headers with each status.
+  bool keeps_headers = false;
 };
 
 struct HttpAnswer {
@@ -75,7 +115,7 @@ struct HttpAnswer {
   std::string other_body = {};
   /// Why `other_body` is incomplete, unless it is too long.
   std::optional<Error> cut = {};
-  /// Of an answer with a status of 300 or above, by names in lower case.
+  /// Of an answer with a status of 300 or above, by names in lower case. Values of one name are joined with commas.
   std::map<std::string, std::string> headers = {};
   /// What the server asks for with Retry-After, at most an hour; 0: nothing.
   std::chrono::seconds retry_after{0};
@@ -87,11 +127,12 @@ class HttpConnection {
   /// Null if there is no memory.
   static std::unique_ptr<HttpConnection> create();
 
-  /// Sends one request, without following redirects. The messages of errors are reasons without a subject.
+  /// Sends one request, without following redirects. CallLimit::idle is the longest time in which nothing is
+  /// transferred. The messages of errors are reasons without a subject.
   Result<HttpAnswer> exchange(const HttpRequest& request, const CallLimit& limit);
 
  private:
-  enum class Trouble { none, headers_too_long, body_too_long, body_not_wanted, encoded, no_memory };
+  enum class Trouble { none, headers_too_long, body_too_long, body_not_wanted, encoded, no_memory, own };
   struct FreeEasy {
     void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
   };
@@ -112,6 +153,7 @@ class HttpConnection {
   void read_headers(HttpAnswer& answer) const;
   Error failure(CURLcode code, bool may_quote) const;
   bool wants_body() const;
+  Result<void> pass_on(std::span<const std::byte> bytes);
   std::size_t stop(Trouble why) noexcept;
 
   static std::size_t on_body(char* data, std::size_t one, std::size_t count, void* self) noexcept;
@@ -125,10 +167,20 @@ class HttpConnection {
   std::unique_ptr<curl_slist, FreeList> headers_;
   std::unique_ptr<CURL, FreeEasy> easy_{curl_easy_init()};
 
+  using Clock = std::chrono::steady_clock;
+
   HttpMethod method_ = HttpMethod::get;
   std::uint64_t max_answer_bytes_ = max_object_bytes;
+  const char* limited_ = nullptr;
+  const HttpSource* source_ = nullptr;
+  HttpSink* sink_ = nullptr;
+  bool sink_has_begun_ = false;
+  std::uint64_t sent_ = 0;
+  /// When bytes were transferred last.
+  Clock::time_point progress_ = {};
+  /// Of the source or the sink.
+  std::optional<Error> own_error_ = {};
   std::span<const std::byte> body_ = {};
-  std::span<const std::byte> unsent_ = {};
   std::vector<std::byte> received_ = {};
   std::size_t header_bytes_ = 0;
   std::string other_ = {};

@@ -17,17 +17,8 @@
 namespace kiln::store {
 namespace {
 
-constexpr int max_redirects = 5;
 /// Of a folder; servers send up to 2 KiB for each object. Up to 32 folders are listed at once.
 constexpr std::uint64_t max_folder_list_bytes = 32 << 20;
-
-/// Whether the request is repeated at the address that the answer names. A PUT or DELETE only if that address gets
-/// the same method.
-bool is_redirect(HttpMethod method, long status) {
-  if (status == 307 || status == 308) return true;
-  return (method == HttpMethod::get || method == HttpMethod::head) &&
-         (status == 301 || status == 302 || status == 303);
-}
 
 /// The error for an answer that is neither success nor absence. The message is a reason without a subject.
 Error refusal(HttpMethod method, long status, bool redirected) {

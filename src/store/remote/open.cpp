@@ -3,6 +3,7 @@
 
 #include "store/remote/curl.hpp"
 #include "store/remote/http_store.hpp"
+#include "store/remote/oci_registry.hpp"
 #include "store/remote/redis_store.hpp"
 #include "store/remote/s3_store.hpp"
 #include "store/remote_library.hpp"
@@ -30,5 +31,10 @@ Result<std::unique_ptr<ObjectStore>> open_remote(const StoreUrl& url) {
   }
   return Error(ErrorCode::unsupported, url.display() + " is a folder, not a server");
 }
+
+[[gnu::visibility("default")]] Result<std::unique_ptr<Registry>> open_remote_registry(
+    const RegistryUrl& url) __asm__("kiln_remote_registry");
+
+Result<std::unique_ptr<Registry>> open_remote_registry(const RegistryUrl& url) { return make_oci_registry(url); }
 
 }  // namespace kiln::store
