@@ -6,6 +6,7 @@
 namespace kiln::cli {
 
 void add_bake(CLI::App& app, Context& context);
+void add_bundle(CLI::App& app, Context& context);
 void add_clear(CLI::App& app, Context& context);
 void add_compile(CLI::App& app, Context& context);
 void add_completions(CLI::App& app, Context& context);

@@ -22,7 +22,7 @@ void add_subcommands(CLI::App& app, Context& context) {
   const std::vector<Group> groups = {
       {"Inspect the cache", {add_ls, add_show, add_stats, add_why}},
       {"Maintain the cache", {add_compile, add_verify, add_warm, add_prune, add_clear}},
-      {"Share programs", {add_record, add_bake, add_push, add_pull, add_key, add_sign}},
+      {"Share programs", {add_record, add_bake, add_bundle, add_push, add_pull, add_key, add_sign}},
       {"Devices and kernels", {add_devices, add_tune, add_emit}},
       {"Other commands", {add_config, add_demo, add_completions}}};
   const auto any = [](CLI::App*) { return true; };

@@ -13,10 +13,10 @@
 #include "commands.hpp"
 #include "inventory.hpp"
 #include "quantity.hpp"
+#include "sign.hpp"
 #include "store/bookkeeping.hpp"
 #include "store/directory.hpp"
 #include "store/settings.hpp"
-#include "store/signatures.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -171,15 +171,6 @@ SignReport sign_all(const FilesToSign& files, std::span<const store::SigningKey>
   return report;
 }
 
-std::vector<store::SigningKey> chosen_keys(const Context& context, const std::string& key_file) {
-  const auto settings = store::read_settings(context.command_line());
-  const std::string& choice = key_file.empty() ? settings.signing_key.value.native() : key_file;
-  auto keys = store::signing_keys(choice, store::config_folders()).value();
-  if (keys.empty())
-    throw Failure(Error(ErrorCode::io, "there is no private key; make one with `kiln key new`, or give --key"));
-  return keys;
-}
-
 void sign(Context& context, const SignOptions& options) {
   const auto keys = chosen_keys(context, options.key_file);
   const auto files = files_to_sign(context, options.paths);
@@ -201,6 +192,15 @@ void sign(Context& context, const SignOptions& options) {
 }
 
 }  // namespace
+
+std::vector<store::SigningKey> chosen_keys(const Context& context, const std::string& key_file) {
+  const auto settings = store::read_settings(context.command_line());
+  const std::string& choice = key_file.empty() ? settings.signing_key.value.native() : key_file;
+  auto keys = store::signing_keys(choice, store::config_folders()).value();
+  if (keys.empty())
+    throw Failure(Error(ErrorCode::io, "there is no private key; make one with `kiln key new`, or give --key"));
+  return keys;
+}
 
 void add_sign(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("sign", "Sign stored programs, so that caches that trust the key use them");

@@ -8,7 +8,7 @@ _kiln_lines() {
 
 _kiln() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-  local commands="ls show stats why compile verify warm prune clear record bake push pull key sign devices tune emit config demo completions"
+  local commands="ls show stats why compile verify warm prune clear record bake bundle push pull key sign devices tune emit config demo completions"
   local common="--dir --shared --json --color --verbose --help"
   local command="" directory=() i
   for ((i = 1; i < COMP_CWORD; i++)); do
@@ -66,6 +66,14 @@ _kiln() {
       _kiln_lines < <(compgen -f -- "$word")
       return
       ;;
+    --prefer)
+      _kiln_lines < <(compgen -W "first last" -- "$word")
+      return
+      ;;
+    --api)
+      _kiln_lines < <(compgen -W "opengl opencl vulkan cuda hip" -- "$word")
+      return
+      ;;
     --arch)
       _kiln_lines < <(compgen -W "sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120 gfx906 gfx90a gfx942 gfx1030 gfx1100" -- "$word")
       return
@@ -78,7 +86,7 @@ _kiln() {
       _kiln_lines < <(compgen -W "opengl opencl vulkan cuda hip" -- "$word")
       return
       ;;
-    --shared | --jobs | --shape | --seed | --device-folder | --name | --define | -D | --option | --entry | --runs)
+    --shared | --jobs | --shape | --seed | --device-folder | --name | --define | -D | --option | --entry | --runs | --program)
       return
       ;;
   esac
@@ -133,6 +141,14 @@ _kiln() {
         return
       fi
       options="ls show merge add --source --api --name --define --include --option --entry --language"
+      ;;
+    bundle)
+      if [[ $word != -* && $previous != bundle ]]; then
+        compopt -o filenames
+        _kiln_lines < <(compgen -f -- "$word")
+        return
+      fi
+      options="ls show verify merge split diff sign --long --signed --prefer --target --api --program --no-requests --key"
       ;;
     sign)
       if [[ $word != -* ]]; then

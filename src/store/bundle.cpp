@@ -258,8 +258,11 @@ Result<key::RequestRecord> BundleFile::requests() const {
 
 /// A copy in memory that nobody can change, because the signature covers the record only as it is now.
 Result<base::FileHandle> BundleFile::Contents::copy_of_record() const {
-  base::FileHandle copy(::memfd_create("kiln-requests", MFD_CLOEXEC));
-  if (!copy) return Error(ErrorCode::io, fmt::format("cannot create a file in memory: {}", std::strerror(errno)));
+  const base::FileHandle created(::memfd_create("kiln-requests", MFD_CLOEXEC));
+  if (!created)
+    return Error(ErrorCode::io, fmt::format("cannot create a file in memory: {}", std::strerror(errno)));
+  // The first one may have the number of a closed standard stream.
+  auto copy = KILN_TRY(second_handle(created));
   base::Sha256 hash;
   KILN_TRY(
       read_pieces(header.record_offset, header.record_bytes, [&](std::span<const std::byte> piece) -> Result<void> {

@@ -14,6 +14,7 @@
 #include "base/sha256.hpp"
 #include "base/try.hpp"
 #include "base/unfinished_file.hpp"
+#include "key/record_items.hpp"
 #include "store/bundle.hpp"
 #include "store/bundle_layout.hpp"
 #include "store/json_file.hpp"
@@ -57,8 +58,8 @@ SortedIdentities sort_identities(const BundleContents& contents) {
     return std::tie(known.target, known.identity.compiler);
   };
   std::ranges::sort(sorted.list, {}, order);
-  const auto same = std::ranges::unique(sorted.list, {}, order);
-  sorted.list.erase(same.begin(), same.end());
+  const auto is_same = [&order](const auto& one, const auto& other) { return order(one) == order(other); };
+  sorted.list.erase(std::unique(sorted.list.begin(), sorted.list.end(), is_same), sorted.list.end());
   sorted.place_of.resize(is_used.size());
   for (std::size_t i = 0; i < is_used.size(); ++i) {
     if (!is_used[i]) continue;
@@ -324,12 +325,9 @@ Result<void> sign_bundle(const std::filesystem::path& path, std::span<const Sign
   struct stat status {};
   if (file.system().status(file.get(), &status) != 0) return base::system_error("examine", real_path);
   const auto folder = KILN_TRY(folder_of(real_path));
-  std::vector<std::byte> begin(bundle_header_bytes);
-  if (file.system().read_at(file.get(), begin.data(), begin.size(), 0) != static_cast<ssize_t>(begin.size()))
-    return base::system_error("read", real_path);
+  const auto begin = KILN_TRY(key::read_at(file, 0, bundle_header_bytes));
   const BundleHeader header = KILN_TRY(BundleHeader::from_bytes(begin));
   BundleWriter writer(real_path, folder, status.st_mode & 0777U);
-  writer.set_mode(status.st_mode & 0777U);
   KILN_TRY(writer.add_from(file, real_path, header.index_offset));
   const Digest index_digest = KILN_TRY(writer.add_from(file, real_path, header.index_bytes));
   if (index_digest != bundle->digest())
@@ -338,6 +336,7 @@ Result<void> sign_bundle(const std::filesystem::path& path, std::span<const Sign
                              path.string()));
   const auto signatures = KILN_TRY(signatures_of(bundle->signatures(), keys, index_digest));
   KILN_TRY(writer.add(signatures));
+  writer.set_mode(status.st_mode & 0777U);
   return writer.finish(header.to_bytes());
 }
 

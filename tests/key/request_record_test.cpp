@@ -88,6 +88,35 @@ TEST_F(RequestRecordTest, HasEachFileOnce) {
   EXPECT_EQ(read().entries().size(), 10U);
 }
 
+TEST_F(RequestRecordTest, IsReadFromAPartOfAFile) {
+  add(1);
+  add(2);
+  const std::string record = fakes::read_file(path_);
+  const auto larger = folder_.path() / "larger";
+  fakes::write_file(larger, "before" + record + record + "behind");
+  const auto read_part = [&larger](std::uint64_t offset, std::uint64_t size) {
+    return RequestRecord::read_part(base::FileHandle(::open(larger.c_str(), O_RDONLY | O_CLOEXEC)), larger, offset,
+                                    size);
+  };
+  const auto part = read_part(6, record.size());
+  ASSERT_TRUE(part) << part.error().message();
+  EXPECT_EQ(names(*part), (std::vector<std::string>{"program_1", "program_2"}));
+  EXPECT_EQ(part->damaged(), 0U) << "what follows is not looked at";
+  for (const auto& entry : part->entries()) {
+    const auto request = part->request(entry);
+    ASSERT_TRUE(request) << request.error().message();
+    EXPECT_TRUE(part->contents(request->source));
+  }
+  RecordWriter writer(folder_.path() / "copy");
+  EXPECT_TRUE(writer.add(*part, part->entries()[1]).value());
+  EXPECT_EQ(names(read_part(6, record.size() - 1).value()), std::vector<std::string>{"program_1"});
+  const auto none = read_part(5, record.size());
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().message(), "the requests in " + larger.string() +
+                                        " cannot be used: it is not a record of "
+                                        "requests");
+}
+
 TEST_F(RequestRecordTest, DoesNotHaveARequestWhoseFilesChanged) {
   write("lib/a.h", "int a;\n");
   const Request made({.name = "program",

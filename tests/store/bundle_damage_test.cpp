@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "fakes/damage.hpp"
+#include "fakes/faulty_file_system.hpp"
 #include "store/bundle_fixture.hpp"
 
 // Bundles that are damaged, malicious, or changed while they are open.
@@ -264,6 +265,63 @@ TEST_F(BundleDamage, OnTheDiskIsNamedWithTheProgram) {
   ASSERT_FALSE(read);
   EXPECT_HAS(read.error().message(), "the bundle " + path_.string() + " is damaged: its program with the key " +
                                          bundle->program(2).key.hex(12) + " does not have its checksum");
+}
+
+TEST_F(BundleDamage, AFailedCallOfTheSystemLeavesTheBundleAsItWas) {
+  using Fault = fakes::FaultyFileSystem::Fault;
+  const SigningKey key = SigningKey::generate("ci").value();
+  const auto names_before = fakes::names_in(folder_.path());
+  BundleContents contents = contents_of({{sm_90, "conv", "another conv"}});
+  contents.record = folder_.path() / "app.kilnreq";
+  const std::vector<std::function<Result<void>()>> calls = {[&]() -> Result<void> {
+                                                              const auto written = write_bundle(path_, contents);
+                                                              return written ? Result<void>() : written.error();
+                                                            },
+                                                            [&] { return sign_bundle(path_, std::span(&key, 1)); }};
+  std::size_t cases = 0;
+  for (const auto& call : calls)
+    for (std::uint64_t at = 0;; ++at, ++cases) {
+      fakes::write_file(path_, whole_);
+      const fakes::FaultyFileSystem system({.at = at, .error = ENOSPC});
+      const base::ScopedFileSystem scoped(system);
+      const auto done = call();
+      if (!system.went_wrong()) {
+        EXPECT_TRUE(done);
+        break;
+      }
+      // A lost check of a file's size, or of its lock, may be harmless.
+      if (done) {
+        EXPECT_TRUE(BundleFile::open(path_)) << at;
+        continue;
+      }
+      EXPECT_EQ(done.error().code(), ErrorCode::io) << at;
+      EXPECT_HAS(done.error().message(), "No space left") << at;
+      EXPECT_EQ(fakes::read_file(path_), whole_) << at;
+      EXPECT_EQ(fakes::names_in(folder_.path()), names_before) << at;
+    }
+  EXPECT_GT(cases, 20U);
+  const fakes::FaultyFileSystem system({.at = 0, .fault = Fault::is_short, .from_then_on = true});
+  const base::ScopedFileSystem scoped(system);
+  for (const auto& call : calls) EXPECT_TRUE(call()) << "short reads and writes are continued";
+  EXPECT_EQ(answer_of(*open(), sm_90, "conv"), "another conv");
+}
+
+TEST_F(BundleDamage, AFailedReadIsAnErrorOfTheSystemAndNoDamage) {
+  for (std::uint64_t at = 0;; ++at) {
+    const fakes::FaultyFileSystem system({.at = at, .error = EIO});
+    const base::ScopedFileSystem scoped(system);
+    const auto opened = BundleFile::open(path_);
+    const auto sealed =
+        opened ? (*opened)->read((*opened)->program(0)) : Result<std::vector<std::byte>>(opened.error());
+    if (!system.went_wrong()) {
+      EXPECT_TRUE(sealed);
+      break;
+    }
+    ASSERT_FALSE(sealed) << at;
+    EXPECT_EQ(sealed.error().code(), ErrorCode::io) << at;
+    EXPECT_HAS(sealed.error().message(), path_.string());
+    EXPECT_HAS(sealed.error().message(), "Input/output error");
+  }
 }
 
 }  // namespace
