@@ -285,8 +285,8 @@ void add_bake(CLI::App& app, Context& context) {
       "Until the bundle is complete, FILE.part keeps what is compiled. Ctrl-C ends the command with 130; the same\n"
       "command goes on later. Exits with 1 if a program does not compile; the bundle then has the others.\n\n"
       "Examples:\n"
-      "  kiln bake app.kilnreq --target cuda:sm_80,sm_90,sm_120 --target vulkan -o app.kiln\n"
-      "  kiln bake app.kilnreq --target cuda:all --target hip:gfx90a,gfx1030 -o app.kiln\n"
+      "  kiln bake app.kilnreq --target cuda:sm_80,sm_90 --target vulkan -o app.kiln\n"
+      "  kiln bake app.kilnreq --target cuda:all --target hip:gfx90a -o app.kiln\n"
       "  kiln bake --refresh app.kilnreq");
   command->callback([&context, flags] {
     if (flags->refresh)

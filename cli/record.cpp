@@ -238,7 +238,7 @@ void add_requests(Context& context, const AddOptions& options) {
       throw UsageError(fmt::format("the suffix of {} is that of no language; give one with --language", file));
     const std::string api = api_for(options, *language, file);
     try {
-      // Nobody knows yet how long it takes to compile.
+      // How long it takes to compile is not known.
       added += writer.add(request_for(options.source, file, *language), api, {}).value() ? 1 : 0;
     } catch (const Failure& failure) {
       ++failed;

@@ -20,7 +20,7 @@ struct BakeOptions {
   std::vector<std::filesystem::path> records = {};
   /// The devices that need not be present: `cuda:sm_90` (machine code), `cuda:compute_90` (PTX), `cuda:all`,
   /// `hip:gfx90a`, `hip:gfx90a:xnack-`, `vulkan` (SPIR-V for every device); or `opengl:here`, `opencl:here`,
-  /// `vulkan:here`: the first device of this API on this machine.
+  /// `vulkan:here`, …: the first device of this API on this machine. A target gets the requests of its API.
   std::vector<std::string> targets = {};
   /// The bundle that is written. Meanwhile `OUTPUT.part`, a folder beside it, keeps what is compiled already, so
   /// that the same call goes on later.
@@ -77,11 +77,13 @@ struct BakeReport {
 
 /// Compiles the requests of records for devices that need not be present, on all processors, the slowest first, and
 /// writes a bundle (docs/bundles.md). A program that does not compile is left out and reported. Equal inputs and
-/// compilers give equal bytes. Fails with invalid_request for a target that is not valid, with unsupported if its
-/// compiler is missing or does not know it, with timed_out if another process bakes the same bundle, and with io. If
-/// it is interrupted, no bundle is written.
+/// compilers give equal bytes. Fails with invalid_request for a target that is not valid, or that no request is
+/// for, with unsupported if its compiler is missing or does not know it, with timed_out if another process bakes
+/// the same bundle, and with io. If it is interrupted, no bundle is written. Does not change the working folder of
+/// the process.
 ///
-/// `progress` is called by one thread at a time, not always the caller's.
+/// `progress` is called by one thread at a time, never by the caller's. If it throws, no further programs are
+/// begun, and this function throws that exception.
 Result<BakeReport> bake(const BakeOptions& options,
                         const std::function<void(const BakeProgress& progress)>& progress = {});
 

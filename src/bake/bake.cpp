@@ -288,12 +288,8 @@ Result<void> Bake::write(const std::filesystem::path& output) {
           {.name = record.path().string(),
            .error = Error(ErrorCode::damaged, fmt::format("{} damaged items were skipped", record.damaged()))});
   store::BundleContents contents;
-  auto names = nlohmann::ordered_json::array();
-  for (const Target& target : targets_) {
-    contents.identities.push_back(target.backend->identity());
-    names.push_back(target.name);
-  }
-  contents.facts = nlohmann::ordered_json{{"targets", names}}.dump();
+  for (const Target& target : targets_) contents.identities.push_back(target.backend->identity());
+  contents.facts = nlohmann::json{{"baked_by", "Kiln " KILN_VERSION}}.dump();
   for (const Job& job : jobs_)
     if (job.is_compiled)
       contents.entries.push_back({.identity = job.target,

@@ -31,6 +31,7 @@ Error not_here(const RequestRecord::Entry& entry, std::string_view why) {
 
 Result<std::unique_ptr<RecordedPrograms>> RecordedPrograms::read(const std::vector<std::filesystem::path>& paths) {
   std::vector<RequestRecord> records;
+  records.reserve(paths.size());
   for (const auto& path : paths) records.push_back(KILN_TRY(RequestRecord::read(path)));
   return std::unique_ptr<RecordedPrograms>(new RecordedPrograms(std::move(records)));
 }

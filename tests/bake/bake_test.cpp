@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -149,6 +150,17 @@ TEST_F(Bake, BeginsWithTheSlowestProgramAndReportsEachOne) {
   });
   ASSERT_TRUE(report) << report.error().message();
   EXPECT_EQ(names, (std::vector<std::string>{"shader3", "shader2", "shader1", "shader0"}));
+}
+
+TEST_F(Bake, ThrowsWhatTheProgressThrowsAndKeepsTheProgram) {
+  KILN_NEEDS("vulkan");
+  record_shaders(3);
+  auto serial = options({"vulkan"});
+  serial.jobs = 1;
+  EXPECT_THROW(static_cast<void>(bake(serial, [](const BakeProgress&) { throw std::runtime_error("enough"); })),
+               std::runtime_error);
+  EXPECT_FALSE(fs::exists(serial.output));
+  EXPECT_EQ(bake(serial).value().resumed, 1U);
 }
 
 TEST_F(Bake, GivesTheSameBytesInAnotherFolderAndAfterAnInterruption) {
