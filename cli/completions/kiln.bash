@@ -148,7 +148,7 @@ _kiln() {
         _kiln_lines < <(compgen -f -- "$word")
         return
       fi
-      options="ls show verify merge split diff sign --long --signed --prefer --target --api --program --no-requests --key"
+      options="ls show verify merge split diff sign push pull --long --signed --prefer --target --api --program --no-requests --key --name"
       ;;
     sign)
       if [[ $word != -* ]]; then

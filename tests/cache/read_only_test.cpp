@@ -148,8 +148,8 @@ INSTANTIATE_TEST_SUITE_P(Drivers, ReadOnlyImage,
                                          Case{"opengl", Language::glsl, "opengl:here", true},
                                          Case{"vulkan", Language::vulkan_glsl, "vulkan", false},
                                          Case{"vulkan", Language::vulkan_glsl, "vulkan:here", true}),
-                         [](const auto& info) {
-                           return info.param.name + (info.param.has_writable_home ? "_WithAHome" : "_WithoutAHome");
+                         [](const auto& one) {
+                           return one.param.name + (one.param.has_writable_home ? "_WithAHome" : "_WithoutAHome");
                          });
 
 }  // namespace
