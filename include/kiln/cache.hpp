@@ -59,7 +59,7 @@ struct CacheOptions {
   /// constructed.
   std::optional<std::vector<Bundle>> bundles = {};
   /// What happens to a program that no level has. Nothing: as `$KILN_COMPILE` or kiln.conf says, else
-  /// CompilePolicy::always.
+  /// CompilePolicy::always. With CompilePolicy::never and without shared stores, the directory is not created.
   std::optional<CompilePolicy> compile = {};
   /// The levels between the disk and the compiler, shared between machines, fastest first: URLs, or objects of the
   /// application (SharedStore). Nothing: those of `$KILN_SHARED`, else of the user's or the system's kiln.conf,

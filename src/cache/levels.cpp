@@ -35,14 +35,24 @@ CacheOptions with_absolute_paths(CacheOptions options, const store::Settings& se
   return options;
 }
 
+/// Whether the cache may get programs to save: what it compiles, and what shared stores have.
+bool may_save(const CacheOptions& options, const store::Settings& settings) {
+  const bool has_stores = options.stores ? !options.stores->empty() : !settings.stores.value.empty();
+  return has_stores || options.compile.value_or(settings.compile.value) != CompilePolicy::never;
+}
+
 std::shared_ptr<store::DiskStore> open_disk(const Backend& backend, const CacheOptions& options,
-                                            const base::FileSystem& system) {
+                                            const store::Settings& settings, const base::FileSystem& system) {
   // Without binary formats there is nothing to store; the device has already logged this.
   if (!options.disk || backend.identity().formats.empty()) return nullptr;
   if (options.directory.empty()) {
+    if (!may_save(options, settings)) return nullptr;
     options.log.warning("programs are kept in memory only: none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
     return nullptr;
   }
+  // A read-only image gets no directory that it does not need.
+  std::error_code ignored;
+  if (!may_save(options, settings) && !std::filesystem::exists(options.directory, ignored)) return nullptr;
   auto opened =
       store::DiskStore::open(options.directory, backend.identity(), options.log, options.durability, system);
   if (opened) return std::move(*opened);
@@ -63,7 +73,7 @@ Levels::Levels(std::shared_ptr<Backend> backend, CacheOptions options, const sto
       options_(with_absolute_paths(std::move(options), settings)),
       policy_(options_.compile.value_or(settings.compile.value)),
       system_(system),
-      disk_(open_disk(*backend_, options_, system_)),
+      disk_(open_disk(*backend_, options_, settings, system_)),
       bundles_(options_, settings, *backend_),
       table_(table),
       recorder_(*options_.record, backend_->identity().api, options_.log, system_),
