@@ -77,6 +77,7 @@ class BundleFile {
   /// For a program whose request can be found without the headers of a toolkit, that digest.
   std::vector<std::pair<Digest, std::size_t>> digests_without_toolkit() const;
 
+  /// `target` is one of targets().
   std::optional<BundledProgram> find(const BundledTarget& target, const Digest& key) const;
   /// Finds it by Request::digest_without_toolkit().
   std::optional<BundledProgram> find_without_toolkit(const BundledTarget& target, const Digest& digest) const;

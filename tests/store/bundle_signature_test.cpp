@@ -11,7 +11,7 @@
 namespace kiln::store {
 namespace {
 
-SigningKey new_key(const std::string& name) { return SigningKey::generate(name).value(); }
+SigningKey key_named(const std::string& name) { return SigningKey::generate(name).value(); }
 
 class BundleSignatures : public BundleTest {
  protected:
@@ -24,8 +24,8 @@ class BundleSignatures : public BundleTest {
     return refusal(&trust);
   }
 
-  const SigningKey ci_ = new_key("ci");
-  const SigningKey other_ = new_key("other");
+  const SigningKey ci_ = key_named("ci");
+  const SigningKey other_ = key_named("other");
 };
 
 constexpr const char* accepted = "it is opened";
@@ -40,7 +40,7 @@ TEST_F(BundleSignatures, OfATrustedKeyAreNeededWithAListOfKeys) {
   EXPECT_EQ(verdict({other_.public_key(), ci_.public_key()}), accepted);
   EXPECT_EQ(verdict({other_.public_key()}), name + "it is signed by ci, which is not trusted");
   EXPECT_EQ(verdict({ci_.public_key()}, {ci_.public_key()}), name + "it is signed by ci, which is not trusted");
-  EXPECT_EQ(verdict({new_key("ci").public_key()}), name + "its signature by ci does not match its contents");
+  EXPECT_EQ(verdict({key_named("ci").public_key()}), name + "its signature by ci does not match its contents");
   EXPECT_EQ(refusal(), accepted) << "without a list, nobody looks at them";
 }
 
@@ -65,7 +65,7 @@ TEST_F(BundleSignatures, AreAddedWithoutAnotherChange) {
 
 TEST_F(BundleSignatures, ReplaceThoseOfTheSameName) {
   write_samples(std::span(&ci_, 1));
-  const SigningKey next = new_key("ci");
+  const SigningKey next = key_named("ci");
   sign(next);
   EXPECT_EQ(open()->signatures().size(), 1U);
   EXPECT_EQ(verdict({next.public_key()}), accepted);
@@ -124,7 +124,7 @@ TEST_F(BundleSignatures, ThatAreFalseAreNotTriedForLong) {
   fakes::write_file(path_, bundle.substr(0, header.index_offset + header.index_bytes) + fakes::text_of(end));
   EXPECT_GT(open()->signatures().size(), 900U);
   std::vector<PublicKey> keys;
-  for (int i = 0; i < 8; ++i) keys.push_back(new_key("ci").public_key());
+  for (int i = 0; i < 8; ++i) keys.push_back(key_named("ci").public_key());
   EXPECT_NE(verdict(keys).find("none of its first 16 signatures by trusted keys matches"), std::string::npos)
       << verdict(keys);
   fakes::write_file(path_, bundle.substr(0, header.index_offset + header.index_bytes) +
