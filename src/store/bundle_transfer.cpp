@@ -192,8 +192,9 @@ Result<BundlePlace> BundlePlace::parse(std::string_view url, const std::string& 
   }
   auto store = parse_store_url(url);
   if (!store && url.find("://") == std::string_view::npos)
-    return Error(ErrorCode::invalid_request,
-                 "the URL of a bundle is that of a registry, as in oci://host/repository:tag, or of a shared store");
+    return Error(
+        ErrorCode::invalid_request,
+        "the URL of a bundle is that of a registry, as in oci://host/repository:tag, or of a shared store");
   if (!store) return store.error();
   place.url = *std::move(store);
   place.name = name;

@@ -75,8 +75,7 @@ Result<void> PartFile::resume(std::uint64_t most, int interrupted) {
   if (::fstat(handle_.get(), &status) != 0) return base::system_error("examine", path_);
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if (size == 0 || size > most) return restart();
-  received_ =
-      KILN_TRY(read_in_parts(handle_, path_, size, interrupted, [this](auto bytes) { hash_.add(bytes); }));
+  received_ = KILN_TRY(read_in_parts(handle_, path_, size, interrupted, [this](auto bytes) { hash_.add(bytes); }));
   if (::lseek(handle_.get(), static_cast<off_t>(received_), SEEK_SET) < 0)
     return base::system_error("write", path_);
   return {};

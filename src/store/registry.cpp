@@ -76,7 +76,10 @@ Result<StoreUrl> parse_parts(std::string_view authority, std::string_view option
 std::string RegistryUrl::reference() const { return digest ? std::string(digest_prefix) + digest->hex() : tag; }
 
 std::string RegistryUrl::display() const {
-  return fmt::format("{}{}/{}{}{}", registry_scheme, registry, repository, digest ? "@" : ":", reference());
+  const std::size_t end = registry.starts_with('[') ? registry.find(']') + 1 : registry.find(':');
+  const bool is_marked = is_plain_http && !is_this_machine(registry.substr(0, end));
+  return fmt::format("{}{}/{}{}{}", is_marked ? plain_scheme : registry_scheme, registry, repository,
+                     digest ? "@" : ":", reference());
 }
 
 bool is_registry_url(std::string_view text) {

@@ -48,7 +48,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::expect(is_printable(parsed->display()), "a URL has no control characters");
     const auto again = store::parse_registry_url(parsed->display());
     fuzz::expect(again && again->repository == parsed->repository && again->reference() == parsed->reference() &&
-                     again->registry == parsed->registry,
+                     again->registry == parsed->registry &&
+                     (again->is_plain_http == parsed->is_plain_http || !parsed->ca.empty()),
                  "the URL that is shown means the same");
   }
   if (const auto address =

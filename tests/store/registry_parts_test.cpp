@@ -41,6 +41,8 @@ TEST(RegistryUrl, UsesPlainHttpOnThisMachineOnly) {
   for (const char* remote : {"localhost.example", "127.example", "host", "10.0.0.1:5000"})
     EXPECT_FALSE(registry(std::string("oci://") + remote + "/app").is_plain_http) << remote;
   EXPECT_TRUE(registry("oci+http://host/app").is_plain_http);
+  EXPECT_EQ(registry("oci+http://host:5000/app").display(), "oci+http://host:5000/app:latest");
+  EXPECT_EQ(registry("oci://[::1]:5000/app").display(), "oci://[::1]:5000/app:latest");
   EXPECT_FALSE(registry("oci://localhost/app?ca=/ca.pem").is_plain_http);
   EXPECT_EQ(registry("oci://host/app?timeout=5s").timeout, std::chrono::seconds(5));
 }
