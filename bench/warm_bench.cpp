@@ -1,10 +1,10 @@
 // What a second process pays for 20 small programs that an earlier one compiled, on every API there is here: from
 // asking until a program can be launched, a program. The device is open by then.
 //
-// `API`: one program by Cache::get, from disk, one from a bundle, and one by reading a file with the driver's
-// binary and the driver's own calls, as in load_bench, in turn, so that all meet the same process: `kiln_…`,
-// `bundle_…` and `bare_…`. `cupy`: the CUDA sources as cupy.RawKernel with its on-disk cache, where python3 has
-// CuPy.
+// `API`: one program by Cache::get, from disk, one from a bundle, one from a bundle without compression, and one by
+// reading a file with the driver's binary and the driver's own calls, as in load_bench, in turn, so that all meet
+// the same process: `kiln_…`, `bundle_…`, `plain_…` and `bare_…`. `cupy`: the CUDA sources as cupy.RawKernel with
+// its on-disk cache, where python3 has CuPy.
 //
 // Every iteration is a process. `mean_us` is what the programs took together over their number, `median_us` the
 // median program, `first_us` the first. Kiln's first is the first of all, and pays for what the process had not
@@ -64,42 +64,47 @@ std::optional<opengl::Current> current_of(Device& device) {
   return opengl::make_current(device).value();
 }
 
-std::filesystem::path bundle_in(const std::filesystem::path& directory, const std::string& api) {
-  return directory.parent_path() / (api + ".kiln");
+std::filesystem::path bundle_in(const std::filesystem::path& directory, const std::string& api,
+                                store::Packing packing) {
+  return directory.parent_path() / (api + (packing == store::Packing::plain ? "_plain.kiln" : ".kiln"));
 }
 
-/// The first process: compiles all there are, and writes a bundle with the same entries.
+/// The first process: compiles all there are, and writes bundles with the same entries.
 void compile_all(const std::string& api, const std::filesystem::path& directory) {
   const auto device = open_device(api).value();
-  store::BundleContents bundle{.identities = {device->identity()}};
   {
     Cache cache(device, {.directory = directory});
-    for (const Kernel& kernel : small_programs(3 * program_count + 1))
+    for (const Kernel& kernel : small_programs(4 * program_count + 1))
       cache.get(kernel.request(*device).value()).value();
   }
   const std::shared_ptr<store::DiskStore> disk =
       store::DiskStore::open(directory, device->identity(), Log()).value();
-  for (const store::StoredItem& item : disk->list().value())
-    bundle.entries.push_back({.key = item.key.digest, .read = [disk, key = item.key, device]() {
-                                return Result(disk->get({device->identity().digest(), key}).value().value());
-                              }});
-  store::write_bundle(bundle_in(directory, api), bundle).value();
+  for (const store::Packing packing : {store::Packing::compressed, store::Packing::plain}) {
+    store::BundleContents bundle{.identities = {device->identity()}};
+    for (const store::StoredItem& item : disk->list().value())
+      bundle.entries.push_back({.key = item.key.digest, .read = [disk, packing, key = item.key, device]() {
+                                  const auto sealed = disk->get({device->identity().digest(), key}).value().value();
+                                  const auto opened = store::open_entry(sealed).value();
+                                  return Result(store::seal_entry(opened.label, opened.entry, packing));
+                                }});
+    store::write_bundle(bundle_in(directory, api, packing), bundle).value();
+  }
 }
 
 /// The second one: writes what each program took, in microseconds: first those from disk, then those from the
-/// bundle, then all others.
+/// bundles, then all others.
 void load_all(const std::string& api, const std::filesystem::path& directory) {
   const auto device = open_device(api).value();
   const auto current = current_of(*device);
   std::vector<Request> requests;
-  for (const Kernel& kernel : small_programs(3 * program_count + 1))
+  for (const Kernel& kernel : small_programs(4 * program_count + 1))
     requests.push_back(kernel.request(*device).value());
   const auto store = store::DiskStore::open(directory, device->identity(), Log()).value();
   const auto binary = [&](std::size_t i) { return stored_binary(*store, device->identity(), requests[i].key()); };
   std::vector<std::unique_ptr<Bare>> bare;
   std::vector<std::filesystem::path> files;
-  const std::shared_ptr<Module> other = device->load(binary(3 * program_count)).value();
-  for (std::size_t i = 2 * program_count; i < 3 * program_count; ++i) {
+  const std::shared_ptr<Module> other = device->load(binary(4 * program_count)).value();
+  for (std::size_t i = 3 * program_count; i < 4 * program_count; ++i) {
     bare.push_back(Bare::make(api, other, binary(i)));
     files.push_back(directory.parent_path() / fmt::format("{}.{}", api, i));
     const auto image = bare.back()->image();
@@ -107,21 +112,32 @@ void load_all(const std::string& api, const std::filesystem::path& directory) {
         .write(reinterpret_cast<const char*>(image.data()), static_cast<std::streamsize>(image.size()));
   }
   Cache cache(device, {.directory = directory});
-  Cache bundled(device, {.disk = false, .bundles = {{Bundle{bundle_in(directory, api)}}}});
+  const auto bundled = [&](store::Packing packing) {
+    return std::make_unique<Cache>(
+        device, CacheOptions{.disk = false, .bundles = {{Bundle{bundle_in(directory, api, packing)}}}});
+  };
+  const auto compressed = bundled(store::Packing::compressed);
+  const auto plain = bundled(store::Packing::plain);
   std::vector<double> kilns;
   std::vector<double> from_bundle;
+  std::vector<double> from_plain;
   std::vector<double> others;
   for (std::size_t i = 0; i < program_count; ++i) {
     kilns.push_back(microseconds([&] { prepare_launch(cache.get(requests[i]).value().module()); }));
-    const Request& second = requests[program_count + i];
-    from_bundle.push_back(microseconds([&] { prepare_launch(bundled.get(second).value().module()); }));
+    const auto time = [&](Cache& from, std::size_t program) {
+      return microseconds([&] { prepare_launch(from.get(requests[program]).value().module()); });
+    };
+    from_bundle.push_back(time(*compressed, program_count + i));
+    from_plain.push_back(time(*plain, 2 * program_count + i));
     others.push_back(microseconds([&] {
       if (!bare[i]->load(read_whole(files[i]))) throw std::runtime_error("the driver refused a binary");
     }));
   }
-  if (cache.stats().disk_hits != program_count || bundled.stats().bundle_hits != program_count)
+  if (cache.stats().disk_hits != program_count || compressed->stats().bundle_hits != program_count ||
+      plain->stats().bundle_hits != program_count)
     throw std::runtime_error("not all programs came from disk or from the bundle");
-  fmt::print("{} {} {}", fmt::join(kilns, " "), fmt::join(from_bundle, " "), fmt::join(others, " "));
+  fmt::print("{} {} {} {}", fmt::join(kilns, " "), fmt::join(from_bundle, " "), fmt::join(from_plain, " "),
+             fmt::join(others, " "));
 }
 
 /// Adds counters for the times of some programs.
@@ -174,11 +190,14 @@ void conclude(const Measured& measured, Figures& figures) {
     figures.section(fmt::format("{}: {} small programs in a second process, a program", api, program_count));
     add(api, "kiln_", "Kiln", api == "cuda" ? std::optional(at_most(0.10)) : std::nullopt);
     add(api, "bundle_", "Kiln, from a bundle");
+    add(api, "plain_", "Kiln, from a bundle without compression");
     add(api, "bare_", "the driver's own calls");
     figures.add(api + ".ratio", "Kiln / the driver's own calls, the median program",
                 ratio(counter(api, "kiln_median_us"), counter(api, "bare_median_us")), "x", at_most(1.5));
     figures.add(api + ".bundle_ratio", "Kiln from a bundle / the driver's own calls, the median program",
                 ratio(counter(api, "bundle_median_us"), counter(api, "bare_median_us")), "x", at_most(1.15));
+    figures.add(api + ".plain_ratio", "the same without compression",
+                ratio(counter(api, "plain_median_us"), counter(api, "bare_median_us")), "x", at_most(1.15));
     figures.add(api + ".bundle_to_disk", "Kiln from a bundle / Kiln from disk, the median program",
                 ratio(counter(api, "bundle_median_us"), counter(api, "kiln_median_us")), "x", at_most(1));
   }
@@ -209,7 +228,7 @@ int run(int argc, char** argv) {
   const auto directory = (folder.path() / "kiln").string();
   for (const std::string api : apis)
     add(api, {this_program(), std::string(compile_flag), api, directory},
-        {this_program(), std::string(load_flag), api, directory}, {"kiln_", "bundle_", "bare_"});
+        {this_program(), std::string(load_flag), api, directory}, {"kiln_", "bundle_", "plain_", "bare_"});
 
   for (const Kernel& kernel : small_programs(program_count)) {
     const Request request = kernel.request(Language::cuda).value();

@@ -34,6 +34,7 @@ struct BakeFlags {
   unsigned jobs = 0;
   bool no_ptx = false;
   bool no_requests = false;
+  bool no_compression = false;
   bool refresh = false;
 };
 
@@ -136,6 +137,7 @@ void write_bundle(Context& context, const BakeFlags& flags) {
     for (std::string& target : targets_in(list)) options.targets.push_back(std::move(target));
   options.adds_ptx = !flags.no_ptx;
   options.adds_requests = !flags.no_requests;
+  options.compresses = !flags.no_compression;
   options.jobs = flags.jobs;
   options.log = context.log();
   const StopRequest stop_request;
@@ -274,6 +276,8 @@ void add_bake(CLI::App& app, Context& context) {
   command->add_flag("--no-ptx", flags->no_ptx, "Add no PTX of the newest CUDA architecture for future GPUs");
   command->add_flag("--no-requests", flags->no_requests,
                     "Add no requests, from which other devices compile what is missing");
+  command->add_flag("--no-compression", flags->no_compression,
+                    "Do not compress the programs: they load faster, and take more room");
   command->add_flag("--refresh", flags->refresh,
                     "Write no bundle: compile the records into the cache for the devices of this machine, as after "
                     "an update of a driver");

@@ -128,7 +128,7 @@ _kiln() {
         _kiln_lines < <(compgen -f -- "$word")
         return
       fi
-      options="--target --output --jobs --no-ptx --no-requests --refresh --device"
+      options="--target --output --jobs --no-ptx --no-requests --no-compression --refresh --device"
       ;;
     verify) options="--repair --signatures" ;;
     push) options="--min-compile-time --rare --dry-run --jobs" ;;

@@ -87,6 +87,7 @@ complete -c kiln -n '__fish_seen_subcommand_from bake' -s o -l output -r -d 'The
 complete -c kiln -n '__fish_seen_subcommand_from bake' -l jobs -x -d 'How many programs to compile at once'
 complete -c kiln -n '__fish_seen_subcommand_from bake' -l no-ptx -d 'Add no PTX for future GPUs'
 complete -c kiln -n '__fish_seen_subcommand_from bake' -l no-requests -d 'Add no requests'
+complete -c kiln -n '__fish_seen_subcommand_from bake' -l no-compression -d 'Do not compress the programs'
 complete -c kiln -n '__fish_seen_subcommand_from bake' -l refresh -d 'Compile into the cache for the devices of this machine'
 complete -c kiln -n '__fish_seen_subcommand_from bundle' -a 'ls show verify merge split diff sign push pull oci:// oci+http://' -F
 complete -c kiln -n '__fish_seen_subcommand_from bundle' -l signed -d 'Require a signature by a trusted key'

@@ -29,6 +29,8 @@ struct BakeOptions {
   bool adds_ptx = true;
   /// Puts the requests into the bundle, so that a device without a program in it can compile them at its first run.
   bool adds_requests = true;
+  /// Compresses the programs. Without, they load up to 10 microseconds faster, and take two to three times the room.
+  bool compresses = true;
   /// How many programs are compiled at once; 0: one for each processor.
   unsigned jobs = 0;
   /// Becomes readable when no further programs are to be begun; -1: none. Belongs to the caller.

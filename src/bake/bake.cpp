@@ -307,7 +307,9 @@ Result<void> Bake::write(const std::filesystem::path& output) {
 
 Result<std::vector<std::byte>> Bake::read(const Job& job) const {
   auto kept = KILN_TRY(part_.read(job.label));
-  return std::move(kept.sealed);
+  if (options_.compresses) return std::move(kept.sealed);
+  const auto opened = KILN_TRY(store::open_entry(kept.sealed));
+  return store::seal_entry(opened.label, opened.entry, store::Packing::plain);
 }
 
 Result<void> Bake::write_record() {

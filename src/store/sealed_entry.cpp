@@ -106,13 +106,19 @@ class Reader {
   std::span<const std::byte> bytes_;
 };
 
-void write_part(base::ByteWriter& writer, const std::string& name, const Binary& part) {
-  const std::vector<std::byte>& raw = part.bytes;
+/// The compressed bytes; empty if they save so little that they are not worth the time to decompress them.
+std::vector<std::byte> packed_bytes(std::span<const std::byte> raw) {
   std::vector<std::byte> packed(ZSTD_compressBound(raw.size()));
   const std::size_t size = ZSTD_compress(packed.data(), packed.size(), raw.data(), raw.size(), compression_level);
-  // Compression that saves little is not worth the decompression time.
-  const bool smaller = ZSTD_isError(size) == 0 && size < raw.size() - raw.size() / 8;
-  const auto stored = smaller ? std::span<const std::byte>(packed).first(size) : std::span<const std::byte>(raw);
+  packed.resize(ZSTD_isError(size) == 0 && size < raw.size() - raw.size() / 8 ? size : 0);
+  return packed;
+}
+
+void write_part(base::ByteWriter& writer, const std::string& name, const Binary& part, Packing packing) {
+  const std::vector<std::byte>& raw = part.bytes;
+  const auto packed = packing == Packing::compressed ? packed_bytes(raw) : std::vector<std::byte>();
+  const bool smaller = !packed.empty();
+  const std::span<const std::byte> stored = smaller ? packed : raw;
   writer.number(static_cast<std::uint32_t>(name.size()));
   writer.number(part.format);
   writer.number(smaller ? codec_zstd : codec_plain);
@@ -306,7 +312,7 @@ const Binary* Entry::binary() const {
   return found != parts.end() ? &found->second : nullptr;
 }
 
-std::vector<std::byte> seal_entry(const EntryLabel& label, const Entry& entry) {
+std::vector<std::byte> seal_entry(const EntryLabel& label, const Entry& entry, Packing packing) {
   base::ByteWriter writer;
   writer.raw(std::as_bytes(std::span(magic)));
   writer.number(version);
@@ -324,7 +330,7 @@ std::vector<std::byte> seal_entry(const EntryLabel& label, const Entry& entry) {
   writer.number(static_cast<std::uint32_t>(entry.parts.size()));
   writer.number(std::uint32_t{0});
   writer.raw(as_bytes(entry.facts));
-  for (const auto& [name, part] : entry.parts) write_part(writer, name, part);
+  for (const auto& [name, part] : entry.parts) write_part(writer, name, part, packing);
 
   std::vector<std::byte> sealed = std::move(writer).bytes();
   const auto body = std::span(sealed).subspan(preamble_bytes);

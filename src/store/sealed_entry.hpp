@@ -49,8 +49,12 @@ struct EntryLabel {
   Digest target = {};
 };
 
+/// Whether the parts of an entry are compressed. Plain parts take more room and load faster.
+enum class Packing { compressed, plain };
+
 /// Serialises an entry to the format of docs/format.md, which all stores use.
-std::vector<std::byte> seal_entry(const EntryLabel& label, const Entry& entry);
+std::vector<std::byte> seal_entry(const EntryLabel& label, const Entry& entry,
+                                  Packing packing = Packing::compressed);
 
 /// A sealed entry whose checksum matches, and which is not decompressed yet.
 struct ExaminedEntry {
