@@ -94,7 +94,7 @@ TEST(Config, NamesTheLineOfEachProblemAndUsesTheOthers) {
     std::string problem;
   } cases[] = {
       {"hello", "kiln.conf:2: the line has no '='"},
-      {"cache = /a", "kiln.conf:2: there is no setting of this name; the settings are store, share_facts, "},
+      {"cache = /a", "kiln.conf:2: there is no setting of this name; the settings are store, bundle, compile, "},
       {"= /a", "kiln.conf:2: there is no setting of this name"},
       {"directory = /a", "kiln.conf:2: there is no setting of this name"},
       {"Signing_key = /a", "kiln.conf:2: there is no setting of this name"},

@@ -242,7 +242,7 @@ Result<void> Shaderc::validate(const std::string& name, std::span<const std::uin
 Result<void> SpirvValidator::validate(const std::string& name, std::span<const std::uint32_t> words,
                                       SpirvEnvironment environment) const {
   const auto found = shaderc();
-  if (!found) return cannot_check(name, "build Kiln with libshaderc-dev installed, which creates it");
+  if (!found) return cannot_check(name, found.error().message());
   return (*found)->validate(name, words, environment);
 }
 
