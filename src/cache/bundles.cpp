@@ -79,8 +79,11 @@ std::vector<Bundles::Found> Bundles::find(const Request& request) const {
   for (const Accepted& accepted : accepted_) {
     const store::BundleFile& file = *files_[accepted.file];
     auto program = file.find(*accepted.target, request.key().digest);
+    const bool has_key = program.has_value();
     if (!program && without_toolkit) program = file.find_without_toolkit(*accepted.target, *without_toolkit);
-    if (program) found.push_back({file, *accepted.target, *program, accepted.is_signed});
+    if (program)
+      found.push_back({file, *accepted.target, *program, file.identities()[program->identity].compiler,
+                       accepted.is_signed, has_key});
   }
   return found;
 }
@@ -93,7 +96,13 @@ bool Bundles::has(const Digest& key) const {
 
 std::string Bundles::names() const {
   std::string names;
-  for (const auto& file : files_) names += (names.empty() ? "" : ", ") + file->name();
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    std::size_t accepted = 0;
+    for (const Accepted& target : accepted_)
+      if (target.file == i) accepted += target.target->count;
+    names += fmt::format("{}{} ({} of {} programs are for this device)", names.empty() ? "" : ", ",
+                         files_[i]->name(), accepted, files_[i]->size());
+  }
   return names.empty() ? "no bundle" : names;
 }
 

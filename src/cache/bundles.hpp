@@ -27,8 +27,12 @@ class Bundles {
     const store::BundleFile& file;
     const store::BundledTarget& target;
     store::BundledProgram program;
+    /// What compiled it.
+    const std::string& compiler;
     /// Whether the bundle was opened because of a trusted signature.
     bool is_signed = false;
+    /// Whether it has the request's key. Otherwise the headers of the toolkit are others.
+    bool has_key = true;
   };
   /// The programs of all bundles for this request, those that suit the device best first, and those of an earlier
   /// bundle before others that suit it as well. If nothing is compiled here, the headers of the toolkit need not be

@@ -35,6 +35,11 @@ CacheOptions with_absolute_paths(CacheOptions options, const store::Settings& se
   return options;
 }
 
+store::Settings with_absolute_paths(store::Settings settings) {
+  for (auto& bundle : settings.bundles.value) make_absolute(bundle.value.path);
+  return settings;
+}
+
 /// Whether the cache may get programs to save: what it compiles, and what shared stores have.
 bool may_save(const CacheOptions& options, const store::Settings& settings) {
   const bool has_stores = options.stores ? !options.stores->empty() : !settings.stores.value.empty();
@@ -71,20 +76,21 @@ Levels::Levels(std::shared_ptr<Backend> backend, CacheOptions options, const sto
     : backend_(std::move(backend)),
       identity_digest_(backend_->identity().digest()),
       options_(with_absolute_paths(std::move(options), settings)),
+      settings_(with_absolute_paths(settings)),
       policy_(options_.compile.value_or(settings.compile.value)),
       system_(system),
-      disk_(open_disk(*backend_, options_, settings, system_)),
-      bundles_(options_, settings, *backend_),
+      disk_(open_disk(*backend_, options_, settings_, system_)),
+      bundles_(options_, settings_, *backend_),
       table_(table),
       recorder_(*options_.record, backend_->identity().api, options_.log, system_),
-      shared_(options_, settings, backend_->identity(), this),
+      shared_(options_, settings_, backend_->identity(), this),
       prefetch_(prefetch_of_record()),
       saver_(backend_->identity(), identity_digest_, disk_, shared_, table_,
              {.save = options_.save, .queue = options_.write_queue, .log = options_.log}),
       workers_(worker_count(options_.threads)) {}
 
 Levels::Levels(const Levels& parents)
-    : Levels(parents.backend_, parents.options_, parents.table_, parents.system_) {}
+    : Levels(parents.backend_, parents.options_, parents.settings_, parents.table_, parents.system_) {}
 
 void Levels::leave_to_parent() noexcept {
   if (disk_) disk_->leave_to_parent();
@@ -109,15 +115,14 @@ Result<std::optional<Program>> Levels::find_or_compile(const Request& request, c
         key.digest, [&] { return table_.find_locked(key.digest); }, [&] { return look_further(request, how); });
     // A joined find(), warm() or preload() that found nothing does not answer a get(). A joined preload() does not
     // answer a find() either: it looks on disk only.
-    const bool needs_it = how.if_missing != IfMissing::return_nothing && how.if_missing != IfMissing::come_back;
-    if (joined && outcome && !*outcome && (needs_it || is_first)) continue;
+    if (joined && outcome && !*outcome && (how.if_missing == IfMissing::compile || is_first)) continue;
     // The request of a caller that comes back is counted then.
     if (joined && how.if_missing == IfMissing::come_back && outcome && !*outcome) return std::move(outcome);
     if (joined)
       ++counters_.joined;
     else if (!outcome)
       ++counters_.failures;
-    if (outcome && *outcome) recorder_.note(request, (*outcome)->compile_time());
+    if (outcome && *outcome && how.is_recorded) recorder_.note(request, (*outcome)->compile_time());
     return std::move(outcome);
   }
 }
@@ -131,7 +136,7 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
     return std::optional<Program>{};
   if (auto program = load_from_disk(key, std::nullopt, look)) return program;
   if (auto program = load_from_bundles(request)) return program;
-  if (!bundles_.is_empty()) compile_bundled_requests();
+  if (how.if_missing != IfMissing::return_nothing) compile_bundled_requests();
   // A caller that comes back for it needs neither a store nor a place to find that the key is still locked.
   if (compiles && how.if_locked == IfLocked::return_nothing && uses_locks() && disk_->is_locked(key))
     return std::optional<Program>{};
@@ -146,8 +151,6 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
   if (fetch)
     if (auto program = await_stores(request, *fetch, how.ask_stores, start)) return program;
   if (how.if_missing == IfMissing::return_nothing) ++counters_.absent;
-  if (how.if_missing == IfMissing::fail) return not_compiled(request);
-  if (how.if_missing == IfMissing::compile_later) return compile_later(request);
   if (!compiles) return std::optional<Program>{};
   if (fetch && !fetch->has_ended() && backend_->usable_from_any_thread()) return race(request, how, *fetch);
   return provide(request, how, {.late = fetch.get()});
@@ -155,6 +158,7 @@ Levels::Outcome Levels::look_further(const Request& request, const How& how) {
 
 Levels::Outcome Levels::provide(const Request& request, const How& how, const Rivals& rivals) {
   const Key& key = request.key();
+  const Compiling compiling(*this, key.digest);
   const auto is_lost = [won = rivals.won] { return won != nullptr && *won; };
   // First the place, then the lock: what is locked here, no other process compiles.
   auto place = how.place != nullptr && *how.place ? std::move(*how.place) : backend_->wait_for_place(how.urgency);
@@ -175,7 +179,7 @@ Levels::Outcome Levels::provide(const Request& request, const How& how, const Ri
   return std::optional(KILN_TRY(compile(request, std::move(lock), std::move(waited.lease), rivals.won)));
 }
 
-std::optional<Program> Levels::find_ready(const Request& request) {
+std::optional<Program> Levels::find_ready(const Request& request, bool is_recorded) {
   const Key& key = request.key();
   // The thread that provides the program may take long.
   if (request.error() || (!disk_ && bundles_.is_empty()) || flights_.is_in_flight(key.digest)) return std::nullopt;
@@ -187,22 +191,21 @@ std::optional<Program> Levels::find_ready(const Request& request) {
       });
   if (!outcome || !*outcome) return std::nullopt;
   if (joined) ++counters_.joined;
-  recorder_.note(request, (*outcome)->compile_time());
+  if (is_recorded) recorder_.note(request, (*outcome)->compile_time());
   return *outcome;
 }
 
 Result<Program> Levels::get(const Request& request) {
-  if (is_compiled_later(request.key().digest)) {
-    // Nobody waits for the thread that compiles it.
-    if (Program program = table_.find(request.key().digest)) return program;
-    return failure(compile_later(request));
+  if (!permits(CompilePolicy::never, request)) {
+    // A program that is not compiled here is worth waiting for.
+    auto found = KILN_TRY(
+        find_or_compile(request, {.if_missing = IfMissing::come_back, .ask_stores = AskStores::patiently}));
+    return found ? Result<Program>(std::move(*found)) : failure(not_compiled(request));
   }
   // A backend that is tied to a thread compiles on it.
-  const bool later = policy_ == CompilePolicy::background && backend_->usable_from_any_thread();
-  const auto if_missing = later ? IfMissing::compile_later : this->if_missing();
-  // A program that is not compiled here is worth waiting for.
-  const auto ask_stores = if_missing == IfMissing::fail ? AskStores::patiently : AskStores::briefly;
-  auto found = KILN_TRY(find_or_compile(request, {.if_missing = if_missing, .ask_stores = ask_stores}));
+  if (!permits(CompilePolicy::background, request) && backend_->usable_from_any_thread())
+    return get_without_compiler(request);
+  auto found = KILN_TRY(find_or_compile(request, {}));
   return std::move(*found);
 }
 

@@ -6,7 +6,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include <kiln/cache.hpp>
 
@@ -23,6 +25,7 @@
 #include "cache/saver.hpp"
 #include "cache/shared_stores.hpp"
 #include "cache/worker_pool.hpp"
+#include "key/request_record.hpp"
 #include "memory/program_table.hpp"
 #include "store/disk_store.hpp"
 #include "store/sealed_entry.hpp"
@@ -127,14 +130,11 @@ class Levels {
     std::optional<std::chrono::steady_clock::time_point> postponed = {};
   };
 
-  /// What to do if no level has the program: compile it; compile it on another thread and fail with not_compiled;
-  /// fail with not_compiled; count it as absent and return nothing; or return nothing because the caller comes back
-  /// to compile it.
-  enum class IfMissing { compile, compile_later, fail, return_nothing, come_back };
-  /// What the policy says for requests that another thread answers.
-  IfMissing if_missing() const noexcept {
-    return policy_ == CompilePolicy::never ? IfMissing::fail : IfMissing::compile;
-  }
+  /// What to do if no level has the program: compile it, count it as absent and return nothing, or return nothing
+  /// because the caller comes back to compile it, or counts it itself.
+  enum class IfMissing { compile, return_nothing, come_back };
+  /// Whether the policy lets a thread wait for the compiler. It is not about what is compiled already.
+  bool permits(CompilePolicy forbidden, const Request& request) const noexcept;
   /// What to do if another process, or another cache of this one, is compiling the program: wait for it, return
   /// nothing, compile it unless a third one already does so in its place, or compile it in any case.
   enum class IfLocked { wait, return_nothing, take_over, compile };
@@ -150,12 +150,14 @@ class Levels {
     Urgency urgency = Urgency::now;
     /// A place to compile that the caller has already; it is moved from.
     std::unique_ptr<CompilePlace>* place = nullptr;
+    /// Whether the application made the request, so that it belongs into its record.
+    bool is_recorded = true;
   };
   Result<std::optional<Program>> find_or_compile(const Request& request, const How& how);
   /// The last part of it: what only one thread of one process does for a key.
   Outcome look_further(const Request& request, const How& how);
   /// The program if it is in memory, on disk or in a bundle. Counts only what it finds.
-  std::optional<Program> find_ready(const Request& request);
+  std::optional<Program> find_ready(const Request& request, bool is_recorded);
   /// Set by the first of several threads that provide a program, before it becomes visible.
   using Won = std::atomic<bool>;
   static bool wins(Won* won) noexcept { return won == nullptr || !won->exchange(true); }
@@ -169,10 +171,33 @@ class Levels {
   Result<LoadedBundled> load_bundled(const Bundles::Found& found);
   /// The error for a program that no level has.
   Error not_compiled(const Request& request);
+  /// get() if the policy is CompilePolicy::background.
+  Result<Program> get_without_compiler(const Request& request);
   /// Compiles the program on a worker, unless one does so already. Returns an error in any case: not_compiled, or
   /// once why it could not be compiled.
   Error compile_later(const Request& request) KILN_EXCLUDES(later_mutex_);
-  bool is_compiled_later(const Digest& key) KILN_EXCLUDES(later_mutex_);
+  /// Waits for the thread that provides the program, if one does, until it begins to compile. Returns whether a
+  /// thread compiles the program.
+  bool wait_for_compiler(const Digest& key) KILN_EXCLUDES(later_mutex_);
+  /// Notes for get_without_compiler() that the program is being compiled, while it exists.
+  class Compiling {
+   public:
+    Compiling(Levels& levels, const Digest& key) : levels_(levels), key_(key) {
+      const base::MutexLock lock(levels_.later_mutex_);
+      levels_.compiling_.insert(key_);
+      levels_.later_changed_.notify_all();
+    }
+    ~Compiling() {
+      const base::MutexLock lock(levels_.later_mutex_);
+      levels_.compiling_.erase(levels_.compiling_.find(key_));
+    }
+    Compiling(const Compiling&) = delete;
+    Compiling& operator=(const Compiling&) = delete;
+
+   private:
+    Levels& levels_;
+    const Digest key_;
+  };
   /// Compiles the requests of bundles that have no program for this device, one after the other on a thread of its
   /// own. Begins with the first call.
   void compile_bundled_requests();
@@ -228,6 +253,13 @@ class Levels {
                 std::chrono::nanoseconds compile_time);
   /// Loads items of the disk into memory, as many of the last used ones as the bounds allow.
   PreloadReport warm(std::vector<store::StoredItem> items, const ProgressCallback& progress);
+  PreloadReport preload(std::span<const Request> requests, const ProgressCallback& progress, bool is_recorded);
+  PreloadReport refresh(const key::RequestRecord& record, std::span<const key::RequestRecord::Entry* const> entries,
+                        const ProgressCallback& progress);
+  /// Makes a request of a record again, with its files below `folder`. Another version of a toolkit gives it
+  /// another key, here and in the application. Fails if its key depends on the working folder of the process.
+  static Result<Request> rebuilt(const key::RequestRecord& record, const key::RequestRecord::Entry& entry,
+                                 const std::filesystem::path& folder);
   /// What is saved of a program that was compiled, or adapted to this device, here.
   static std::shared_ptr<const store::UnsavedEntry> unsaved(const Request& request, Binary binary,
                                                             std::chrono::nanoseconds compile_time);
@@ -274,6 +306,8 @@ class Levels {
   const Digest identity_digest_;
   // The paths are absolute, so that a forked child uses the same ones, and `record` has a value.
   const CacheOptions options_;
+  /// As they were when the cache was constructed, also for a forked child.
+  const store::Settings settings_;
   const CompilePolicy policy_;
   const base::FileSystem& system_;
   const std::shared_ptr<store::DiskStore> disk_;
@@ -298,8 +332,14 @@ class Levels {
   std::size_t postponed_left_ KILN_GUARDED_BY(postponed_mutex_) = 0;
 
   base::Mutex later_mutex_;
+  base::Condition later_changed_;
   /// The programs that are compiled in the background because of the policy, and why those failed that did.
   std::map<Digest, std::optional<Error>> later_ KILN_GUARDED_BY(later_mutex_);
+  /// The programs that any thread compiles.
+  std::multiset<Digest> compiling_ KILN_GUARDED_BY(later_mutex_);
+  base::Mutex refused_mutex_;
+  /// Programs of bundles that cannot be used: the bundle and the place.
+  std::set<std::pair<const store::BundleFile*, std::uint64_t>> refused_ KILN_GUARDED_BY(refused_mutex_);
   std::atomic<bool> ahead_has_begun_{false};
   /// Work in the background that has not begun is dropped.
   std::atomic<bool> is_ending_{false};

@@ -39,8 +39,12 @@ void Levels::answer_later(const std::shared_ptr<Asked>& asked) {
     if (flights_.when_landed(asked->request.key().digest, then)) return;
     const auto waited = asked->postponed ? std::chrono::steady_clock::now() - *asked->postponed
                                          : std::chrono::steady_clock::duration(0);
+    const bool compiles = permits(CompilePolicy::never, asked->request);
     auto found =
-        find_or_compile(asked->request, {.if_missing = if_missing(), .if_locked = if_locked_after(waited)});
+        find_or_compile(asked->request, {.if_missing = compiles ? IfMissing::compile : IfMissing::come_back,
+                                         .if_locked = if_locked_after(waited),
+                                         .ask_stores = compiles ? AskStores::briefly : AskStores::patiently});
+    if (found && !*found && !compiles) found = failure(not_compiled(asked->request));
     if (found && !*found) return postpone(asked);
     answer(*asked, found ? Result<Program>(std::move(**found)) : std::move(found).error());
   });

@@ -38,6 +38,11 @@ std::size_t Levels::batch_threads() const {
 }
 
 PreloadReport Levels::preload(std::span<const Request> requests, const ProgressCallback& progress) {
+  return preload(requests, progress, true);
+}
+
+PreloadReport Levels::preload(std::span<const Request> requests, const ProgressCallback& progress,
+                              bool is_recorded) {
   if (auto refusal = refusal_of_call()) return {0, {std::move(*refusal)}};
   const UnderWay::Call call(under_way_);
   const Batch::Name name = [&](std::size_t i) -> const std::string& { return requests[i].name(); };
@@ -48,15 +53,18 @@ PreloadReport Levels::preload(std::span<const Request> requests, const ProgressC
   using Tried = Batch::Tried;
   using End = Batch::End;
   places = batch.run(places, Batch::Start::gradually, [&](std::size_t i, auto) {
-    if (table_.find(requests[i].key().digest) || find_ready(requests[i])) return Tried{End::done};
+    if (table_.find(requests[i].key().digest) || find_ready(requests[i], is_recorded)) return Tried{End::done};
     return Tried{End::not_done};
   });
   if (places.empty()) return batch.finish();
-  if (!shared_.is_empty()) {
+  const auto is_compiled = [&](std::size_t i) { return permits(CompilePolicy::never, requests[i]); };
+  if (!shared_.is_empty() || !std::ranges::all_of(places, is_compiled)) {
     places = batch.run(places, Batch::Start::all_at_once, [&](std::size_t i, auto) {
-      auto found =
-          find_or_compile(requests[i], {.if_missing = IfMissing::come_back, .ask_stores = AskStores::patiently});
+      auto found = find_or_compile(
+          requests[i],
+          {.if_missing = IfMissing::come_back, .ask_stores = AskStores::patiently, .is_recorded = is_recorded});
       if (!found) return Tried{End::failed, std::move(found).error()};
+      if (!*found && !is_compiled(i)) return Tried{End::failed, failure(not_compiled(requests[i]))};
       return Tried{*found ? End::done : End::not_done};
     });
     if (places.empty()) return batch.finish();
@@ -64,11 +72,11 @@ PreloadReport Levels::preload(std::span<const Request> requests, const ProgressC
   batch.expect(sort_by_cost(requests, places));
   const auto get_if = [&](IfLocked if_locked) {
     return [&, if_locked](std::size_t i, std::unique_ptr<CompilePlace> place) {
-      auto found = find_or_compile(requests[i], {.if_missing = if_missing(),
-                                                 .if_locked = if_locked,
+      auto found = find_or_compile(requests[i], {.if_locked = if_locked,
                                                  .ask_stores = AskStores::no,
                                                  .urgency = Urgency::background,
-                                                 .place = &place});
+                                                 .place = &place,
+                                                 .is_recorded = is_recorded});
       if (!found) return Tried{End::failed, std::move(found).error()};
       return Tried{*found ? End::done : End::not_done};
     };
@@ -99,37 +107,56 @@ PreloadReport Levels::refresh(const std::filesystem::path& record, const Progres
   const UnderWay::Call call(under_way_);
   const auto read = key::RequestRecord::read(record);
   if (!read) return {0, {read.error()}};
-  // The files of the requests, until all are compiled.
-  const auto folder = base::ScratchFolder::create();
-  if (!folder) return {0, {folder.error()}};
   std::set<Digest> present;
   if (disk_)
     if (const auto items = disk_->list())
       for (const store::StoredItem& item : *items) present.insert(item.key.digest);
   PreloadReport report;
-  std::vector<Request> requests;
-  std::vector<Request> not_in_memory;
+  std::vector<const key::RequestRecord::Entry*> missing;
   for (const auto& entry : read->entries()) {
     if (entry.api != backend_->identity().api) continue;
-    auto rebuilt = read->rebuild(entry, folder->path() / std::to_string(requests.size() + report.errors.size()));
-    if (!rebuilt) {
-      report.errors.push_back(
-          Error(rebuilt.error().code(),
-                fmt::format("{} cannot be made again: {}", entry.key.name, rebuilt.error().message())));
-      continue;
-    }
-    // Another version of the toolkit, or the like, gives it another key, here and in the application.
-    const Digest& key = rebuilt->request.key().digest;
-    if (present.contains(key)) {
+    if (present.contains(entry.key.digest))
       ++report.ready;
+    else
+      missing.push_back(&entry);
+  }
+  std::ranges::stable_sort(missing, std::ranges::greater(), [](const auto* entry) { return entry->compile_time; });
+  // A part at a time, so that neither the files of all requests nor all programs are there at once.
+  constexpr std::size_t part = 128;
+  for (std::size_t begin = 0; begin < missing.size(); begin += part) {
+    const auto some = std::span(missing).subspan(begin, std::min(part, missing.size() - begin));
+    const auto pass_on = [&](const Progress& now) {
+      const bool is_all = some.size() == missing.size();
+      progress({begin + now.done, missing.size(), begin + now.index, now.name, now.error,
+                is_all ? now.remaining : std::nullopt});
+    };
+    PreloadReport done = refresh(*read, some, progress ? ProgressCallback(pass_on) : ProgressCallback());
+    report.ready += done.ready;
+    std::ranges::move(done.errors, std::back_inserter(report.errors));
+  }
+  return report;
+}
+
+PreloadReport Levels::refresh(const key::RequestRecord& record,
+                              std::span<const key::RequestRecord::Entry* const> entries,
+                              const ProgressCallback& progress) {
+  const auto folder = base::ScratchFolder::create();
+  if (!folder) return {0, {folder.error()}};
+  PreloadReport report;
+  std::vector<Request> requests;
+  std::vector<Request> not_in_memory;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    auto request = rebuilt(record, *entries[i], folder->path() / std::to_string(i));
+    if (!request) {
+      report.errors.push_back(std::move(request).error());
       continue;
     }
-    if (!table_.find_uncounted(key)) not_in_memory.push_back(rebuilt->request);
-    requests.push_back(std::move(rebuilt->request));
+    if (!table_.find_uncounted(request->key().digest)) not_in_memory.push_back(*request);
+    requests.push_back(*std::move(request));
   }
-  PreloadReport compiled = preload(requests, progress);
+  PreloadReport compiled = preload(requests, progress, false);
   for (const Request& request : not_in_memory) static_cast<void>(table_.evict(request.key().digest));
-  report.ready += compiled.ready;
+  report.ready = compiled.ready;
   std::ranges::move(compiled.errors, std::back_inserter(report.errors));
   return report;
 }

@@ -15,19 +15,29 @@ namespace kiln::cache {
 std::optional<Program> Levels::load_from_bundles(const Request& request) {
   if (bundles_.is_empty()) return std::nullopt;
   for (const Bundles::Found& found : bundles_.find(request)) {
+    const std::pair<const store::BundleFile*, std::uint64_t> place(&found.file, found.program.offset);
+    {
+      const base::MutexLock lock(refused_mutex_);
+      if (refused_.contains(place)) continue;
+    }
     auto loaded = load_bundled(found);
     if (!loaded) {
       ++counters_.store_failures;
       options_.log.warning(
           fmt::format("{} of {} cannot be used: {}", request.name(), found.file.name(), loaded.error().message()));
+      const base::MutexLock lock(refused_mutex_);
+      if (loaded.error().code() != ErrorCode::out_of_memory) refused_.insert(place);
       continue;
     }
     auto& [compiled, compile_time] = *loaded;
     ++counters_.bundle_hits;
     counters_.compile_saved_ns += compile_time.count();
     Program program = admit(request.key(), std::move(compiled.module), Origin::bundle, compile_time);
-    // What the driver made of a portable program is for this machine alone.
-    if (compiled.binary && options_.save) {
+    // What the driver made of a portable program is for this machine alone. On disk it must be what the compiler of
+    // the identity would have made of this key.
+    const std::string& compiler = backend_->identity().compiler;
+    const bool is_own = compiler.empty() || (found.has_key && found.compiler == compiler);
+    if (compiled.binary && options_.save && is_own) {
       auto entry =
           std::make_shared<store::UnsavedEntry>(*unsaved(request, std::move(*compiled.binary), compile_time));
       entry->is_elsewhere = true;
@@ -64,28 +74,69 @@ Error Levels::not_compiled(const Request& request) {
                            request.name(), request.key().digest.hex(), searched));
 }
 
+bool Levels::permits(CompilePolicy forbidden, const Request& request) const noexcept {
+  switch (request.language()) {
+    case Language::spirv:
+    case Language::ptx:
+    case Language::cubin:
+    case Language::fatbin:
+    case Language::code_object: return true;
+    default: return policy_ != forbidden;
+  }
+}
+
+Result<Program> Levels::get_without_compiler(const Request& request) {
+  if (request.error()) return failure(*request.error());
+  const UnderWay::Call call(under_way_);
+  const Digest& key = request.key().digest;
+  const bool is_compiled = wait_for_compiler(key);
+  if (Program program = table_.find(key)) return program;
+  if (!is_compiled)
+    if (auto found = KILN_TRY(find_or_compile(request, {.if_missing = IfMissing::come_back})))
+      return *std::move(found);
+  return failure(compile_later(request));
+}
+
+bool Levels::wait_for_compiler(const Digest& key) {
+  const auto has_landed = std::make_shared<std::atomic<bool>>(false);
+  const bool is_in_flight = flights_.when_landed(key, [this, has_landed](const Outcome&) {
+    const base::MutexLock lock(later_mutex_);
+    *has_landed = true;
+    later_changed_.notify_all();
+  });
+  const base::MutexLock lock(later_mutex_);
+  const auto is_compiled = [&]() KILN_REQUIRES(later_mutex_) {
+    return later_.contains(key) || compiling_.contains(key);
+  };
+  while (is_in_flight && !*has_landed && !is_compiled()) later_changed_.wait(later_mutex_);
+  return is_compiled();
+}
+
 Error Levels::compile_later(const Request& request) {
+  const Digest& key = request.key().digest;
   const auto underway = [&] {
     return Error(ErrorCode::not_compiled,
                  fmt::format("{} is being compiled in the background; get it again later", request.name()));
   };
-  const Digest& key = request.key().digest;
   {
     const base::MutexLock lock(later_mutex_);
     const auto [later, is_new] = later_.try_emplace(key);
-    if (!is_new) {
-      if (!later->second) return underway();
+    if (!is_new && later->second) {
       Error error = *std::move(later->second);
       later_.erase(later);
       return error;
     }
+    if (!is_new) return underway();
   }
   workers_.submit(
       [this, request] {
         auto compiled = without_exceptions([&]() -> Result<std::optional<Program>> {
           // What has not begun is dropped at the end.
           if (is_ending_) return std::optional<Program>{};
-          return find_or_compile(request, {.ask_stores = AskStores::no, .urgency = Urgency::background});
+          // First the place: a request that cannot wait must not join one that waits for it.
+          auto place = backend_->wait_for_place(Urgency::background);
+          return find_or_compile(
+              request, {.ask_stores = AskStores::patiently, .urgency = Urgency::background, .place = &place});
         });
         const base::MutexLock lock(later_mutex_);
         if (compiled)
@@ -97,15 +148,9 @@ Error Levels::compile_later(const Request& request) {
   return underway();
 }
 
-bool Levels::is_compiled_later(const Digest& key) {
-  if (policy_ != CompilePolicy::background) return false;
-  const base::MutexLock lock(later_mutex_);
-  return later_.contains(key);
-}
-
 void Levels::compile_bundled_requests() {
-  if (policy_ == CompilePolicy::never || !uses_locks() || !backend_->usable_from_any_thread() ||
-      backend_->identity().compiler.empty())
+  if (bundles_.is_empty() || policy_ == CompilePolicy::never || !uses_locks() ||
+      !backend_->usable_from_any_thread() || backend_->identity().compiler.empty())
     return;
   // Called with every miss, and does something with the first one.
   if (ahead_has_begun_.exchange(true)) return;
@@ -113,8 +158,10 @@ void Levels::compile_bundled_requests() {
   for (const auto& file : bundles_.files())
     if (file->has_requests()) files.push_back(file);
   if (files.empty()) return;
+  // finish() waits for it, so that its programs are saved before the last flush.
+  const auto call = std::make_shared<const UnderWay::Call>(under_way_);
   static_cast<void>(ahead_.run(
-      [this, files] {
+      [this, files, call] {
         for (const auto& file : files)
           if (auto compiled = without_exceptions([&] { return compile_requests_of(*file); }); !compiled)
             options_.log.debug(fmt::format("the requests of {} are not compiled ahead of time: {}", file->name(),
@@ -128,23 +175,43 @@ Result<void> Levels::compile_requests_of(const store::BundleFile& file) {
   std::set<Digest> on_disk;
   if (const auto items = disk_->list())
     for (const auto& item : *items) on_disk.insert(item.key.digest);
-  std::size_t number = 0;
-  std::optional<base::ScratchFolder> folder;
+  const auto is_there = [&](const Digest& key) { return on_disk.contains(key) || bundles_.has(key); };
   for (const auto& entry : record.entries()) {
-    const Digest& key = entry.key.digest;
     if (is_ending_) return {};
-    if (entry.api != backend_->identity().api || on_disk.contains(key) || bundles_.has(key)) continue;
-    if (!folder) folder.emplace(KILN_TRY(base::ScratchFolder::create()));
-    const auto rebuilt = record.rebuild(entry, folder->path() / std::to_string(number++));
-    // Another version of the toolkit gives it another key, here and in the application.
-    if (!rebuilt || rebuilt->request.error() || is_ending_) continue;
-    const auto compiled =
-        find_or_compile(rebuilt->request, {.ask_stores = AskStores::patiently, .urgency = Urgency::background});
-    if (!compiled)
+    if (entry.api != backend_->identity().api || is_there(entry.key.digest)) continue;
+    const auto folder = KILN_TRY(base::ScratchFolder::create());
+    const auto request = rebuilt(record, entry, folder.path() / "files");
+    if (!request || is_there(request->key().digest)) continue;
+    const bool was_in_memory = static_cast<bool>(table_.find_uncounted(request->key().digest));
+    auto place = backend_->wait_for_place(Urgency::background);
+    if (is_ending_) return {};
+    // The handle is released at once: the application may never need the program.
+    if (const auto compiled = find_or_compile(*request, {.ask_stores = AskStores::patiently,
+                                                         .urgency = Urgency::background,
+                                                         .place = &place,
+                                                         .is_recorded = false});
+        !compiled)
       options_.log.debug(
           fmt::format("{} is not compiled ahead of time: {}", entry.key.name, compiled.error().message()));
+    if (!was_in_memory) static_cast<void>(table_.evict(request->key().digest));
   }
   return {};
+}
+
+Result<Request> Levels::rebuilt(const key::RequestRecord& record, const key::RequestRecord::Entry& entry,
+                                const std::filesystem::path& folder) {
+  const auto failed = [&entry](ErrorCode code, std::string_view why) {
+    return Error(code, fmt::format("{} cannot be made again: {}", entry.key.name, why));
+  };
+  const auto unpacked = record.unpack(entry, folder);
+  if (!unpacked) return failed(unpacked.error().code(), unpacked.error().message());
+  if (unpacked->working_folder)
+    return failed(ErrorCode::outdated,
+                  "it depends on files of the working folder, so only a process that runs there can compile it");
+  auto rebuilt = record.rebuild(entry, *unpacked);
+  if (!rebuilt) return failed(rebuilt.error().code(), rebuilt.error().message());
+  if (rebuilt->request.error()) return *rebuilt->request.error();
+  return std::move(rebuilt->request);
 }
 
 }  // namespace kiln::cache

@@ -188,7 +188,7 @@ TEST_F(Bundled, AnotherCompilerMadeItForTheSameTarget) {
 }
 
 TEST_F(Bundled, WhatTheDriverMakesOfAPortableProgramIsKeptOnDisk) {
-  write(path_, {{Identity{"fake", "", "portable", "", "some compiler", {7}}, {1}}});
+  write(path_, {{Identity{"fake", "", "portable", "", backend_->identity().compiler, {7}}, {1}}});
   backend_->on_accepts = [](const Identity& target) { return target.device == "portable" ? 1U : 0U; };
   EXPECT_EQ(Cache(backend_, options()).get(request(1)).value().origin(), Origin::bundle);
   ASSERT_EQ(entries().size(), 1U);
@@ -197,6 +197,31 @@ TEST_F(Bundled, WhatTheDriverMakesOfAPortableProgramIsKeptOnDisk) {
   without_disk.disk = false;
   EXPECT_EQ(Cache(backend_, without_disk).get(request(1)).value().origin(), Origin::bundle);
   EXPECT_EQ(backend_->compiles, 0);
+}
+
+TEST_F(Bundled, WhatAnotherCompilerMadeIsNotKeptAsIfItWereOfThisOne) {
+  write(path_, {{Identity{"fake", "", "portable", "", "another compiler", {7}}, {1}}});
+  const auto accepts = [](const Identity& target) { return target.device == "portable" ? 1U : 0U; };
+  backend_->on_accepts = accepts;
+  EXPECT_EQ(Cache(backend_, options()).get(request(1)).value().origin(), Origin::bundle);
+  EXPECT_TRUE(entries().empty());
+  const auto without_compiler =
+      std::make_shared<fakes::FakeBackend>(Identity{"fake", "Kiln", "nothing", "1.0", "", {7}});
+  without_compiler->on_accepts = accepts;
+  EXPECT_EQ(Cache(without_compiler, options()).get(request(1)).value().origin(), Origin::bundle);
+  EXPECT_EQ(entries().size(), 1U) << "a device without a compiler has no other programs";
+}
+
+TEST_F(Bundled, AnEntryThatIsRefusedIsNotTriedAgain) {
+  write(path_, {{backend_->identity(), {1}, "no binary:"}});
+  Cache cache(backend_, options());
+  for (int i = 0; i < 3; ++i) {
+    cache.get(request(1)).value();
+    cache.evict(request(1));
+    cache.clear().value();
+  }
+  EXPECT_EQ(book_.records().size(), 1U);
+  EXPECT_EQ(cache.stats().store_failures, 1U);
 }
 
 TEST_F(Bundled, ADamagedEntryIsCompiled) {
@@ -252,6 +277,24 @@ TEST_F(Bundled, AForkedChildUsesIt) {
   fakes::Child child(
       [&](const auto& report) { report(std::string(to_string(cache.get(request(2)).value().origin()))); });
   EXPECT_EQ(child.report(), "bundle");
+}
+
+TEST_F(Bundled, AForkedChildUsesTheSettingsOfItsParent) {
+  write_own({1});
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_.path());
+  setenv("KILN_BUNDLES", "app.kiln", 1);
+  setenv("KILN_COMPILE", "never", 1);
+  Cache cache(backend_, CacheTest::options());
+  unsetenv("KILN_BUNDLES");
+  unsetenv("KILN_COMPILE");
+  fs::current_path(before);
+  fakes::Child child([&](const auto& report) {
+    const bool has_bundle = cache.get(request(1)).value().origin() == Origin::bundle;
+    const bool compiles = cache.get(request(2)).ok();
+    report(has_bundle && !compiles ? "the same" : "others");
+  });
+  EXPECT_EQ(child.report(), "the same");
 }
 
 TEST_F(Bundled, ManyThreadsLoadEachProgramOnce) {
@@ -324,6 +367,13 @@ TEST_F(Bundled, WithNeverDiskAndSharedStoresStillAnswer) {
   EXPECT_EQ(Cache(backend_, never).get(request(1)).value().origin(), Origin::disk);
 }
 
+TEST_F(Bundled, WithNeverAProgramThatIsCompiledAlreadyIsLoaded) {
+  Cache cache(backend_, options(CompilePolicy::never));
+  const Request cubin({.name = "given", .source = "the bytes of a cubin", .language = Language::cubin});
+  EXPECT_TRUE(cache.get(cubin));
+  EXPECT_EQ(cache.get(request(1)).error().code(), ErrorCode::not_compiled);
+}
+
 TEST_F(Bundled, WithoutADiskNothingIsWritten) {
   write_own({1});
   CacheOptions never = options(CompilePolicy::never);
@@ -348,6 +398,47 @@ TEST_F(Bundled, InTheBackgroundAGetFailsUntilTheProgramIsReady) {
   EXPECT_EQ(text(get_when_ready(cache, request(1)).value()), request(1).source());
   EXPECT_EQ(backend_->compiles, 1);
   fakes::expect_counts_add_up(cache.stats());
+}
+
+TEST_F(Bundled, InTheBackgroundTheFirstGetBeginsToCompile) {
+  for (int i = 0; i < 100; ++i) {
+    Cache cache(backend_, options(CompilePolicy::background));
+    const int before = backend_->compiles;
+    EXPECT_FALSE(cache.get(request(100 + i)));
+    while (backend_->compiles == before) std::this_thread::yield();
+  }
+}
+
+TEST_F(Bundled, InTheBackgroundAGetDoesNotWaitForThePreloadThatCompilesTheProgram) {
+  fakes::Gate gate;
+  backend_->on_compile = [&](const Request&) { gate.pass(); };
+  Cache cache(backend_, options(CompilePolicy::background));
+  const std::vector<Request> requests = {request(1)};
+  std::thread preload([&] { EXPECT_EQ(cache.preload(requests).ready, 1U); });
+  gate.wait_for_somebody();
+  EXPECT_EQ(cache.get(request(1)).error().code(), ErrorCode::not_compiled);
+  gate.open();
+  preload.join();
+  EXPECT_EQ(backend_->compiles, 1);
+  EXPECT_TRUE(get_when_ready(cache, request(1)));
+}
+
+TEST_F(Bundled, InTheBackgroundAnAsynchronousRequestBesideAGetCompiles) {
+  fakes::Gate gate;
+  const auto get = [&](const EntryAddress&) {
+    gate.pass();
+    return std::optional<std::vector<std::byte>>();
+  };
+  const auto put = [](const EntryAddress&, std::span<const std::byte>) { return Result<void>(); };
+  CacheOptions with = options(CompilePolicy::background);
+  with.stores = {std::make_shared<fakes::FunctionStore>(get, put)};
+  Cache cache(backend_, with);
+  std::thread beside([&] { EXPECT_EQ(cache.get(request(1)).error().code(), ErrorCode::not_compiled); });
+  gate.wait_for_somebody();
+  auto future = cache.get_async(request(1));
+  gate.open();
+  EXPECT_TRUE(future.get());
+  beside.join();
 }
 
 TEST_F(Bundled, InTheBackgroundTheErrorOfTheCompilerIsReturnedOnceThenItIsTriedAgain) {
@@ -394,6 +485,17 @@ TEST_F(Bundled, RequestsForOtherDevicesAreCompiledAtTheFirstRun) {
   cache.flush();
   EXPECT_EQ(entries().size(), 3U);
   EXPECT_EQ(backend_->compiles, 3);
+  // Nobody asked for the others.
+  while (cache.stats().programs > 1) std::this_thread::yield();
+}
+
+TEST_F(Bundled, AFindDoesNotBeginToCompileTheRequests) {
+  write(path_, {}, record_of({request(1), request(2)}));
+  {
+    Cache cache(backend_, options());
+    EXPECT_FALSE(cache.find(request(1)).value().has_value());
+  }
+  EXPECT_EQ(backend_->compiles, 0);
 }
 
 TEST_F(Bundled, RequestsAreNotCompiledIfThePolicyForbidsIt) {
@@ -424,6 +526,40 @@ TEST_F(Bundled, ARefreshCompilesARecordOnceAndTheNextProcessNothing) {
   Cache next(updated, CacheTest::options());
   for (int i = 1; i <= 3; ++i) EXPECT_EQ(next.get(request(i)).value().origin(), Origin::disk);
   EXPECT_EQ(updated->compiles, 3);
+}
+
+TEST_F(Bundled, ARefreshReportsARequestThatDependsOnTheWorkingFolder) {
+  const fs::path before = fs::current_path();
+  fakes::write_file(folder_.path() / "work" / "factor.h", "#define FACTOR 2\n");
+  fs::current_path(folder_.path() / "work");
+  const Request scale(
+      {.name = "scale", .source = "#include \"factor.h\"\nkernel void scale() {}\n", .language = Language::opencl});
+  const auto record = record_of({scale, request(1)});
+  fs::current_path(before);
+  Cache cache(backend_, CacheTest::options());
+  const auto report = cache.refresh(record);
+  EXPECT_EQ(report.ready, 1U);
+  ASSERT_EQ(report.errors.size(), 1U);
+  EXPECT_EQ(report.errors[0].code(), ErrorCode::outdated);
+  EXPECT_NE(report.errors[0].message().find("scale"), std::string::npos);
+}
+
+TEST_F(Bundled, ARefreshOfManyProgramsReportsEachOnce) {
+  std::vector<Request> requests;
+  for (int i = 0; i < 300; ++i) requests.push_back(request(i));
+  const auto record = record_of(requests);
+  Cache cache(backend_, CacheTest::options());
+  std::set<std::size_t> places;
+  std::size_t last = 0;
+  const auto report = cache.refresh(record, [&](const Progress& progress) {
+    EXPECT_EQ(progress.total, 300U);
+    last = progress.done;
+    places.insert(progress.index);
+  });
+  EXPECT_EQ(report.ready, 300U);
+  EXPECT_EQ(places.size(), 300U);
+  EXPECT_EQ(last, 300U);
+  EXPECT_EQ(cache.stats().programs, 0U);
 }
 
 TEST_F(Bundled, ARefreshReportsWhatFailsAndCompilesTheRest) {
