@@ -114,11 +114,16 @@ Json difference_json(const std::vector<Difference>& differences, std::string_vie
   return list;
 }
 
+bool is_hit(const Answer& answer, const SharedAnswer& shared) {
+  return answer.hit || !answer.bundle.empty() || !shared.store.empty();
+}
+
 /// The level that answers the request.
 std::string level_of(const Answer& answer, const SharedAnswer& shared) {
   if (answer.hit) return "disk";
   if (!answer.bundle.empty()) return "bundle";
-  return shared.store.empty() ? "compiler" : "shared";
+  if (!shared.store.empty()) return "shared";
+  return store::read_settings().compile.value == CompilePolicy::never ? "none" : "compiler";
 }
 
 Json stores_json(const SharedAnswer& shared) {
@@ -132,7 +137,7 @@ Json stores_json(const SharedAnswer& shared) {
 
 Json answer_json(const Request& request, const Identity& identity, const Answer& answer, const SharedAnswer& shared,
                  const std::optional<Nearest>& near, const Inventory& inventory) {
-  Json object = {{"hit", answer.hit || !answer.bundle.empty() || !shared.store.empty()},
+  Json object = {{"hit", is_hit(answer, shared)},
                  {"level", level_of(answer, shared)},
                  {"bundle", or_null(answer.bundle)},
                  {"store", or_null(shared.store)},
@@ -163,7 +168,7 @@ Json answer_json(const Request& request, const Identity& identity, const Answer&
 std::string answer_text(const Request& request, const Identity& identity, const Answer& answer,
                         const SharedAnswer& shared, const Terminal& terminal) {
   const std::string level = level_of(answer, shared);
-  const bool hit = level != "compiler";
+  const bool hit = is_hit(answer, shared);
   const std::string verdict =
       hit ? paint("hit", Ink::good, terminal.colors) : paint("miss", Ink::bad, terminal.colors);
   Table fields = Table::of_fields();
@@ -229,7 +234,7 @@ void run(Context& context, const WhyOptions& options) {
   if (!answer.hit && answer.bundle.empty() && !identity.formats.empty())
     shared = ask_shared_stores(context, request, identity);
   for (const auto& problem : shared.problems) complain(problem);
-  const bool hit = level_of(answer, shared) != "compiler";
+  const bool hit = is_hit(answer, shared);
   Inventory inventory;
   if (!hit) inventory = take_inventory(root);
   for (const auto& problem : inventory.problems) complain(problem);
@@ -257,11 +262,13 @@ void add_why(CLI::App& app, Context& context) {
       "The key of a program consists of its name, source, the files that it can include, defines, options, entry\n"
       "points and language. Give the same values as the application does. For a miss, the command shows the most\n"
       "similar stored program and up to 30 differences, such as the headers that were edited; --json lists all.\n\n"
-      "If the disk does not have the program, the command looks into the bundles of $KILN_BUNDLES and kiln.conf, "
-      "and\n"
-      "asks the shared stores, as a cache does. The level is the first that has the program: disk, bundle, shared\n"
-      "store or compiler. If the store is a folder, the command also\n"
-      "shows how another device for which it has the program differs.\n\n"
+      "If the disk does not have the program, the command looks into bundles, and asks the shared stores, as a "
+      "cache\n"
+      "does. The level is the first that has the program: disk, bundle, shared or compiler; or none, if "
+      "KILN_COMPILE\n"
+      "forbids the compiler. If a store is a folder, the command also shows how another device for which it has "
+      "the\n"
+      "program differs.\n\n"
       "Exits with 0 for a hit and with 1 for a miss.\n\n"
       "Examples:\n"
       "  kiln why conv2d.comp --device opengl --define TILE=16\n"

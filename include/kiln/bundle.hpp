@@ -23,7 +23,8 @@ struct Bundle {
 enum class CompilePolicy {
   always,      ///< compiles it while the caller waits
   never,       ///< fails with not_compiled; the message names the program, its key and the bundles
-  background,  ///< compiles it on a thread of the cache; Cache::get() fails with not_compiled until it is ready
+  background,  ///< compiles it on a thread of the cache; Cache::get() fails with not_compiled until it is ready,
+               ///< unless the backend is not usable_from_any_thread()
 };
 
 /// The name of a policy, as in "background". The text is static.

@@ -140,8 +140,10 @@ class Cache {
   /// A cache for `backend`, which must not be null and of which it shares ownership. Never fails: if the directory
   /// cannot be used, a warning is logged and there is no disk level.
   explicit Cache(std::shared_ptr<Backend> backend, CacheOptions options = {});
-  /// Waits for gets that are loading or compiling, for get_async(), preload() and warm(), all of which complete
-  /// normally, then does what flush() does and cancels the uploads that are left. Threads that are still inside
+  /// Waits for gets that are loading or compiling, for get_async(), preload(), warm() and refresh(), all of which
+  /// complete normally, and for programs that are being compiled in the background (CompilePolicy::background, and
+  /// the requests of bundles); drops those that have not begun. Then does what flush() does and cancels the uploads
+  /// that are left. Threads that are still inside
   /// a call of a Store, or of a folder that does not answer, are left behind and end when it returns. No call may
   /// start once destruction has begun,
   /// except from callbacks that it waits for. Must not be called from a callback, the backend or the store of this
@@ -150,8 +152,9 @@ class Cache {
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
 
-  /// The program: from memory, else from disk, else from a shared store, else compiled and kept. If another
-  /// thread is already working on the key, waits for its result. An error is returned to all callers that wait for
+  /// The program: from memory, else from disk, a bundle or a shared store, else compiled and kept, as far as
+  /// CacheOptions::compile permits it; otherwise the error is not_compiled. If another thread is already working on
+  /// the key, waits for its result. An error is returned to all callers that wait for
   /// it, and is not kept: the next get() tries again.
   ///
   /// Errors are those of Request::error() (invalid_request, include_not_found, include_cycle, io) and those of

@@ -51,8 +51,8 @@ struct StoreStats {
   std::chrono::nanoseconds latency_p99 = {};
 };
 
-/// Counters of a cache since it was constructed. A value. Every request is counted once among memory_hits,
-/// disk_hits, bundle_hits, shared_hits, joined, compiles, failures and absent.
+/// Counters of a cache since it was constructed. A value. Every request, and every program that the cache compiles
+/// in the background, is counted once among memory_hits, disk_hits, bundle_hits, shared_hits, joined, compiles, failures and absent.
 struct Stats {
   /// Calls of get(), get_async() and find(), programs of preload(), and calls of add() that return another program
   /// or fail.
