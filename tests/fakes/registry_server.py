@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import re
+import select
 import sys
 import threading
 from dataclasses import dataclass, field
@@ -38,8 +39,12 @@ class Behaviour:
     # Range is ignored.
     whole_blobs: bool = False
     # Blobs are at this address; "PORT" is replaced. A path of this server beginning with /elsewhere/ has them.
+    # Every second one of them ends after half as many.
+    varying_cuts: bool = False
     redirect: str = ""
     # Answers to POST and PATCH have this Location; "PORT" is replaced.
+    # Requests with Range get status 416.
+    no_ranges: bool = False
     location: str = ""
     # PATCH is answered with this status.
     patch_status: int = 202
@@ -48,8 +53,22 @@ class Behaviour:
     # Sent in place of each manifest.
     manifest: str = ""
     # Requests whose path has this text get this status, with Retry-After if it is not 0.
+    # If it is not 0: of the PATCH requests, this one is answered with status 400.
+    refused_part: int = 0
+    # The first PUT requests that end an upload with parts are done, but the connection is closed without an answer.
+    lost_answers: int = 0
+    # With `lost_answers`: the connection stays open until the client closes it.
+    silent: bool = False
+    # Answers to requests with a body come when the client has waited for so long.
+    slow_s: float = 0.0
+    # Each answer closes the connection.
+    closes: bool = False
     refused: str = ""
     status: int = 500
+    # Sent in place of the manifest of each tag.
+    index: str = ""
+    # The size in each manifest is this one.
+    claimed_size: int = 0
     retry_after: int = 0
     code: str = ""
 
@@ -64,6 +83,8 @@ class State:
     tokens: dict[str, int] = field(default_factory=dict)
 
 
+    parts: int = 0
+    lost: int = 0
 class Registry(ThreadingHTTPServer):
     daemon_threads = True
 
@@ -102,6 +123,8 @@ class Handler(BaseHTTPRequestHandler):
         if cut >= 0:
             self.close_connection = True
 
+        if self.behaviour.closes:
+            self.close_connection = True
     def error(self, status: int, code: str, headers: dict[str, str] | None = None) -> None:
         body = json.dumps({"errors": [{"code": code, "message": "\x1b[31mno"}]}) if code else "no"
         self.answer(status, body.encode(), headers)
@@ -121,6 +144,9 @@ class Handler(BaseHTTPRequestHandler):
             pause = {"Retry-After": str(self.behaviour.retry_after)} if self.behaviour.retry_after else {}
             self.error(self.behaviour.status, self.behaviour.code, pause)
         elif path == "/token":
+        if body and self.behaviour.slow_s and not self.client_waits(self.behaviour.slow_s):
+            self.close_connection = True
+            return
             self.token(body)
         elif path.startswith("/elsewhere/"):
             self.blob(path.removeprefix("/elsewhere/"))
@@ -134,6 +160,16 @@ class Handler(BaseHTTPRequestHandler):
         if self.behaviour.auth == "basic":
             known = f"{self.behaviour.user}:{self.behaviour.password}"
             if kind == "Basic" and base64.b64decode(value).decode() == known:
+    def client_waits(self, seconds: float | None) -> bool:
+        """Whether the client keeps the connection open for so long. None: until it closes it."""
+        return not select.select([self.connection], [], [], seconds)[0]
+
+    def needed_right(self) -> tuple[str, str]:
+        match = re.match(r"/v2/(.+)/(manifests|blobs)/", self.path)
+        name = match[1] if match else ""
+        writes = self.command in ("PUT", "POST", "PATCH") or "/uploads/" in self.path
+        return name, f"repository:{name}:{'push' if writes else 'pull'}"
+
                 return True
             self.error(401, "UNAUTHORIZED", {"WWW-Authenticate": 'Basic realm="tests"'})
             return False
@@ -173,14 +209,14 @@ class Handler(BaseHTTPRequestHandler):
         blob += b"x" * self.behaviour.more_bytes
         first = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         begin = int(first[1]) if first and not self.behaviour.whole_blobs else 0
-        if begin and begin >= len(blob):
+        if begin and (begin >= len(blob) or self.behaviour.no_ranges):
             self.error(416, "")
             return
         answers, most = self.behaviour.cut
         cut = -1
         if self.command == "GET" and self.state.cuts < answers:
             self.state.cuts += 1
-            cut = most
+            cut = most // 2 if self.behaviour.varying_cuts and self.state.cuts % 2 == 0 else most
         ranged = {"Content-Range": f"bytes {begin}-{len(blob) - 1}/{len(blob)}"} if begin else {}
         self.answer(206 if begin else 200, blob[begin:], ranged, cut)
 
@@ -214,6 +250,12 @@ class Handler(BaseHTTPRequestHandler):
         elif self.behaviour.redirect and self.command == "GET":
             to = self.behaviour.redirect.replace("PORT", str(self.server.port))
             self.answer(307, b"", {"Location": to.replace("DIGEST", name)})
+            if self.behaviour.index and not name.startswith("sha256:"):
+                text = self.behaviour.index.encode()
+            if text and self.behaviour.claimed_size:
+                manifest = json.loads(text)
+                manifest["layers"][0]["size"] = self.behaviour.claimed_size
+                text = json.dumps(manifest).encode()
         else:
             self.blob(name)
 
@@ -241,6 +283,11 @@ class Handler(BaseHTTPRequestHandler):
                 self.error(400, "DIGEST_INVALID")
                 return
             state.blobs[digest] = blob
+        if self.command == "PATCH":
+            state.parts += 1
+            if state.parts == self.behaviour.refused_part:
+                self.error(400, "")
+                return
             self.answer(201, b"", {"Docker-Content-Digest": digest})
 
 
@@ -254,3 +301,9 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+            if state.lost < self.behaviour.lost_answers and not body:
+                state.lost += 1
+                self.close_connection = True
+                if self.behaviour.silent:
+                    self.client_waits(None)
+                return

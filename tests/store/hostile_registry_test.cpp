@@ -89,6 +89,19 @@ TEST_F(FakeRegistryTest, MaySendAllOfTheBundleAgain) {
   expect_copied();
 }
 
+// At last, these two would send all of it.
+TEST_F(FakeRegistryTest, CannotLetAPullBeginAgainForEver) {
+  make_bundle(500'000);
+  const std::string failure = pull_failure(R"({"cut": [9, 200000], "no_ranges": true})");
+  EXPECT_TRUE(failure.starts_with("io: ")) << failure;
+}
+
+TEST_F(FakeRegistryTest, CannotPretendProgressByShorterAnswers) {
+  make_bundle(500'000);
+  const std::string failure = pull_failure(R"({"cut": [9, 200000], "varying_cuts": true, "whole_blobs": true})");
+  EXPECT_TRUE(failure.starts_with("io: ")) << failure;
+}
+
 TEST_F(FakeRegistryTest, GivesNoCredentialsToTheServerThatHasTheFile) {
   const fakes::DockerEnvironment docker(fakes::docker_config(registry_.name()));
   static_cast<void>(push(url_).value());

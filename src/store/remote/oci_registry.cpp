@@ -96,15 +96,19 @@ class OciRegistry final : public Registry {
   }
 
   Result<void> download(const RegistryBundle& bundle, BundleSink& sink, int interrupted) override {
+    std::uint64_t most = sink.received();
+    if (most == bundle.size) return {};
     for (Retries retries(interrupted);;) {
-      const std::uint64_t before = sink.received();
-      if (before == bundle.size) return {};
       BlobSink blob(sink, bundle.size);
       const auto got = get_blob(bundle, sink, blob, interrupted);
       if (got && sink.received() == bundle.size) return {};
       Error why = got ? Error(ErrorCode::io, "the registry sends less than the manifest names") : got.error();
-      // A connection that breaks again and again still gets forward.
-      if (sink.received() > before) retries = Retries(interrupted);
+      // A connection that breaks again and again still gets forward. Bytes that were there before are no progress:
+      // the registry may make the sink forget them.
+      if (sink.received() > most) {
+        most = sink.received();
+        retries = Retries(interrupted);
+      }
       if (blob.own_error()) return *blob.own_error();
       if (!retries.after(why))
         return Error(why.code(), fmt::format("cannot pull {}: {}", url().display(), why.message()));
