@@ -154,6 +154,17 @@ TEST_F(FakeRegistryTest, GetsABundleAtOnceIfItTakesNoParts) {
   expect_copied();
 }
 
+TEST_F(FakeRegistryTest, GetsATokenWithTheRightToPush) {
+  // Of the challenges, one names no right, and one other rights.
+  for (const char* scope : {"", "repository:NAME:pull", "repository:NAME:delete repository:other:pull"}) {
+    const fakes::FakeRegistry registry;
+    const fakes::DockerEnvironment login(fakes::docker_config(registry.name()));
+    registry.behave(fmt::format(R"({{"auth": "bearer", "scope": "{}"}})", scope));
+    const auto pushed = push(registry.url("team/app:v1"));
+    EXPECT_TRUE(pushed.ok()) << transfer_failure(pushed) << "\n" << registry.requests();
+  }
+}
+
 TEST_F(FakeRegistryTest, GetsATokenFromItsServer) {
   registry_.behave(R"({"auth": "bearer"})");
   const std::string nobody = transfer_failure(push(url_));
