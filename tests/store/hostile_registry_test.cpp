@@ -154,6 +154,32 @@ TEST_F(FakeRegistryTest, GetsABundleAtOnceIfItTakesNoParts) {
   expect_copied();
 }
 
+TEST_F(FakeRegistryTest, IsNotSentAFileAgainWhoseLastAnswerWasLost) {
+  make_bundle(5000);
+  registry_.behave(R"({"lost_answers": 1})");
+  EXPECT_TRUE(push_in_parts().ok()) << registry_.requests();
+  // That of the empty configuration, and one of the file.
+  EXPECT_EQ(count("POST /v2/team/app/blobs/uploads/ "), 2U) << registry_.requests();
+  EXPECT_TRUE(pull(url_).ok());
+  expect_copied();
+}
+
+TEST_F(FakeRegistryTest, MayStoreAFileForLongerThanTheTimeout) {
+  make_bundle(5000);
+  registry_.behave(R"({"lost_answers": 1, "silent": true, "closes": true})");
+  url_ += "?timeout=500ms";
+  EXPECT_TRUE(push_in_parts().ok()) << registry_.requests();
+  EXPECT_EQ(count("POST /v2/team/app/blobs/uploads/ "), 2U) << registry_.requests();
+}
+
+TEST_F(FakeRegistryTest, GetsABundleAtOnceOnlyIfItTakesNoParts) {
+  make_bundle(5000);
+  // A part after the first one.
+  registry_.behave(R"({"refused_part": 2})");
+  EXPECT_TRUE(transfer_failure(push_in_parts()).starts_with("unsupported: ")) << registry_.requests();
+  EXPECT_EQ(count("POST /v2/team/app/blobs/uploads/ "), 2U) << registry_.requests();
+}
+
 TEST_F(FakeRegistryTest, GetsATokenWithTheRightToPush) {
   // Of the challenges, one names no right, and one other rights.
   for (const char* scope : {"", "repository:NAME:pull", "repository:NAME:delete repository:other:pull"}) {
