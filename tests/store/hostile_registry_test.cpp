@@ -2,6 +2,7 @@
 
 #include "base/event.hpp"
 #include "store/bundle_transfers.hpp"
+#include "store/remote/http_connection.hpp"
 #include "store/remote/oci_registry.hpp"
 
 // Registries that fail, lie or require tokens.
@@ -272,6 +273,22 @@ TEST_F(FakeRegistryTest, PermitsNoPushing) {
   const std::string failure = push_failure(R"({"refused": "/uploads/", "status": 403, "code": "DENIED"})");
   EXPECT_TRUE(has_text(failure, "permits no push to team/app")) << failure;
   EXPECT_TRUE(has_text(failure, "(status 403, DENIED)")) << failure;
+}
+
+TEST_F(FakeRegistryTest, MayWorkOnABodyUntilTheDeadline) {
+  registry_.behave(R"({"slow_s": 0.4})");
+  const auto put = [&](const CallLimit& limit) {
+    const auto address = HttpAddress::parse("http://" + registry_.name() + "/v2/app/manifests/v1").value();
+    const std::string text = "a body";
+    return HttpConnection::create()->exchange(
+        {.method = HttpMethod::put, .address = address, .body = std::as_bytes(std::span(text)), .ca = {}}, limit);
+  };
+  const auto now = std::chrono::steady_clock::now();
+  constexpr std::chrono::milliseconds idle(100);
+  const auto answer = put({.deadline = now + std::chrono::minutes(1), .idle = idle});
+  EXPECT_EQ(answer ? answer->status : 0, 201) << transfer_failure(answer);
+  // Without a deadline, nothing else ends the call.
+  EXPECT_TRUE(transfer_failure(put({.idle = idle})).starts_with("timed_out: "));
 }
 
 TEST_F(FakeRegistryTest, KeepsTheUnfinishedFileOfAPullThatFailsLater) {
