@@ -263,6 +263,39 @@ TEST_F(FakeRegistryTest, HasABundleInAnIndex) {
   EXPECT_TRUE(has_text(transfer_failure(pull(url_)), "sends another manifest than sha256:"));
 }
 
+TEST_F(FakeRegistryTest, CannotFillTheDisk) {
+  const std::uint64_t size = std::filesystem::file_size(bundle());
+  // More than the bundle has with the largest signatures.
+  const std::string larger = pull_failure(fmt::format(R"({{"claimed_size": {}}})", size + 1'000'000));
+  EXPECT_TRUE(has_text(larger, "has no usable bundle: ")) << larger;
+  EXPECT_FALSE(std::filesystem::exists(part()));
+  const std::string smaller = pull_failure(fmt::format(R"({{"claimed_size": {}, "cut": [1, 500]}})", 600));
+  EXPECT_TRUE(has_text(smaller, "has no usable bundle: ")) << smaller;
+  EXPECT_FALSE(std::filesystem::exists(part()));
+  const std::string full = pull_failure(R"({"claimed_size": 1000000000000000000})");
+  EXPECT_TRUE(has_text(full, "bytes are free")) << full;
+  EXPECT_FALSE(std::filesystem::exists(part()));
+}
+
+TEST_F(FakeRegistryTest, CannotSendAnythingElseToTheEnd) {
+  const std::string text(3'000'000, 'x');
+  fakes::write_file(bundle(), text);
+  const BundleToPush no_bundle{
+      .digest = base::sha256(text),
+      .size = text.size(),
+      .read = [&text](std::uint64_t offset, std::span<std::byte> to) -> Result<std::size_t> {
+        return text.copy(reinterpret_cast<char*>(to.data()), to.size(), static_cast<std::size_t>(offset));
+      }};
+  static_cast<void>(make_oci_registry(parse_registry_url(url_).value()).value()->push(no_bundle, -1, {}).value());
+  std::uint64_t received = 0;
+  const auto pulled = pull(url_, {.progress = [&](std::uint64_t done, std::uint64_t) { received = done; }});
+  EXPECT_TRUE(
+      has_text(transfer_failure(pulled), "team/app:v1 has no usable bundle: it does not begin as bundles do"))
+      << transfer_failure(pulled);
+  EXPECT_LT(received, text.size());
+  EXPECT_FALSE(std::filesystem::exists(part()));
+}
+
 TEST_F(FakeRegistryTest, IsOverloaded) {
   const std::string failure =
       push_failure(R"({"refused": "/uploads/", "status": 429, "retry_after": 3000, "code": "TOOMANYREQUESTS"})");
