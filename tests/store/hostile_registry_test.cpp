@@ -196,7 +196,7 @@ TEST_F(FakeRegistryTest, GetsATokenFromItsServer) {
   registry_.behave(R"({"auth": "bearer"})");
   const std::string nobody = transfer_failure(push(url_));
   EXPECT_TRUE(nobody.starts_with("denied: ")) << nobody;
-  EXPECT_TRUE(has_text(nobody, "its server of tokens refuses one")) << nobody;
+  EXPECT_TRUE(has_text(nobody, "its server of tokens refuses one; there is no file /")) << nobody;
   const fakes::DockerEnvironment docker(fakes::docker_config("https://" + registry_.name() + "/v2/"));
   EXPECT_TRUE(push(url_).ok());
   EXPECT_TRUE(pull(url_).ok());

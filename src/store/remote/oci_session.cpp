@@ -208,7 +208,8 @@ std::string OciSession::credentials_advice() const {
   const std::string login = fmt::format(
       "log in with `docker login {}`, or name a file with credentials in $REGISTRY_AUTH_FILE", url_.registry);
   if (!found_ || found_->file.empty()) return login;
-  const auto& [credentials, file] = *found_;
+  const auto& [credentials, file, exists] = *found_;
+  if (!exists) return fmt::format("there is no file {}; {}", file, login);
   if (credentials.is_known())
     return fmt::format("the credentials in {} do not suffice; check their rights, or log in again", file);
   if (!credentials.helper.empty())
