@@ -255,11 +255,15 @@ TEST_F(FakeRegistryTest, HasOtherThingsThanBundles) {
 
 TEST_F(FakeRegistryTest, HasABundleInAnIndex) {
   const auto pushed = push(url_).value();
-  registry_.behave(nlohmann::json{{"manifest", fmt::format(R"({{"manifests": [{{"artifactType": "{}",
-      "digest": "sha256:{}", "size": 600}}]}})",
-                                                           bundle_media_type, pushed.manifest->hex())}}
-                       .dump());
-  // The fake registry answers with the index for each name.
+  const std::string index = fmt::format(
+      R"({{"manifests": [{{"artifactType": "{}", "digest": "sha256:{}", "size": 600}}, {{"digest": "sha256:0"}}]}})",
+      bundle_media_type, pushed.manifest->hex());
+  registry_.behave(nlohmann::json{{"index", index}}.dump());
+  const auto pulled = pull(url_).value();
+  EXPECT_EQ(pulled.manifest, pushed.manifest);
+  expect_copied();
+  // Another manifest than the index names.
+  registry_.behave(nlohmann::json{{"manifest", index}}.dump());
   EXPECT_TRUE(has_text(transfer_failure(pull(url_)), "sends another manifest than sha256:"));
 }
 
