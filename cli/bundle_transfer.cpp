@@ -122,9 +122,9 @@ void add_bundle_push(CLI::App& bundle, Context& context) {
                                    "Where it goes, as in oci://registry.example/team/app:v1 or file:///mnt/kiln");
   command->footer(
       "Checks the whole bundle before anything is sent. A registry gets an OCI artifact of the type\n"
-      "application/vnd.kiln.bundle.v1, and is not sent what it has. The credentials are those of `docker login`,\n"
-      "in $REGISTRY_AUTH_FILE, $DOCKER_CONFIG/config.json or ~/.docker/config.json. A shared store gets one\n"
-      "object, bundles/NAME, of at most 256 MiB.\n\n"
+      "application/vnd.kiln.bundle.v1. Data that the registry already has is not sent again. The credentials are\n"
+      "those of `docker login`, in $REGISTRY_AUTH_FILE, $DOCKER_CONFIG/config.json or ~/.docker/config.json. A\n"
+      "shared store gets one object, bundles/NAME, of at most 256 MiB.\n\n"
       "Exits with 1 if the bundle is damaged or cannot be sent, and with 130 after Ctrl-C.\n\n"
       "Examples:\n"
       "  kiln bundle push app.kiln oci://registry.example/team/app:v1\n"

@@ -58,9 +58,9 @@ struct BundleFile::Contents {
   Result<void> read_pieces(std::uint64_t place, std::uint64_t size,
                            const std::function<Result<void>(std::span<const std::byte>)>& use) const;
   Result<void> check_entry(std::size_t place) const;
-  Result<void> check_record() const;
+  Result<void> check_record(const std::function<bool()>& has_ended) const;
   Result<base::FileHandle> copy_of_record() const;
-  Result<void> check_gaps() const;
+  Result<void> check_gaps(const std::function<bool()>& has_ended) const;
 
   bool has_changed() const;
   /// For damage that is found while the bundle is used.
@@ -275,18 +275,20 @@ Result<base::FileHandle> BundleFile::Contents::copy_of_record() const {
   return copy;
 }
 
-void BundleFile::verify(const std::function<void(const std::string& what, const Error& why)>& problem) const {
+void BundleFile::verify(const std::function<void(const std::string& what, const Error& why)>& problem,
+                        const std::function<bool()>& ends) const {
   const auto report = [&problem](const std::string& what, const Result<void>& result) {
-    if (!result) problem(what, result.error());
+    if (!result && result.error().code() != ErrorCode::cancelled) problem(what, result.error());
   };
+  const std::function<bool()> has_ended = [&ends] { return ends && ends(); };
   const Contents& contents = *contents_;
   if (base::sha256(contents.index->bytes()) != contents.header.index_digest)
     problem("the index", damaged_bundle("it does not have the SHA-256 of the header"));
-  for (std::size_t place = 0; place < size(); ++place)
+  for (std::size_t place = 0; place < size() && !has_ended(); ++place)
     report(fmt::format("the program with the key {}", program(place).key.hex(shown_key_digits)),
            contents.check_entry(place));
-  if (has_requests()) report("the requests", contents.check_record());
-  report("the space between the programs", contents.check_gaps());
+  if (has_requests()) report("the requests", contents.check_record(has_ended));
+  report("the space between the programs", contents.check_gaps(has_ended));
 }
 
 Result<void> BundleFile::Contents::check_entry(std::size_t place) const {
@@ -303,22 +305,24 @@ Result<void> BundleFile::Contents::check_entry(std::size_t place) const {
   return {};
 }
 
-Result<void> BundleFile::Contents::check_record() const {
+Result<void> BundleFile::Contents::check_record(const std::function<bool()>& has_ended) const {
   base::Sha256 hash;
-  KILN_TRY(read_pieces(header.record_offset, header.record_bytes,
-                       [&hash](std::span<const std::byte> piece) -> Result<void> {
-                         hash.add(piece);
-                         return {};
-                       }));
+  KILN_TRY(
+      read_pieces(header.record_offset, header.record_bytes, [&](std::span<const std::byte> piece) -> Result<void> {
+        if (has_ended()) return Error(ErrorCode::cancelled, "");
+        hash.add(piece);
+        return {};
+      }));
   if (hash.finish() != index->record_digest()) return damaged_bundle("they do not have the SHA-256 of the index");
   return {};
 }
 
 /// The digests do not cover what is between the entries.
-Result<void> BundleFile::Contents::check_gaps() const {
+Result<void> BundleFile::Contents::check_gaps(const std::function<bool()>& has_ended) const {
   std::uint64_t end = bundle_header_bytes;
   const auto check = [&](std::uint64_t next) {
-    return read_pieces(end, next - end, [](std::span<const std::byte> piece) -> Result<void> {
+    return read_pieces(end, next - end, [&](std::span<const std::byte> piece) -> Result<void> {
+      if (has_ended()) return Error(ErrorCode::cancelled, "");
       if (std::ranges::any_of(piece, [](std::byte each) { return each != std::byte{0}; }))
         return damaged_bundle("it has other bytes than zeros");
       return {};

@@ -96,8 +96,9 @@ class BundleFile {
   const Digest& digest() const noexcept;
   const std::vector<Signature>& signatures() const noexcept;
   /// Compares everything with its digests: the index, each entry and the requests. Calls `problem` for each one
-  /// that is damaged.
-  void verify(const std::function<void(const std::string& what, const Error& why)>& problem) const;
+  /// that is damaged. `ends` is called between the parts, and if it returns true, the rest is not compared.
+  void verify(const std::function<void(const std::string& what, const Error& why)>& problem,
+              const std::function<bool()>& ends = {}) const;
 
  private:
   struct Contents;

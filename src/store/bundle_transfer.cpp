@@ -34,23 +34,32 @@ struct OpenBundle {
   std::uint64_t size = 0;
 };
 
-/// Reads the whole bundle.
-Result<void> check_bundle(const base::FileHandle& handle, const std::filesystem::path& path, std::uint64_t size) {
+/// Reads the whole bundle. Messages are reasons without a subject.
+Result<void> check_bundle(const base::FileHandle& handle, const std::filesystem::path& path, std::uint64_t size,
+                          int interrupted) {
   base::FileHandle copy(::fcntl(handle.get(), F_DUPFD_CLOEXEC, 3));
   if (!copy) return base::system_error("open", path);
-  const auto bundle = KILN_TRY(BundleFile::open_part(std::move(copy), path.string(), 0, size));
-  if (bundle->bytes() != size)
-    return Error(ErrorCode::damaged, fmt::format("{} has other bytes behind the bundle", path.string()));
+  const auto bundle = BundleFile::open_part(std::move(copy), path.string(), 0, size);
+  if (!bundle) {
+    std::string_view why = bundle.error().message();
+    const std::string subject = fmt::format("the bundle {} cannot be used: ", path.string());
+    if (why.starts_with(subject)) why.remove_prefix(subject.size());
+    return Error(bundle.error().code(), std::string(why));
+  }
+  if ((*bundle)->bytes() != size) return Error(ErrorCode::damaged, "it has other bytes behind its end");
   std::optional<Error> problem;
-  bundle->verify([&](const std::string& what, const Error& why) {
-    if (!problem)
-      problem = Error(ErrorCode::damaged, fmt::format("{} is damaged: {}: {}", path.string(), what, why.message()));
-  });
+  (*bundle)->verify(
+      [&](const std::string& what, const Error& why) {
+        if (!problem) problem = Error(ErrorCode::damaged, fmt::format("{}: {}", what, why.message()));
+      },
+      [&] { return problem || is_interrupted(interrupted); });
   if (problem) return *problem;
+  if (is_interrupted(interrupted))
+    return Error(ErrorCode::cancelled, fmt::format("the check of {} was interrupted", path.string()));
   return {};
 }
 
-Result<OpenBundle> open_to_push(const std::filesystem::path& path) {
+Result<OpenBundle> open_to_push(const std::filesystem::path& path, int interrupted) {
   OpenBundle file{base::FileHandle(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)), path};
   if (!file.handle) return base::system_error("open", path);
   struct stat status {};
@@ -58,8 +67,11 @@ Result<OpenBundle> open_to_push(const std::filesystem::path& path) {
   if (!S_ISREG(status.st_mode))
     return Error(ErrorCode::invalid_request, fmt::format("cannot push {}: it is not a file", path.string()));
   file.size = static_cast<std::uint64_t>(status.st_size);
-  KILN_TRY(check_bundle(file.handle, path, file.size));
-  return file;
+  const auto sound = check_bundle(file.handle, path, file.size, interrupted);
+  if (sound) return file;
+  if (sound.error().code() == ErrorCode::cancelled) return sound.error();
+  return Error(sound.error().code(),
+               fmt::format("{} is no usable bundle: {}", path.string(), sound.error().message()));
 }
 
 Error was_truncated(const std::filesystem::path& path) {
@@ -120,14 +132,18 @@ Result<TransferredBundle> push_to_store(const OpenBundle& file, const BundlePlac
   return TransferredBundle{.digest = base::sha256(bytes), .size = file.size, .transferred = file.size};
 }
 
+Error no_bundle_at(const BundlePlace& place, const Error& why) {
+  return Error(why.code(), fmt::format("{} has no usable bundle: {}", place.display(), why.message()));
+}
+
 /// Gives a complete file its name, or removes it if it is no bundle.
-Result<void> finish(PartFile& part, const BundlePlace& place) {
-  if (const auto sound = check_bundle(part.handle(), part.path(), part.received()); !sound) {
-    part.remove();
-    return Error(sound.error().code(), fmt::format("what {} has is no bundle that can be used: {}", place.display(),
-                                                   sound.error().message()));
-  }
-  return part.rename();
+Result<void> finish(PartFile& part, const BundlePlace& place, int interrupted) {
+  const auto sound = check_bundle(part.handle(), part.path(), part.received(), interrupted);
+  if (sound) return part.rename();
+  const bool is_cancelled = sound.error().code() == ErrorCode::cancelled;
+  // The next pull from a registry goes on with it.
+  if (!is_cancelled || !place.is_registry()) part.remove();
+  return is_cancelled ? sound.error() : no_bundle_at(place, sound.error());
 }
 
 Result<TransferredBundle> pull_from_registry(const BundlePlace& place, const RegistryUrl& url, PartFile& part,
@@ -135,6 +151,7 @@ Result<TransferredBundle> pull_from_registry(const BundlePlace& place, const Reg
   const auto registry = KILN_TRY(open_registry(url));
   const RegistryBundle found = KILN_TRY(registry->find(transfer.interrupted));
   KILN_TRY(part.resume(found.size, transfer.interrupted));
+  KILN_TRY(part.expect_bundle(found.size));
   part.on_write([&](std::uint64_t done) {
     if (transfer.progress) transfer.progress(done, found.size);
   });
@@ -178,7 +195,9 @@ Result<TransferredBundle> pull_from_store(const BundlePlace& place, const StoreU
   }));
   if (!object) return absent();
   KILN_TRY(part.restart());
+  KILN_TRY(part.expect_bundle(object->size()));
   KILN_TRY(part.write(*object));
+  if (transfer.progress) transfer.progress(object->size(), object->size());
   return TransferredBundle{.digest = part.digest(), .size = object->size(), .transferred = object->size()};
 }
 
@@ -217,7 +236,7 @@ std::string BundlePlace::display() const {
 
 Result<TransferredBundle> push_bundle(const std::filesystem::path& file, const BundlePlace& place,
                                       const BundleTransfer& transfer) {
-  const OpenBundle opened = KILN_TRY(open_to_push(file));
+  const OpenBundle opened = KILN_TRY(open_to_push(file, transfer.interrupted));
   if (const auto* registry = std::get_if<RegistryUrl>(&place.url))
     return push_to_registry(opened, *registry, transfer);
   return push_to_store(opened, place, std::get<StoreUrl>(place.url), transfer);
@@ -232,11 +251,15 @@ Result<TransferredBundle> pull_bundle(const BundlePlace& place, const std::files
   const auto* registry = std::get_if<RegistryUrl>(&place.url);
   const auto pulled = registry != nullptr ? pull_from_registry(place, *registry, *part, transfer)
                                           : pull_from_store(place, std::get<StoreUrl>(place.url), *part, transfer);
+  if (part->refused()) {
+    part->remove();
+    return no_bundle_at(place, *part->refused());
+  }
   if (!pulled) {
     part->remove_if_empty();
     return pulled;
   }
-  KILN_TRY(finish(*part, place));
+  KILN_TRY(finish(*part, place, transfer.interrupted));
   return pulled;
 }
 

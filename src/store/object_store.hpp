@@ -27,7 +27,8 @@ struct CallLimit {
   /// A descriptor that becomes readable when the result is not wanted any longer; -1: none. Belongs to the caller,
   /// and only the caller reads from it.
   int cancelled = -1;
-  /// Of ObjectStore::get_many(): the longest time without an answer. 0: none.
+  /// The longest time in which nothing is transferred, or of get_many(): without an answer. 0: none. After the last
+  /// byte of a body that was sent over HTTP, only the deadline counts, if there is one.
   std::chrono::milliseconds idle = {};
 
   /// The limit of a part of the call that begins now.

@@ -1,6 +1,7 @@
 #include "store/part_file.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
 #include <utility>
@@ -10,21 +11,34 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/try.hpp"
+#include "store/bundle_layout.hpp"
+#include "store/signature_block.hpp"
 
 namespace kiln::store {
 namespace {
 
 constexpr std::size_t bytes_at_once = std::size_t{1} << 20;
 
+/// Fails if a bundle with this header cannot have so many bytes.
+Result<void> check_size(const BundleHeader& header, std::uint64_t size) {
+  // Signatures follow the index. Offsets and sizes of a header are so small that their sum does not overflow.
+  const std::uint64_t least = header.index_offset + header.index_bytes + bundle_signatures_begin_bytes;
+  if (size >= least && size - least <= max_signature_bytes) return {};
+  return Error(
+      ErrorCode::damaged,
+      fmt::format("its header is for a bundle of {} bytes and its signatures, and it has {} bytes", least, size));
+}
+
+}  // namespace
+
 bool is_interrupted(int descriptor) {
   pollfd wait = {descriptor, POLLIN, 0};
   return descriptor >= 0 && ::poll(&wait, 1, 0) > 0;
 }
-
-}  // namespace
 
 Result<std::uint64_t> read_in_parts(const base::FileHandle& file, const std::filesystem::path& path,
                                     std::uint64_t size, int interrupted,
@@ -81,6 +95,28 @@ Result<void> PartFile::resume(std::uint64_t most, int interrupted) {
   return {};
 }
 
+Result<void> PartFile::expect_bundle(std::uint64_t size) {
+  expected_ = size;
+  if (received_ < bundle_header_bytes || !check_begin()) KILN_TRY(restart());
+  struct statvfs system {};
+  if (::fstatvfs(handle_.get(), &system) != 0) return base::system_error("examine", path_);
+  const std::uint64_t missing = size - std::min(size, received_);
+  const std::uint64_t block = system.f_frsize;
+  // Not as a product, which could overflow.
+  if (missing / std::max<std::uint64_t>(1, block) < system.f_bavail) return {};
+  return Error(ErrorCode::io, fmt::format("cannot write {}: it needs {} more bytes, and only {} bytes are free",
+                                          path_.string(), missing, system.f_bavail * block));
+}
+
+Result<void> PartFile::check_begin() {
+  if (expected_ == 0 || received_ < std::min<std::uint64_t>(bundle_header_bytes, expected_)) return {};
+  std::array<std::byte, bundle_header_bytes> begin{};
+  const ssize_t got = ::pread(handle_.get(), begin.data(), begin.size(), 0);
+  if (got < 0) return base::system_error("read", path_);
+  const auto header = BundleHeader::from_bytes(std::span(begin).first(static_cast<std::size_t>(got)));
+  return header ? check_size(*header, expected_) : header.error();
+}
+
 Result<void> PartFile::restart() {
   hash_ = base::Sha256();
   received_ = 0;
@@ -92,7 +128,14 @@ Result<void> PartFile::restart() {
 Result<void> PartFile::write(std::span<const std::byte> bytes) {
   if (!base::write_all(handle_, bytes)) return base::system_error("write", path_);
   hash_.add(bytes);
+  const bool is_begin = received_ < bundle_header_bytes;
   received_ += bytes.size();
+  if (is_begin) {
+    if (auto sound = check_begin(); !sound) {
+      if (sound.error().code() != ErrorCode::io) refused_ = sound.error();
+      return sound;
+    }
+  }
   if (on_write_) on_write_(received_);
   return {};
 }

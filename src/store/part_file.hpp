@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include <kiln/digest.hpp>
@@ -26,6 +27,11 @@ class PartFile final : public BundleSink {
   const base::FileHandle& handle() const noexcept { return handle_; }
   /// Reads the bytes that are there, for their digest. Forgets them if there are more than `most`.
   Result<void> resume(std::uint64_t most, int interrupted);
+  /// For `size` bytes in all. Forgets those that are there if no bundle of this size begins with them, and refuses
+  /// to write such bytes from now on: a server could fill the disk. Fails with io if the rest does not fit there.
+  Result<void> expect_bundle(std::uint64_t size);
+  /// Why write() refused bytes; nothing if it did not.
+  const std::optional<Error>& refused() const noexcept { return refused_; }
   /// Called after each write.
   void on_write(std::function<void(std::uint64_t received)> call) { on_write_ = std::move(call); }
 
@@ -45,14 +51,23 @@ class PartFile final : public BundleSink {
   PartFile(std::filesystem::path file, std::filesystem::path path, base::FileHandle handle, base::FileLock lock)
       : file_(std::move(file)), path_(std::move(path)), handle_(std::move(handle)), lock_(std::move(lock)) {}
 
+  /// Checks the first bytes once they are there.
+  Result<void> check_begin();
+
   const std::filesystem::path file_;
   const std::filesystem::path path_;
   base::FileHandle handle_;
   base::FileLock lock_;
   base::Sha256 hash_;
   std::uint64_t received_ = 0;
+  /// 0: of any size and form.
+  std::uint64_t expected_ = 0;
+  std::optional<Error> refused_ = {};
   std::function<void(std::uint64_t)> on_write_ = {};
 };
+
+/// Whether the descriptor is readable; -1 never is.
+bool is_interrupted(int descriptor);
 
 /// Reads a whole file in parts, at most `size` bytes. Fails with cancelled once the descriptor becomes readable.
 Result<std::uint64_t> read_in_parts(const base::FileHandle& file, const std::filesystem::path& path,

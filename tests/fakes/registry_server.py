@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import re
+import select
 import sys
 import threading
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ class Behaviour:
     password: str = "hunter-2"
     # The address of the server of tokens; empty: this one.
     realm: str = ""
+    # What requests without a sufficient token are told to ask for; "NAME" is the repository. A token permits what
+    # it was asked for.
+    scope: str = "repository:NAME:pull"
     # A token is accepted for so many requests.
     token_uses: int = 1000
     # What the server of tokens sends; empty: a token.
@@ -35,8 +39,12 @@ class Behaviour:
     more_bytes: int = 0
     # The first answers with a blob end after so many bytes: how many answers, how many bytes.
     cut: tuple[int, int] = (0, 0)
+    # Every second one of them ends after half as many.
+    varying_cuts: bool = False
     # Range is ignored.
     whole_blobs: bool = False
+    # Requests with Range get status 416.
+    no_ranges: bool = False
     # Blobs are at this address; "PORT" is replaced. A path of this server beginning with /elsewhere/ has them.
     redirect: str = ""
     # Answers to POST and PATCH have this Location; "PORT" is replaced.
@@ -45,8 +53,22 @@ class Behaviour:
     patch_status: int = 202
     # The first PATCH requests store half of their body and close the connection.
     cut_parts: int = 0
+    # If it is not 0: of the PATCH requests, this one is answered with status 400.
+    refused_part: int = 0
+    # The first PUT requests that end an upload with parts are done, but the connection is closed without an answer.
+    lost_answers: int = 0
+    # With `lost_answers`: the connection stays open until the client closes it.
+    silent: bool = False
+    # Answers to requests with a body come when the client has waited for so long.
+    slow_s: float = 0.0
+    # Each answer closes the connection.
+    closes: bool = False
     # Sent in place of each manifest.
     manifest: str = ""
+    # Sent in place of the manifest of each tag.
+    index: str = ""
+    # The size in each manifest is this one.
+    claimed_size: int = 0
     # Requests whose path has this text get this status, with Retry-After if it is not 0.
     refused: str = ""
     status: int = 500
@@ -61,7 +83,11 @@ class State:
     uploads: dict[str, bytes] = field(default_factory=dict)
     cuts: int = 0
     part_cuts: int = 0
+    parts: int = 0
+    lost: int = 0
     tokens: dict[str, int] = field(default_factory=dict)
+    # What the tokens permit, as in "repository:team/app:pull".
+    rights: dict[str, set[str]] = field(default_factory=dict)
 
 
 class Registry(ThreadingHTTPServer):
@@ -97,6 +123,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        if self.behaviour.closes:
+            self.close_connection = True
         if self.command != "HEAD":
             self.wfile.write(body if cut < 0 else body[:cut])
         if cut >= 0:
@@ -116,6 +144,9 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(length)
+        if body and self.behaviour.slow_s and not self.client_waits(self.behaviour.slow_s):
+            self.close_connection = True
+            return
         path = urlsplit(self.path).path
         if self.behaviour.refused and self.behaviour.refused in path:
             pause = {"Retry-After": str(self.behaviour.retry_after)} if self.behaviour.retry_after else {}
@@ -129,6 +160,16 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_HEAD = do_POST = do_PATCH = serve
 
+    def client_waits(self, seconds: float | None) -> bool:
+        """Whether the client keeps the connection open for so long. None: until it closes it."""
+        return not select.select([self.connection], [], [], seconds)[0]
+
+    def needed_right(self) -> tuple[str, str]:
+        match = re.match(r"/v2/(.+)/(manifests|blobs)/", self.path)
+        name = match[1] if match else ""
+        writes = self.command in ("PUT", "POST", "PATCH") or "/uploads/" in self.path
+        return name, f"repository:{name}:{'push' if writes else 'pull'}"
+
     def is_permitted(self) -> bool:
         kind, _, value = self.headers.get("Authorization", "").partition(" ")
         if self.behaviour.auth == "basic":
@@ -138,15 +179,19 @@ class Handler(BaseHTTPRequestHandler):
             self.error(401, "UNAUTHORIZED", {"WWW-Authenticate": 'Basic realm="tests"'})
             return False
         if self.behaviour.auth == "bearer":
+            name, right = self.needed_right()
             left = self.state.tokens.get(value, 0)
             self.state.tokens[value] = left - 1
-            if kind == "Bearer" and left > 0:
+            if kind == "Bearer" and left > 0 and right in self.state.rights[value]:
                 return True
             realm = self.behaviour.realm or f"http://127.0.0.1:{self.server.port}/token"
             self.error(
                 401,
                 "UNAUTHORIZED",
-                {"WWW-Authenticate": f'Bearer realm="{realm}",service="tests, \\"quoted\\"",scope="repository:a:pull"'},
+                {
+                    "WWW-Authenticate": f'Bearer realm="{realm}",service="tests, \\"quoted\\"",'
+                    f'scope="{self.behaviour.scope.replace("NAME", name)}"'
+                },
             )
             return False
         return True
@@ -155,11 +200,15 @@ class Handler(BaseHTTPRequestHandler):
         form = parse_qs(body.decode()) if self.command == "POST" else parse_qs(urlsplit(self.path).query)
         known = "Basic " + base64.b64encode(f"{self.behaviour.user}:{self.behaviour.password}".encode()).decode()
         is_known = form.get("refresh_token") == ["identity-token-17"] or self.headers.get("Authorization") == known
-        if not is_known or form.get("service") != ['tests, "quoted"'] or form.get("scope") != ["repository:a:pull"]:
+        if not is_known or form.get("service") != ['tests, "quoted"'] or "scope" not in form:
             self.error(401, "UNAUTHORIZED")
             return
         token = f"bearer-token-{len(self.state.tokens)}"
         self.state.tokens[token] = self.behaviour.token_uses
+        self.state.rights[token] = set()
+        for scope in " ".join(form["scope"]).split():
+            resource, _, actions = scope.rpartition(":")
+            self.state.rights[token] |= {f"{resource}:{action}" for action in actions.split(",")}
         text = self.behaviour.token_answer or json.dumps({"token": token})
         self.answer(200, text.encode(), {"Content-Type": "application/json"})
 
@@ -173,14 +222,14 @@ class Handler(BaseHTTPRequestHandler):
         blob += b"x" * self.behaviour.more_bytes
         first = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         begin = int(first[1]) if first and not self.behaviour.whole_blobs else 0
-        if begin and begin >= len(blob):
+        if begin and (begin >= len(blob) or self.behaviour.no_ranges):
             self.error(416, "")
             return
         answers, most = self.behaviour.cut
         cut = -1
         if self.command == "GET" and self.state.cuts < answers:
             self.state.cuts += 1
-            cut = most
+            cut = most // 2 if self.behaviour.varying_cuts and self.state.cuts % 2 == 0 else most
         ranged = {"Content-Range": f"bytes {begin}-{len(blob) - 1}/{len(blob)}"} if begin else {}
         self.answer(206 if begin else 200, blob[begin:], ranged, cut)
 
@@ -201,6 +250,12 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(201, b"", {"Docker-Content-Digest": digest})
         elif kind == "manifests":
             text = self.behaviour.manifest.encode() or state.manifests.get(name)
+            if self.behaviour.index and not name.startswith("sha256:"):
+                text = self.behaviour.index.encode()
+            if text and self.behaviour.claimed_size:
+                manifest = json.loads(text)
+                manifest["layers"][0]["size"] = self.behaviour.claimed_size
+                text = json.dumps(manifest).encode()
             if text is None:
                 self.error(404, "MANIFEST_UNKNOWN")
             else:
@@ -228,6 +283,11 @@ class Handler(BaseHTTPRequestHandler):
         if self.command == "PATCH" and not self.headers["Content-Range"].startswith(f"{len(state.uploads[path])}-"):
             self.error(416, "")
             return
+        if self.command == "PATCH":
+            state.parts += 1
+            if state.parts == self.behaviour.refused_part:
+                self.error(400, "")
+                return
         state.uploads[path] += body
         have = {"Location": self.location(path), "Range": f"0-{max(0, len(state.uploads[path]) - 1)}"}
         if self.command == "PATCH":
@@ -241,6 +301,12 @@ class Handler(BaseHTTPRequestHandler):
                 self.error(400, "DIGEST_INVALID")
                 return
             state.blobs[digest] = blob
+            if state.lost < self.behaviour.lost_answers and not body:
+                state.lost += 1
+                self.close_connection = True
+                if self.behaviour.silent:
+                    self.client_waits(None)
+                return
             self.answer(201, b"", {"Docker-Content-Digest": digest})
 
 

@@ -2,6 +2,7 @@
 
 #include "base/event.hpp"
 #include "store/bundle_transfers.hpp"
+#include "store/remote/http_connection.hpp"
 #include "store/remote/oci_registry.hpp"
 
 // Registries that fail, lie or require tokens.
@@ -89,6 +90,19 @@ TEST_F(FakeRegistryTest, MaySendAllOfTheBundleAgain) {
   expect_copied();
 }
 
+// At last, these two would send all of it.
+TEST_F(FakeRegistryTest, CannotLetAPullBeginAgainForEver) {
+  make_bundle(500'000);
+  const std::string failure = pull_failure(R"({"cut": [9, 200000], "no_ranges": true})");
+  EXPECT_TRUE(failure.starts_with("io: ")) << failure;
+}
+
+TEST_F(FakeRegistryTest, CannotPretendProgressByShorterAnswers) {
+  make_bundle(500'000);
+  const std::string failure = pull_failure(R"({"cut": [9, 200000], "varying_cuts": true, "whole_blobs": true})");
+  EXPECT_TRUE(failure.starts_with("io: ")) << failure;
+}
+
 TEST_F(FakeRegistryTest, GivesNoCredentialsToTheServerThatHasTheFile) {
   const fakes::DockerEnvironment docker(fakes::docker_config(registry_.name()));
   static_cast<void>(push(url_).value());
@@ -141,11 +155,48 @@ TEST_F(FakeRegistryTest, GetsABundleAtOnceIfItTakesNoParts) {
   expect_copied();
 }
 
+TEST_F(FakeRegistryTest, IsNotSentAFileAgainWhoseLastAnswerWasLost) {
+  make_bundle(5000);
+  registry_.behave(R"({"lost_answers": 1})");
+  EXPECT_TRUE(push_in_parts().ok()) << registry_.requests();
+  // That of the empty configuration, and one of the file.
+  EXPECT_EQ(count("POST /v2/team/app/blobs/uploads/ "), 2U) << registry_.requests();
+  EXPECT_TRUE(pull(url_).ok());
+  expect_copied();
+}
+
+TEST_F(FakeRegistryTest, MayStoreAFileForLongerThanTheTimeout) {
+  make_bundle(5000);
+  registry_.behave(R"({"lost_answers": 1, "silent": true, "closes": true})");
+  url_ += "?timeout=500ms";
+  EXPECT_TRUE(push_in_parts().ok()) << registry_.requests();
+  EXPECT_EQ(count("POST /v2/team/app/blobs/uploads/ "), 2U) << registry_.requests();
+}
+
+TEST_F(FakeRegistryTest, GetsABundleAtOnceOnlyIfItTakesNoParts) {
+  make_bundle(5000);
+  // A part after the first one.
+  registry_.behave(R"({"refused_part": 2})");
+  EXPECT_TRUE(transfer_failure(push_in_parts()).starts_with("unsupported: ")) << registry_.requests();
+  EXPECT_EQ(count("POST /v2/team/app/blobs/uploads/ "), 2U) << registry_.requests();
+}
+
+TEST_F(FakeRegistryTest, GetsATokenWithTheRightToPush) {
+  // Of the challenges, one names no right, and one other rights.
+  for (const char* scope : {"", "repository:NAME:pull", "repository:NAME:delete repository:other:pull"}) {
+    const fakes::FakeRegistry registry;
+    const fakes::DockerEnvironment login(fakes::docker_config(registry.name()));
+    registry.behave(fmt::format(R"({{"auth": "bearer", "scope": "{}"}})", scope));
+    const auto pushed = push(registry.url("team/app:v1"));
+    EXPECT_TRUE(pushed.ok()) << transfer_failure(pushed) << "\n" << registry.requests();
+  }
+}
+
 TEST_F(FakeRegistryTest, GetsATokenFromItsServer) {
   registry_.behave(R"({"auth": "bearer"})");
   const std::string nobody = transfer_failure(push(url_));
   EXPECT_TRUE(nobody.starts_with("denied: ")) << nobody;
-  EXPECT_TRUE(has_text(nobody, "its server of tokens refuses one")) << nobody;
+  EXPECT_TRUE(has_text(nobody, "its server of tokens refuses one; there is no file /")) << nobody;
   const fakes::DockerEnvironment docker(fakes::docker_config("https://" + registry_.name() + "/v2/"));
   EXPECT_TRUE(push(url_).ok());
   EXPECT_TRUE(pull(url_).ok());
@@ -204,12 +255,49 @@ TEST_F(FakeRegistryTest, HasOtherThingsThanBundles) {
 
 TEST_F(FakeRegistryTest, HasABundleInAnIndex) {
   const auto pushed = push(url_).value();
-  registry_.behave(nlohmann::json{{"manifest", fmt::format(R"({{"manifests": [{{"artifactType": "{}",
-      "digest": "sha256:{}", "size": 600}}]}})",
-                                                           bundle_media_type, pushed.manifest->hex())}}
-                       .dump());
-  // The fake registry answers with the index for each name.
+  const std::string index = fmt::format(
+      R"({{"manifests": [{{"artifactType": "{}", "digest": "sha256:{}", "size": 600}}, {{"digest": "sha256:0"}}]}})",
+      bundle_media_type, pushed.manifest->hex());
+  registry_.behave(nlohmann::json{{"index", index}}.dump());
+  const auto pulled = pull(url_).value();
+  EXPECT_EQ(pulled.manifest, pushed.manifest);
+  expect_copied();
+  // Another manifest than the index names.
+  registry_.behave(nlohmann::json{{"manifest", index}}.dump());
   EXPECT_TRUE(has_text(transfer_failure(pull(url_)), "sends another manifest than sha256:"));
+}
+
+TEST_F(FakeRegistryTest, CannotFillTheDisk) {
+  const std::uint64_t size = std::filesystem::file_size(bundle());
+  // More than the bundle has with the largest signatures.
+  const std::string larger = pull_failure(fmt::format(R"({{"claimed_size": {}}})", size + 1'000'000));
+  EXPECT_TRUE(has_text(larger, "has no usable bundle: ")) << larger;
+  EXPECT_FALSE(std::filesystem::exists(part()));
+  const std::string smaller = pull_failure(fmt::format(R"({{"claimed_size": {}, "cut": [1, 500]}})", 600));
+  EXPECT_TRUE(has_text(smaller, "has no usable bundle: ")) << smaller;
+  EXPECT_FALSE(std::filesystem::exists(part()));
+  const std::string full = pull_failure(R"({"claimed_size": 1000000000000000000})");
+  EXPECT_TRUE(has_text(full, "bytes are free")) << full;
+  EXPECT_FALSE(std::filesystem::exists(part()));
+}
+
+TEST_F(FakeRegistryTest, CannotSendAnythingElseToTheEnd) {
+  const std::string text(3'000'000, 'x');
+  fakes::write_file(bundle(), text);
+  const BundleToPush no_bundle{
+      .digest = base::sha256(text),
+      .size = text.size(),
+      .read = [&text](std::uint64_t offset, std::span<std::byte> to) -> Result<std::size_t> {
+        return text.copy(reinterpret_cast<char*>(to.data()), to.size(), static_cast<std::size_t>(offset));
+      }};
+  static_cast<void>(make_oci_registry(parse_registry_url(url_).value()).value()->push(no_bundle, -1, {}).value());
+  std::uint64_t received = 0;
+  const auto pulled = pull(url_, {.progress = [&](std::uint64_t done, std::uint64_t) { received = done; }});
+  EXPECT_TRUE(
+      has_text(transfer_failure(pulled), "team/app:v1 has no usable bundle: it does not begin as bundles do"))
+      << transfer_failure(pulled);
+  EXPECT_LT(received, text.size());
+  EXPECT_FALSE(std::filesystem::exists(part()));
 }
 
 TEST_F(FakeRegistryTest, IsOverloaded) {
@@ -222,6 +310,22 @@ TEST_F(FakeRegistryTest, PermitsNoPushing) {
   const std::string failure = push_failure(R"({"refused": "/uploads/", "status": 403, "code": "DENIED"})");
   EXPECT_TRUE(has_text(failure, "permits no push to team/app")) << failure;
   EXPECT_TRUE(has_text(failure, "(status 403, DENIED)")) << failure;
+}
+
+TEST_F(FakeRegistryTest, MayWorkOnABodyUntilTheDeadline) {
+  registry_.behave(R"({"slow_s": 0.4})");
+  const auto put = [&](const CallLimit& limit) {
+    const auto address = HttpAddress::parse("http://" + registry_.name() + "/v2/app/manifests/v1").value();
+    const std::string text = "a body";
+    return HttpConnection::create()->exchange(
+        {.method = HttpMethod::put, .address = address, .body = std::as_bytes(std::span(text)), .ca = {}}, limit);
+  };
+  const auto now = std::chrono::steady_clock::now();
+  constexpr std::chrono::milliseconds idle(100);
+  const auto answer = put({.deadline = now + std::chrono::minutes(1), .idle = idle});
+  EXPECT_EQ(answer ? answer->status : 0, 201) << transfer_failure(answer);
+  // Without a deadline, nothing else ends the call.
+  EXPECT_TRUE(transfer_failure(put({.idle = idle})).starts_with("timed_out: "));
 }
 
 TEST_F(FakeRegistryTest, KeepsTheUnfinishedFileOfAPullThatFailsLater) {

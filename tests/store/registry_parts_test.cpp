@@ -95,6 +95,21 @@ TEST(OciChallenge, IgnoresWhatHasNoForm) {
   EXPECT_EQ(parse_challenges("Basic realm=\"open").size(), 1U);
 }
 
+TEST(OciChallenge, NamesTheScopesOfATokenThatPermitsTheRequest) {
+  using Scopes = std::vector<std::string>;
+  const auto scopes = [](const std::string& challenged, bool writes) {
+    return token_scopes({"bearer", {{"scope", challenged}}}, "team/app", writes);
+  };
+  EXPECT_EQ(token_scopes({"bearer"}, "team/app", false), Scopes{"repository:team/app:pull"});
+  EXPECT_EQ(token_scopes({"bearer"}, "team/app", true), Scopes{"repository:team/app:pull,push"});
+  EXPECT_EQ(scopes("repository:team/app:pull", true), Scopes{"repository:team/app:pull,push"});
+  EXPECT_EQ(scopes("repository:team/app:*,pull", false), Scopes{"repository:team/app:*,pull"});
+  EXPECT_EQ(scopes("registry:catalog:*  repository:team/app:push", false),
+            (Scopes{"repository:team/app:pull,push", "registry:catalog:*"}));
+  EXPECT_EQ(scopes("repository:team/app2:push", true),
+            (Scopes{"repository:team/app:pull,push", "repository:team/app2:push"}));
+}
+
 TEST(DockerConfig, HasCredentialsByTheNameOfTheRegistry) {
   const std::string text = R"({"auths": {
       "https://host:5000/v2/": {"auth": "dTpwOnE="},

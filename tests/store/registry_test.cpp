@@ -91,6 +91,20 @@ TEST_F(RealRegistry, ResumesAPullThatWasInterrupted) {
   expect_copied();
 }
 
+TEST_F(RealRegistry, KeepsTheFileOfAPullThatIsInterruptedWhileItIsChecked) {
+  const fakes::DockerRegistry registry;
+  static_cast<void>(push(registry.url("app")).value());
+  const base::Event interrupted;
+  const auto size = std::filesystem::file_size(bundle());
+  const auto stopped = pull(registry.url("app"), {.interrupted = interrupted.descriptor(),
+                                                  .progress = [&](std::uint64_t done, std::uint64_t) {
+                                                    if (done == size) interrupted.set();
+                                                  }});
+  EXPECT_TRUE(transfer_failure(stopped).starts_with("cancelled: ")) << transfer_failure(stopped);
+  EXPECT_EQ(pull(registry.url("app")).value().transferred, 0U);
+  expect_copied();
+}
+
 TEST_F(RealRegistry, StartsAgainIfTheUnfinishedFileIsOfAnotherBundle) {
   const fakes::DockerRegistry registry;
   static_cast<void>(push(registry.url("app")).value());
@@ -150,6 +164,24 @@ TEST_F(BundleTransfers, AreRefusedIfTheFileIsNoBundle) {
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "store"));
 }
 
+TEST_F(BundleTransfers, EndWhileABundleIsCheckedIfTheyAreInterrupted) {
+  const std::string url = "file://" + (folder_.path() / "store").string();
+  static_cast<void>(push(url).value());
+  const base::Event interrupted;
+  // It is set once the bytes are there.
+  const auto pulled = pull_bundle(place(url), copy(),
+                                  {.interrupted = interrupted.descriptor(),
+                                   .progress = [&](std::uint64_t, std::uint64_t) { interrupted.set(); }});
+  EXPECT_TRUE(transfer_failure(pulled).starts_with("cancelled: ")) << transfer_failure(pulled);
+  EXPECT_FALSE(std::filesystem::exists(copy()));
+  EXPECT_FALSE(std::filesystem::exists(part())) << "a store cannot continue it";
+  std::string bytes = fakes::read_file(bundle());
+  bytes[bytes.size() / 2] ^= 1;
+  fakes::write_file(bundle(), bytes);
+  const std::string pushed = transfer_failure(push(url, {.interrupted = interrupted.descriptor()}));
+  EXPECT_TRUE(pushed.starts_with("cancelled: ")) << "it was not checked to its end: " << pushed;
+}
+
 TEST_F(BundleTransfers, WorkWithAFolder) {
   const std::string url = "file://" + (folder_.path() / "store").string();
   EXPECT_TRUE(push(url).ok());
@@ -177,7 +209,8 @@ TEST_F(BundleTransfers, WorkWithHttp) {
   expect_copied();
   // A damaged copy does not replace a good one.
   fakes::write_file(nginx.objects() / "bundles" / "app.kiln", fakes::read_file(bundle()) + "x");
-  EXPECT_TRUE(has_text(transfer_failure(pull(nginx.url())), "no bundle that can be used"));
+  EXPECT_TRUE(
+      has_text(transfer_failure(pull(nginx.url())), "has no usable bundle: it has other bytes behind its end"));
   expect_copied();
 }
 

@@ -137,6 +137,7 @@ Result<FoundCredentials> read_registry_credentials(const RegistryUrl& url) {
   };
   const auto text = read_small_file(found.file, max_config_bytes, FileAccess::trusted);
   if (!text) return unusable(text.error());
+  found.exists = text->has_value();
   if (!*text || base::trimmed(**text).empty()) return found;
   auto credentials = find_registry_credentials(**text, url);
   if (!credentials) return unusable(credentials.error());

@@ -32,6 +32,7 @@ struct FoundCredentials {
   RegistryCredentials credentials = {};
   /// The file that was read, or the first one that could have been.
   std::string file = {};
+  bool exists = false;
 };
 
 /// Reads $REGISTRY_AUTH_FILE, or else $DOCKER_CONFIG/config.json, or else ~/.docker/config.json. Fails with io.

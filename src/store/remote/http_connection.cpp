@@ -168,7 +168,6 @@ bool HttpConnection::add_header(const std::string& line) {
 CURLcode HttpConnection::set_options(const HttpRequest& request, const CallLimit& limit) {
   const HttpAddress& address = request.address;
   const HttpAccess* access = request.access;
-  const std::string& ca = request.ca;
   CURLcode failed = CURLE_OK;
   // The macro of the same name checks types of constant options only.
   const auto set = [this, &failed](CURLoption option, auto value) {
@@ -203,8 +202,8 @@ CURLcode HttpConnection::set_options(const HttpRequest& request, const CallLimit
   set(CURLOPT_HEADERDATA, static_cast<void*>(this));
   if (address.scheme == "https") {
     set(CURLOPT_SSLVERSION, long{CURL_SSLVERSION_TLSv1_2});
-    if (!ca.empty()) {
-      set(CURLOPT_CAINFO, ca.c_str());
+    if (!request.ca.empty()) {
+      set(CURLOPT_CAINFO, request.ca.c_str());
       // Trust no others: by default libcurl adds those of the system.
       set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));
     }
@@ -242,7 +241,7 @@ CURLcode HttpConnection::set_options(const HttpRequest& request, const CallLimit
     case HttpMethod::put:
       set(CURLOPT_UPLOAD, 1L);
       if (method_ != HttpMethod::put) set(CURLOPT_CUSTOMREQUEST, name_of(method_));
-      set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(source_ != nullptr ? source_->size : body_.size()));
+      set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(body_bytes()));
       set(CURLOPT_READFUNCTION, &HttpConnection::on_send);
       set(CURLOPT_READDATA, static_cast<void*>(this));
       set(CURLOPT_SEEKFUNCTION, &HttpConnection::on_seek);
@@ -261,8 +260,9 @@ Result<CURLcode> HttpConnection::run(const CallLimit& limit) {
     pollfd cancelled = {limit.cancelled, POLLIN, 0};
     if (limit.cancelled >= 0 && poll(&cancelled, 1, 0) > 0)
       return Error(ErrorCode::cancelled, "the request was cancelled");
+    const bool is_sent = limit.deadline != Clock::time_point::max() && body_bytes() > 0 && sent_ == body_bytes();
     const auto deadline =
-        limit.idle.count() > 0 ? std::min(limit.deadline, progress_ + limit.idle) : limit.deadline;
+        is_sent || limit.idle.count() == 0 ? limit.deadline : std::min(limit.deadline, progress_ + limit.idle);
     if (Clock::now() >= deadline) return Error(ErrorCode::timed_out, "the server did not answer in time");
     curl_waitfd also = {limit.cancelled, CURL_WAIT_POLLIN, 0};
     curl_multi_poll(multi_.get(), &also, limit.cancelled >= 0 ? 1 : 0, milliseconds_until(deadline), nullptr);
@@ -390,8 +390,8 @@ std::size_t HttpConnection::on_send(char* to, std::size_t size, std::size_t coun
 
 int HttpConnection::on_seek(void* self, curl_off_t offset, int origin) noexcept {
   auto& connection = *static_cast<HttpConnection*>(self);
-  const std::uint64_t size = connection.source_ != nullptr ? connection.source_->size : connection.body_.size();
-  if (origin != SEEK_SET || offset < 0 || static_cast<std::uint64_t>(offset) > size) return CURL_SEEKFUNC_FAIL;
+  const bool is_inside = offset >= 0 && static_cast<std::uint64_t>(offset) <= connection.body_bytes();
+  if (origin != SEEK_SET || !is_inside) return CURL_SEEKFUNC_FAIL;
   connection.sent_ = static_cast<std::uint64_t>(offset);
   return CURL_SEEKFUNC_OK;
 }

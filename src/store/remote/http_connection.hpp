@@ -127,8 +127,7 @@ class HttpConnection {
   /// Null if there is no memory.
   static std::unique_ptr<HttpConnection> create();
 
-  /// Sends one request, without following redirects. CallLimit::idle is the longest time in which nothing is
-  /// transferred. The messages of errors are reasons without a subject.
+  /// Sends one request, without following redirects. The messages of errors are reasons without a subject.
   Result<HttpAnswer> exchange(const HttpRequest& request, const CallLimit& limit);
 
  private:
@@ -148,6 +147,7 @@ class HttpConnection {
   CURLcode set_options(const HttpRequest& request, const CallLimit& limit);
   /// Runs the request to its end. Fails with cancelled or timed_out.
   Result<CURLcode> run(const CallLimit& limit);
+  std::uint64_t body_bytes() const { return source_ != nullptr ? source_->size : body_.size(); }
   /// Adds a line to headers_. False if there is no memory.
   bool add_header(const std::string& line);
   void read_headers(HttpAnswer& answer) const;

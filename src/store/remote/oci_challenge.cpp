@@ -2,7 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/text.hpp"
 
@@ -73,6 +78,25 @@ std::vector<OciChallenge> parse_challenges(std::string_view header) {
       reader.skip_to_comma();
   }
   return challenges;
+}
+
+std::vector<std::string> token_scopes(const OciChallenge& challenge, const std::string& repository, bool writes) {
+  const std::string resource = "repository:" + repository + ":";
+  std::set<std::string> actions = {"pull"};
+  if (writes) actions.insert("push");
+  std::vector<std::string> scopes = {{}};
+  const auto named = challenge.parameters.find("scope");
+  std::istringstream words(named != challenge.parameters.end() ? named->second : "");
+  for (std::string scope; words >> scope;) {
+    if (!scope.starts_with(resource)) {
+      scopes.push_back(scope);
+      continue;
+    }
+    std::istringstream names(scope.substr(resource.size()));
+    for (std::string action; std::getline(names, action, ',');) actions.insert(action);
+  }
+  scopes.front() = fmt::format("{}{}", resource, fmt::join(actions, ","));
+  return scopes;
 }
 
 }  // namespace kiln::store

@@ -70,7 +70,7 @@ Error oci_refusal(const HttpAnswer& answer, const OciPurpose& purpose, const Reg
   if (answer.status >= 300 && answer.status < 400)
     return error(ErrorCode::io,
                  fmt::format("the registry {} redirects in a way that this request does not follow", url.registry));
-  if (answer.status >= 400 && answer.status < 500)
+  if ((answer.status >= 400 && answer.status < 500) || answer.status == 501)
     return error(ErrorCode::unsupported, fmt::format("the registry {} does not accept the {} of the {}",
                                                      url.registry, name_of(purpose.method), purpose.subject));
   return error(ErrorCode::io, fmt::format("the registry {} failed, or is no registry", url.registry));

@@ -21,6 +21,12 @@ namespace {
 
 /// A registry may ask for larger parts, up to this.
 constexpr std::uint64_t max_part_bytes = std::uint64_t{1} << 30;
+/// At the end of an upload, a registry hashes the file, and may copy it. Beyond the timeout, it gets the time that
+/// one this slow needs.
+constexpr std::uint64_t least_stored_bytes_per_second = 16 << 20;
+
+/// The end of sending a file. Not every registry takes parts.
+enum class Sent { all, takes_no_parts };
 
 std::optional<std::uint64_t> number(std::string_view text) {
   std::uint64_t value = 0;
@@ -96,15 +102,19 @@ class OciRegistry final : public Registry {
   }
 
   Result<void> download(const RegistryBundle& bundle, BundleSink& sink, int interrupted) override {
+    std::uint64_t most = sink.received();
+    if (most == bundle.size) return {};
     for (Retries retries(interrupted);;) {
-      const std::uint64_t before = sink.received();
-      if (before == bundle.size) return {};
       BlobSink blob(sink, bundle.size);
       const auto got = get_blob(bundle, sink, blob, interrupted);
       if (got && sink.received() == bundle.size) return {};
       Error why = got ? Error(ErrorCode::io, "the registry sends less than the manifest names") : got.error();
-      // A connection that breaks again and again still gets forward.
-      if (sink.received() > before) retries = Retries(interrupted);
+      // A connection that breaks again and again still gets forward. Bytes that were there before are no progress:
+      // the registry may make the sink forget them.
+      if (sink.received() > most) {
+        most = sink.received();
+        retries = Retries(interrupted);
+      }
       if (blob.own_error()) return *blob.own_error();
       if (!retries.after(why))
         return Error(why.code(), fmt::format("cannot pull {}: {}", url().display(), why.message()));
@@ -121,7 +131,11 @@ class OciRegistry final : public Registry {
                         [&]() -> Result<HttpAnswer> { return try_once(request, expected, interrupted); });
   }
   Result<HttpAnswer> try_once(const OciRequest& request, std::initializer_list<long> expected, int interrupted) {
-    HttpAnswer answer = KILN_TRY(session_.exchange(request, limit(interrupted)));
+    return try_once(request, expected, limit(interrupted));
+  }
+  Result<HttpAnswer> try_once(const OciRequest& request, std::initializer_list<long> expected,
+                              const CallLimit& limit) {
+    HttpAnswer answer = KILN_TRY(session_.exchange(request, limit));
     if (std::ranges::find(expected, answer.status) != expected.end()) return answer;
     return session_.refusal(answer, request.purpose);
   }
@@ -153,21 +167,32 @@ class OciRegistry final : public Registry {
     return pushed;
   }
 
-  /// Returns whether it was sent.
-  Result<bool> push_blob(const BundleToPush& blob, int interrupted, const BundleProgress& progress) {
+  Result<bool> has_blob(const BundleToPush& blob, int interrupted) {
     const OciRequest request = {.purpose = OciPurpose::to_push(HttpMethod::head, "file"),
                                 .address = session_.address("blobs/" + named(blob.digest))};
-    const HttpAnswer known = KILN_TRY(call(request, {200, 404}, interrupted));
-    if (known.status == 200) return false;
-    const bool in_parts = blob.size > part_bytes_;
-    auto sent = with_retries(interrupted, [&] {
-      return in_parts ? send_in_parts(blob, interrupted, progress) : send_at_once(blob, interrupted, progress);
-    });
-    // Not every registry takes parts.
-    if (in_parts && !sent && sent.error().code() == ErrorCode::unsupported)
-      sent = with_retries(interrupted, [&] { return send_at_once(blob, interrupted, progress); });
-    KILN_TRY(std::move(sent));
-    return true;
+    const HttpAnswer answer = KILN_TRY(call(request, {200, 404}, interrupted));
+    return answer.status == 200;
+  }
+
+  /// Returns whether it was sent.
+  Result<bool> push_blob(const BundleToPush& blob, int interrupted, const BundleProgress& progress) {
+    if (KILN_TRY(has_blob(blob, interrupted))) return false;
+    bool in_parts = blob.size > part_bytes_;
+    for (Retries retries(interrupted);;) {
+      const Result<Sent> sent =
+          in_parts ? send_in_parts(blob, interrupted, progress) : send_at_once(blob, interrupted, progress);
+      if (sent && *sent == Sent::all) return true;
+      if (sent) {
+        in_parts = false;
+        continue;
+      }
+      const bool is_repeated = retries.after(sent.error());
+      // The registry may have stored the file, although its answer was lost or came too late. The address to send
+      // to does not exist any longer then, which looks like a refusal.
+      if (is_repeated || sent.error().code() == ErrorCode::unsupported)
+        if (KILN_TRY(has_blob(blob, interrupted))) return true;
+      if (!is_repeated) return sent.error();
+    }
   }
 
   /// Where the bytes are to be sent.
@@ -176,13 +201,15 @@ class OciRegistry final : public Registry {
                     interrupted);
   }
 
-  Result<void> end_upload(const BundleToPush& blob, HttpAddress to, const HttpSource* source, int interrupted) {
+  Result<Sent> end_upload(const BundleToPush& blob, HttpAddress to, const HttpSource* source, int interrupted) {
     to.url +=
         fmt::format("{}digest=sha256%3A{}", to.url.find('?') == std::string::npos ? '?' : '&', blob.digest.hex());
     const OciRequest request = {
         .purpose = OciPurpose::to_push(HttpMethod::put, "file"), .address = std::move(to), .source = source};
-    KILN_TRY(try_once(request, {200, 201, 204}, interrupted));
-    return {};
+    CallLimit patient = limit(interrupted);
+    patient.idle += std::chrono::seconds(blob.size / least_stored_bytes_per_second);
+    KILN_TRY(try_once(request, {200, 201, 204}, patient));
+    return Sent::all;
   }
 
   static HttpSource part_of(const BundleToPush& blob, std::uint64_t first, std::uint64_t size,
@@ -196,7 +223,7 @@ class OciRegistry final : public Registry {
         }};
   }
 
-  Result<void> send_at_once(const BundleToPush& blob, int interrupted, const BundleProgress& progress) {
+  Result<Sent> send_at_once(const BundleToPush& blob, int interrupted, const BundleProgress& progress) {
     const HttpAddress uploads = session_.address("blobs/uploads/");
     const HttpAnswer begun = KILN_TRY(begin_upload(interrupted, uploads));
     HttpAddress to = KILN_TRY(session_.location(begun, uploads));
@@ -204,7 +231,7 @@ class OciRegistry final : public Registry {
     return end_upload(blob, std::move(to), &source, interrupted);
   }
 
-  Result<void> send_in_parts(const BundleToPush& blob, int interrupted, const BundleProgress& progress) {
+  Result<Sent> send_in_parts(const BundleToPush& blob, int interrupted, const BundleProgress& progress) {
     const HttpAddress uploads = session_.address("blobs/uploads/");
     const HttpAnswer begun = KILN_TRY(begin_upload(interrupted, uploads));
     HttpAddress to = KILN_TRY(session_.location(begun, uploads));
@@ -212,7 +239,9 @@ class OciRegistry final : public Registry {
     const std::uint64_t part_bytes = std::clamp(least, part_bytes_, std::max(part_bytes_, max_part_bytes));
     for (std::uint64_t sent = 0; sent < blob.size;) {
       const std::uint64_t size = std::min(part_bytes, blob.size - sent);
-      to = KILN_TRY(send_part(blob, sent, size, to, interrupted, progress));
+      auto next = send_part(blob, sent, size, to, interrupted, progress);
+      if (!next && sent == 0 && next.error().code() == ErrorCode::unsupported) return Sent::takes_no_parts;
+      to = KILN_TRY(std::move(next));
       sent += size;
     }
     return end_upload(blob, std::move(to), nullptr, interrupted);

@@ -38,10 +38,14 @@ std::string parameter(const OciChallenge& challenge, const char* name) {
 OciSession::OciSession(RegistryUrl url, HttpAddress registry)
     : url_(std::move(url)), registry_(std::move(registry)) {}
 
+std::string OciSession::repository() const {
+  const bool is_short_name = url_.registry == "docker.io" && url_.repository.find('/') == std::string::npos;
+  return (is_short_name ? "library/" : "") + url_.repository;
+}
+
 HttpAddress OciSession::address(const std::string& path) const {
   HttpAddress address = registry_;
-  const bool is_short_name = url_.registry == "docker.io" && url_.repository.find('/') == std::string::npos;
-  address.url += fmt::format("/v2/{}{}/{}", is_short_name ? "library/" : "", url_.repository, path);
+  address.url += fmt::format("/v2/{}/{}", repository(), path);
   return address;
 }
 
@@ -150,16 +154,19 @@ Result<std::string> OciSession::get_token(const OciChallenge& challenge, bool wr
   if (!address) return failed(ErrorCode::unsupported, "does not name a valid server of tokens");
   if (address->scheme != "https" && !url_.is_plain_http)
     return failed(ErrorCode::denied, "names a server of tokens without https, which gets no credentials");
-  std::string scope = parameter(challenge, "scope");
-  if (scope.empty()) scope = fmt::format("repository:{}:{}", url_.repository, writes ? "pull,push" : "pull");
-  std::string query = "scope=" + encoded(scope);
+  const RegistryCredentials& credentials = found_->credentials;
+  const std::vector<std::string> scopes = token_scopes(challenge, repository(), writes);
+  // A form has one scope with all of them, and a query several.
+  const bool has_form = !credentials.identity_token.empty();
+  std::string query = "scope=";
+  for (std::size_t i = 0; i < scopes.size(); ++i)
+    query += (i == 0 ? "" : has_form ? "%20" : "&scope=") + encoded(scopes[i]);
   if (const std::string service = parameter(challenge, "service"); !service.empty())
     query += "&service=" + encoded(service);
 
-  const RegistryCredentials& credentials = found_->credentials;
   HttpAccess access;
   std::string form;
-  if (credentials.identity_token.empty()) {
+  if (!has_form) {
     access.user = credentials.user;
     access.password = credentials.password;
     address->url += (address->url.find('?') == std::string::npos ? "?" : "&") + query;
@@ -201,7 +208,8 @@ std::string OciSession::credentials_advice() const {
   const std::string login = fmt::format(
       "log in with `docker login {}`, or name a file with credentials in $REGISTRY_AUTH_FILE", url_.registry);
   if (!found_ || found_->file.empty()) return login;
-  const auto& [credentials, file] = *found_;
+  const auto& [credentials, file, exists] = *found_;
+  if (!exists) return fmt::format("there is no file {}; {}", file, login);
   if (credentials.is_known())
     return fmt::format("the credentials in {} do not suffice; check their rights, or log in again", file);
   if (!credentials.helper.empty())

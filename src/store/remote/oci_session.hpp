@@ -52,6 +52,8 @@ class OciSession {
   Error refusal(const HttpAnswer& answer, const OciPurpose& purpose) const;
 
  private:
+  /// As the registry names it.
+  std::string repository() const;
   Result<HttpAnswer> follow(const OciRequest& request, const CallLimit& limit);
   Result<void> authenticate(const HttpAnswer& answer, bool writes, const CallLimit& limit);
   Result<std::string> get_token(const OciChallenge& challenge, bool writes, const CallLimit& limit);
