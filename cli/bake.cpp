@@ -159,7 +159,7 @@ void write_bundle(Context& context, const BakeFlags& flags) {
   const auto time = Clock::now() - begin;
   if (context.json) return print_json(json_of(report, flags.output, time));
   if (!report.was_interrupted) return print_text(report, flags.output, time, context.terminal());
-  complain(fmt::format("interrupted: {}{} compiled, and kept in {}.part; run the same command to go on",
+  complain(fmt::format("interrupted: {}{} compiled, and kept in {}.baking; run the same command to go on",
                        report.programs, total > 0 ? fmt::format(" of {}", human_count(total, "program")) : "",
                        flags.output));
 }
@@ -286,7 +286,7 @@ void add_bake(CLI::App& app, Context& context) {
       "An application records its requests if KILN_RECORD names a file. Without the device of an API, `kiln\n"
       "record add` makes requests of source files. An application finds the programs of a bundle if KILN_BUNDLES\n"
       "names it.\n\n"
-      "Until the bundle is complete, FILE.part keeps what is compiled. Ctrl-C ends the command with 130; the same\n"
+      "Until the bundle is complete, FILE.baking keeps what is compiled. Ctrl-C ends the command with 130; the same\n"
       "command goes on later. Exits with 1 if a program does not compile; the bundle then has the others.\n\n"
       "Examples:\n"
       "  kiln bake app.kilnreq --target cuda:sm_80,sm_90 --target vulkan -o app.kiln\n"

@@ -22,7 +22,7 @@ struct BakeOptions {
   /// `hip:gfx90a`, `hip:gfx90a:xnack-`, `vulkan` (SPIR-V for every device); or `opengl:here`, `opencl:here`,
   /// `vulkan:here`, …: the first device of this API on this machine. A target gets the requests of its API.
   std::vector<std::string> targets = {};
-  /// The bundle that is written. Meanwhile `OUTPUT.part`, a folder beside it, keeps what is compiled already, so
+  /// The bundle that is written. Meanwhile `OUTPUT.baking`, a folder beside it, keeps what is compiled already, so
   /// that the same call goes on later.
   std::filesystem::path output = {};
   /// Adds PTX of the newest CUDA architecture of `targets`, for GPUs that are newer.

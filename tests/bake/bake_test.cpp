@@ -107,7 +107,7 @@ TEST_F(Bake, WritesTheProgramsOfARecordAndRemovesTheFolder) {
   ASSERT_EQ(report.targets.size(), 1U);
   EXPECT_EQ(report.targets[0].name, "vulkan");
   EXPECT_EQ(report.targets[0].programs, 3U);
-  EXPECT_FALSE(fs::exists(folder() / "app.kiln.part"));
+  EXPECT_FALSE(fs::exists(folder() / "app.kiln.baking"));
 
   const auto file = bundle();
   ASSERT_EQ(file->targets().size(), 1U);
@@ -206,7 +206,16 @@ TEST_F(Bake, GoesOnAfterAProcessThatWasKilled) {
   const auto report = bake(serial).value();
   EXPECT_EQ(report.resumed, 1U);
   EXPECT_EQ(report.programs, 3U);
-  EXPECT_FALSE(fs::exists(folder() / "app.kiln.part"));
+  EXPECT_FALSE(fs::exists(folder() / "app.kiln.baking"));
+}
+
+TEST_F(Bake, LeavesTheFileOfAnUnfinishedPullAlone) {
+  KILN_NEEDS("vulkan");
+  record_shaders(1);
+  write_file(folder() / "app.kiln.part", "half a bundle");
+  const auto report = bake_for({"vulkan"});
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(read_file(folder() / "app.kiln.part"), "half a bundle");
 }
 
 TEST_F(Bake, CompilesAnEntryAgainThatWasDamagedMeanwhile) {
@@ -218,7 +227,7 @@ TEST_F(Bake, CompilesAnEntryAgainThatWasDamagedMeanwhile) {
   const base::Event interrupted;
   stopped.interrupted = interrupted.descriptor();
   ASSERT_TRUE(bake(stopped, [&](const BakeProgress&) { interrupted.set(); }).value().was_interrupted);
-  for (const auto& file : fs::directory_iterator(folder() / "app.kiln.part/entries")) {
+  for (const auto& file : fs::directory_iterator(folder() / "app.kiln.baking/entries")) {
     std::string bytes = read_file(file.path());
     bytes.back() = static_cast<char>(bytes.back() ^ 1);
     write_file(file.path(), bytes);
@@ -280,7 +289,7 @@ TEST_F(Bake, NamesTargetsThatAreNotValidOrNotKnown) {
     EXPECT_NE(refused.error().message().find(target), std::string::npos) << refused.error().message();
   }
   EXPECT_EQ(bake_for({}).error().code(), ErrorCode::invalid_request);
-  EXPECT_FALSE(fs::exists(folder() / "app.kiln.part"));
+  EXPECT_FALSE(fs::exists(folder() / "app.kiln.baking"));
   KILN_NEEDS("sm_90");
   const auto unknown = bake_for({"cuda:sm_7"});
   ASSERT_FALSE(unknown);

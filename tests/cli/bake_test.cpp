@@ -122,8 +122,8 @@ TEST_F(CliBake, EndsInOrderAtCtrlC) {
   const auto ended = running.wait();
   EXPECT_EQ(ended.status, 130) << ended.error;
   EXPECT_TRUE(contains(ended.error, "run the same command to go on")) << ended.error;
-  EXPECT_TRUE(contains(ended.error, "app.kiln.part")) << ended.error;
-  EXPECT_TRUE(fs::exists(bundle_ + ".part"));
+  EXPECT_TRUE(contains(ended.error, "app.kiln.baking")) << ended.error;
+  EXPECT_TRUE(fs::exists(bundle_ + ".baking"));
   EXPECT_FALSE(fs::exists(bundle_));
 }
 
