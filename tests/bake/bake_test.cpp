@@ -1,6 +1,8 @@
 #include <kiln/bake.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -17,6 +19,7 @@
 
 #include "backend/offline.hpp"
 #include "base/event.hpp"
+#include "base/file_system.hpp"
 #include "fakes/child.hpp"
 #include "fakes/files.hpp"
 #include "fakes/forbid_call.hpp"
@@ -52,6 +55,20 @@ Request kernel(const std::string& name, Language language, std::vector<std::stri
                   .language = language,
                   .options = std::move(options)});
 }
+
+/// A disk that is full from fill() on.
+class FullDisk final : public base::FileSystem {
+ public:
+  void fill() const { is_full_ = true; }
+  void empty() const { is_full_ = false; }
+  ssize_t write(int file, const void* bytes, std::size_t count) const override {
+    if (is_full_) return errno = ENOSPC, -1;
+    return FileSystem::write(file, bytes, count);
+  }
+
+ private:
+  mutable std::atomic<bool> is_full_{false};
+};
 
 /// Records, and the bundles that are baked of them.
 class Bake : public testing::Test {
@@ -271,10 +288,61 @@ TEST_F(Bake, LeavesOutAndReportsAProgramThatDoesNotCompile) {
   EXPECT_EQ(report.failures[0].target, "vulkan");
   EXPECT_EQ(report.failures[0].error.code(), ErrorCode::compile_failed);
   EXPECT_NE(report.failures[0].error.log().find("nonsense"), std::string::npos) << report.failures[0].error.log();
+  EXPECT_EQ(report.retriable, 0U);
+  EXPECT_FALSE(fs::exists(folder() / "app.kiln.baking"));
   EXPECT_EQ(report.programs, 2U);
   EXPECT_EQ(bundle()->size(), 2U);
   // A device can still try it.
   EXPECT_EQ(bundle()->requests().value().entries().size(), 3U);
+}
+
+TEST_F(Bake, EndsWithoutABundleIfAProgramCannotBeKept) {
+  KILN_NEEDS("vulkan");
+  record_shaders(3);
+  write_file(folder() / "app.kiln", "an older bundle");
+  auto serial = options({"vulkan"});
+  serial.jobs = 1;
+  const FullDisk disk;
+  const base::ScopedFileSystem scope(disk);
+  std::size_t tried = 0;
+  const auto failed = bake(serial, [&](const BakeProgress&) {
+    if (++tried == 2) disk.fill();
+  });
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code(), ErrorCode::io);
+  for (const char* part : {"No space left", "app.kiln.baking", "the same command"})
+    EXPECT_NE(failed.error().message().find(part), std::string::npos) << failed.error().message();
+  EXPECT_EQ(tried, 2U);
+  EXPECT_EQ(read_file(folder() / "app.kiln"), "an older bundle");
+  disk.empty();
+  const auto report = bake(serial).value();
+  EXPECT_EQ(report.resumed, 2U);
+  EXPECT_EQ(report.compiled, 1U);
+  EXPECT_FALSE(fs::exists(folder() / "app.kiln.baking"));
+}
+
+TEST_F(Bake, TriesAProgramAgainWhoseCompilerWasKilled) {
+  write_file(folder() / "bin/hipcc",
+             "#!/bin/sh\n"
+             "case \"$*\" in\n"
+             "  *--version*) echo 'HIP version: 5.2.0' ;;\n"
+             "  *-###*) ;;\n"
+             "  *) kill -9 $$ ;;\n"
+             "esac\n");
+  fs::permissions(folder() / "bin/hipcc", fs::perms::owner_all);
+  record(kernel("twice", Language::hip), "hip");
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", ((folder() / "bin").string() + ":" + path).c_str(), 1);
+  const auto report = bake_for({"hip:gfx906"});
+  setenv("PATH", path.c_str(), 1);
+  ASSERT_TRUE(report) << report.error().message();
+  ASSERT_EQ(report->failures.size(), 1U);
+  EXPECT_EQ(report->failures[0].error.code(), ErrorCode::device_failed);
+  EXPECT_EQ(report->failures[0].error.message(),
+            "hipcc was killed while it compiled twice; the machine may have too little memory");
+  EXPECT_EQ(report->retriable, 1U);
+  EXPECT_TRUE(fs::exists(folder() / "app.kiln"));
+  EXPECT_TRUE(fs::exists(folder() / "app.kiln.baking"));
 }
 
 TEST_F(Bake, NamesTargetsThatAreNotValidOrNotKnown) {
