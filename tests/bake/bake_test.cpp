@@ -9,6 +9,8 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include <unistd.h>
@@ -18,6 +20,9 @@
 #include <kiln/device.hpp>
 
 #include "backend/offline.hpp"
+#include "bake/part_folder.hpp"
+#include "bake/recorded_programs.hpp"
+#include "bake/working_folder.hpp"
 #include "base/event.hpp"
 #include "base/file_system.hpp"
 #include "fakes/child.hpp"
@@ -535,6 +540,30 @@ TEST_F(Bake, FindsTheFilesOfTheWorkingFolderOfARequest) {
   ASSERT_TRUE(report.failures.empty()) << report.failures[0].error.describe();
   EXPECT_EQ(report.programs, 1U);
   EXPECT_EQ(fs::current_path(), before);
+}
+
+TEST_F(Bake, LeavesTheWorkingFolderOfARequestBeforeItIsRemoved) {
+  const fs::path before = fs::current_path();
+  record(Request({.name = "scale", .source = "kernel void f() {}\n", .language = Language::opencl}), "opencl");
+  const auto programs = baking::RecordedPrograms::read({record_}).value();
+  auto part = baking::PartFolder::open(folder() / "app.kiln").value();
+  programs->add_user(0);
+  fs::path during;
+  fs::path after;
+  std::jthread([&] {
+    const baking::WorkingFolder working_folder;
+    if (!working_folder.enter(folder())) return;
+    {
+      const baking::RecordedPrograms::Use use(*programs, 0, part, working_folder);
+      during = fs::current_path();
+    }
+    part.remove();
+    std::error_code error;
+    after = fs::current_path(error);
+  }).join();
+  if (during.empty()) GTEST_SKIP() << "unshare() is not allowed";
+  EXPECT_EQ(during, part.empty_folder());
+  EXPECT_EQ(after, before);
 }
 
 TEST_F(Bake, SaysThatAContainerPermitsNoWorkingFolder) {
