@@ -62,6 +62,7 @@ struct BakeReport {
   struct Target {
     std::string name = {};
     std::size_t programs = 0;
+    /// Of its programs in the bundle; if no bundle was written, in the folder.
     std::uint64_t bytes = 0;
   };
 

@@ -122,7 +122,8 @@ class Bake {
   void stop(const Error& error) KILN_EXCLUDES(mutex_);
   void add(Job& job, const PartFolder::Kept& program) KILN_REQUIRES(mutex_);
   Result<void> write(const std::filesystem::path& output) KILN_REQUIRES(mutex_);
-  Result<std::vector<std::byte>> read(const Job& job) const;
+  /// The sealed entry for the bundle. Adds its size to `bytes`.
+  Result<std::vector<std::byte>> read(const Job& job, std::uint64_t& bytes) const;
   Result<void> write_record() KILN_REQUIRES(mutex_);
   bool is_interrupted() const;
 
@@ -314,6 +315,7 @@ Result<void> Bake::write(const std::filesystem::path& output) {
       report_.failures.push_back(
           {.name = record.path().string(),
            .error = Error(ErrorCode::damaged, fmt::format("{} damaged items were skipped", record.damaged()))});
+  std::vector<std::uint64_t> bytes(targets_.size());
   store::BundleContents contents;
   for (const Target& target : targets_) contents.identities.push_back(target.backend->identity());
   contents.facts = nlohmann::json{{"baked_by", "Kiln " KILN_VERSION}}.dump();
@@ -322,21 +324,25 @@ Result<void> Bake::write(const std::filesystem::path& output) {
       contents.entries.push_back({.identity = job.target,
                                   .key = job.label.key,
                                   .without_toolkit = job.without_toolkit,
-                                  .read = [this, &job] { return read(job); }});
+                                  .read = [this, &job, &bytes] { return read(job, bytes[job.target]); }});
   if (options_.adds_requests) {
     KILN_TRY(write_record());
     contents.record = part_.record();
   }
   report_.bytes = KILN_TRY(store::write_bundle(output, contents));
+  for (std::size_t i = 0; i < bytes.size(); ++i) report_.targets[i].bytes = bytes[i];
   if (report_.retriable == 0) part_.remove();
   return {};
 }
 
-Result<std::vector<std::byte>> Bake::read(const Job& job) const {
-  auto kept = KILN_TRY(part_.read(job.label));
-  if (options_.compresses) return std::move(kept.sealed);
-  const auto opened = KILN_TRY(store::open_entry(kept.sealed));
-  return store::seal_entry(opened.label, opened.entry, store::Packing::plain);
+Result<std::vector<std::byte>> Bake::read(const Job& job, std::uint64_t& bytes) const {
+  std::vector<std::byte> sealed = KILN_TRY(part_.read(job.label)).sealed;
+  if (!options_.compresses) {
+    const auto opened = KILN_TRY(store::open_entry(sealed));
+    sealed = store::seal_entry(opened.label, opened.entry, store::Packing::plain);
+  }
+  bytes += sealed.size();
+  return sealed;
 }
 
 Result<void> Bake::write_record() {

@@ -156,6 +156,23 @@ TEST_F(Bake, AddsTheRequestsOfAllRecordsOnce) {
   EXPECT_FALSE(bundle()->has_requests());
 }
 
+TEST_F(Bake, ReportsTheSizesOfTheProgramsInTheBundle) {
+  KILN_NEEDS("vulkan");
+  record_shaders(2);
+  std::uint64_t before = 0;
+  for (const bool compresses : {true, false}) {
+    auto two = options({"vulkan"});
+    two.compresses = compresses;
+    const auto report = bake(two).value();
+    const auto file = bundle();
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < file->size(); ++i) bytes += file->read(file->program(i)).value().size();
+    EXPECT_EQ(report.targets[0].bytes, bytes) << compresses;
+    EXPECT_GT(bytes, before);
+    before = bytes;
+  }
+}
+
 TEST_F(Bake, BeginsWithTheSlowestProgramAndReportsEachOne) {
   KILN_NEEDS("vulkan");
   record_shaders(4);
