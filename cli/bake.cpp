@@ -94,6 +94,7 @@ Json json_of(const BakeReport& report, const std::string& output, std::chrono::n
                  {"compiled", report.compiled},
                  {"resumed", report.resumed},
                  {"skipped", report.skipped},
+                 {"retriable", report.retriable},
                  {"bytes", report.bytes},
                  {"interrupted", report.was_interrupted},
                  {"seconds", std::chrono::duration<double>(time).count()},
@@ -126,6 +127,11 @@ void print_text(const BakeReport& report, const std::string& output, std::chrono
   print(fmt::format("{}: {} for {}, {} in {}{}\n", printable(output), human_count(report.programs, "program"),
                     human_count(report.targets.size(), "target"), human_size(report.bytes), human_duration(time),
                     details));
+  if (report.retriable > 0)
+    complain(
+        fmt::format("{} of the failures may not happen again: the same command tries these programs again; "
+                    "{}.baking keeps the others",
+                    report.retriable, printable(output)));
 }
 
 void write_bundle(Context& context, const BakeFlags& flags) {
@@ -159,7 +165,7 @@ void write_bundle(Context& context, const BakeFlags& flags) {
   const auto time = Clock::now() - begin;
   if (context.json) return print_json(json_of(report, flags.output, time));
   if (!report.was_interrupted) return print_text(report, flags.output, time, context.terminal());
-  complain(fmt::format("interrupted: {}{} compiled, and kept in {}.part; run the same command to go on",
+  complain(fmt::format("interrupted: {}{} compiled, and kept in {}.baking; run the same command to go on",
                        report.programs, total > 0 ? fmt::format(" of {}", human_count(total, "program")) : "",
                        flags.output));
 }
@@ -286,8 +292,10 @@ void add_bake(CLI::App& app, Context& context) {
       "An application records its requests if KILN_RECORD names a file. Without the device of an API, `kiln\n"
       "record add` makes requests of source files. An application finds the programs of a bundle if KILN_BUNDLES\n"
       "names it.\n\n"
-      "Until the bundle is complete, FILE.part keeps what is compiled. Ctrl-C ends the command with 130; the same\n"
-      "command goes on later. Exits with 1 if a program does not compile; the bundle then has the others.\n\n"
+      "Until the bundle is complete, FILE.baking keeps what is compiled. Ctrl-C ends the command with 130; the\n"
+      "same command goes on later. Exits with 1 if a program fails; the bundle then has the others. After a\n"
+      "failure that may not happen again, such as a lack of memory, the folder remains, and the same command\n"
+      "tries only the programs that failed.\n\n"
       "Examples:\n"
       "  kiln bake app.kilnreq --target cuda:sm_80,sm_90 --target vulkan -o app.kiln\n"
       "  kiln bake app.kilnreq --target cuda:all --target hip:gfx90a -o app.kiln\n"

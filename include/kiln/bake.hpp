@@ -22,14 +22,15 @@ struct BakeOptions {
   /// `hip:gfx90a`, `hip:gfx90a:xnack-`, `vulkan` (SPIR-V for every device); or `opengl:here`, `opencl:here`,
   /// `vulkan:here`, …: the first device of this API on this machine. A target gets the requests of its API.
   std::vector<std::string> targets = {};
-  /// The bundle that is written. Meanwhile `OUTPUT.part`, a folder beside it, keeps what is compiled already, so
-  /// that the same call goes on later.
+  /// The bundle that is written. Until it has all programs that can be compiled, `OUTPUT.baking`, a folder beside
+  /// it, keeps what is compiled already, so that the same call goes on later.
   std::filesystem::path output = {};
   /// Adds PTX of the newest CUDA architecture of `targets`, for GPUs that are newer.
   bool adds_ptx = true;
   /// Puts the requests into the bundle, so that a device without a program in it can compile them at its first run.
   bool adds_requests = true;
-  /// Compresses the programs. Without, they load up to 10 microseconds faster, and take two to three times the room.
+  /// Compresses the programs. Without, they load up to 10 microseconds faster, and take two to three times the
+  /// room.
   bool compresses = true;
   /// How many programs are compiled at once; 0: one for each processor.
   unsigned jobs = 0;
@@ -61,6 +62,7 @@ struct BakeReport {
   struct Target {
     std::string name = {};
     std::size_t programs = 0;
+    /// Of its programs in the bundle; if no bundle was written, in the folder.
     std::uint64_t bytes = 0;
   };
 
@@ -68,10 +70,13 @@ struct BakeReport {
   std::size_t programs = 0;
   std::size_t compiled = 0;
   std::size_t resumed = 0;
-  /// Requests that have no sense for a target, such as one with the option -arch=sm_90a for sm_80.
+  /// Requests that a target cannot use, such as one with the option -arch=sm_90a for sm_80.
   std::size_t skipped = 0;
   std::vector<Target> targets = {};
   std::vector<Failed> failures = {};
+  /// How many of the failures another call may not have, such as a lack of memory. If there are any, the folder of
+  /// the output remains, and the same call compiles only these programs.
+  std::size_t retriable = 0;
   /// Bytes of the bundle.
   std::uint64_t bytes = 0;
   bool was_interrupted = false;
@@ -81,8 +86,8 @@ struct BakeReport {
 /// writes a bundle (docs/bundles.md). A program that does not compile is left out and reported. Equal inputs and
 /// compilers give equal bytes. Fails with invalid_request for a target that is not valid, or that no request is
 /// for, with unsupported if its compiler is missing or does not know it, with timed_out if another process bakes
-/// the same bundle, and with io. If it is interrupted, no bundle is written. Does not change the working folder of
-/// the process.
+/// the same bundle, and with io. If it fails or is interrupted, no bundle is written. Does not change the working
+/// folder of the process.
 ///
 /// `progress` is called by one thread at a time, never by the caller's. If it throws, no further programs are
 /// begun, and this function throws that exception.

@@ -154,7 +154,8 @@ requires std::is_trivially_copyable_v<T> Result<std::vector<T>> download(Device&
 /// replaces it.
 ///
 /// A device opens without its compiler (NVRTC, hipRTC, shaderc) too: DeviceInfo::compiler_problem says what is
-/// missing, and it runs the programs that were compiled elsewhere.
+/// missing, and it runs the programs that were compiled elsewhere. For "", a CPU that can compile is preferred to a
+/// GPU that cannot; a warning then names the GPU.
 ///
 /// Drivers decide which devices a process sees, and in which order: CUDA by `$CUDA_VISIBLE_DEVICES`. CUDA shows a
 /// process one MIG instance at most; to choose it, set `CUDA_VISIBLE_DEVICES=MIG-…` before the first device is

@@ -136,8 +136,9 @@ class Request {
 
   /// As key().digest, but without the headers of the CUDA or ROCm toolkit: a name that is found there counts as one
   /// that is found nowhere. So it is the same on a machine without the toolkit, which can find a program in a
-  /// bundle by it. Nothing if the language has no toolkit, if the source names no file, or if the names of files
-  /// are computed in a way that only the compiler knows. Hashes the request again with each call.
+  /// bundle by it. Nothing if the language has no toolkit, if the source names no file, if the names of files are
+  /// computed in a way that only the compiler knows, or if the toolkit's headers are in a folder that also has those
+  /// of others, such as /usr/include. Hashes the request again with each call.
   std::optional<Digest> digest_without_toolkit() const;
 
   /// Checks that a compiler that runs now reads the files that the key covers. Fails with outdated if one was

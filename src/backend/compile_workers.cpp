@@ -418,7 +418,7 @@ std::optional<Result<std::string>> CompilePlaces::run_in(Slot& slot, const Compi
                    std::move(failed.output));
     // Something else killed the worker, perhaps for another process's need of memory.
     if (is_second)
-      return Error(ErrorCode::compile_failed,
+      return Error(ErrorCode::device_failed,
                    fmt::format("the process in which {} compiled {} was killed twice{}; the machine may have too "
                                "little memory",
                                compilation.title, compilation.program,

@@ -138,6 +138,18 @@ Result<std::shared_ptr<Device>> open_by_uuid(const Api& api, std::string_view na
   return Error(ErrorCode::no_device, std::move(message));
 }
 
+/// Warns of GPUs for which a CPU is preferred, because a user expects the GPU.
+void warn_of_unused_gpus(const DeviceInfo& chosen, const std::vector<DeviceInfo>& without_compiler,
+                         const Log& log) {
+  for (const DeviceInfo& gpu : without_compiler)
+    if (!gpu.software)
+      log.warning(
+          fmt::format("{} ({}) is not used, because it has no compiler: {}. The CPU ({}) is used. To run "
+                      "programs of bundles on the GPU, set KILN_DEVICE={}, or call open_device(\"{}\")",
+                      gpu.label.empty() ? gpu.identity.device : gpu.label, gpu.name, gpu.compiler_problem,
+                      chosen.name, gpu.name, gpu.name));
+}
+
 /// Opens the best device of all APIs: a GPU before a CPU, and a device without a compiler last.
 Result<std::shared_ptr<Device>> open_best(const Log& log) {
   std::vector<DeviceInfo> on_cpu;
@@ -170,6 +182,7 @@ Result<std::shared_ptr<Device>> open_best(const Log& log) {
   for (const DeviceInfo* info : others) {
     const Api& api = *find_api(info->identity.api);
     auto device = open(api, *number_of(api, info->name), log);
+    if (device && info->software) warn_of_unused_gpus(*info, without_compiler, log);
     if (device) return device;
     problems += fmt::format("\n  {}: {}", info->name, device.error().message());
   }

@@ -72,6 +72,20 @@ Result<Compiled> compile_with(Backend& backend, const Request& request) {
   }
 }
 
+/// Whether another call may not have this failure, although it gets the same records and compilers.
+bool is_retriable(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_request:
+    case ErrorCode::include_not_found:
+    case ErrorCode::include_cycle:
+    case ErrorCode::compile_failed:
+    case ErrorCode::load_failed:
+    case ErrorCode::damaged:
+    case ErrorCode::unsupported: return false;
+    default: return true;
+  }
+}
+
 /// One call of bake().
 class Bake {
  public:
@@ -104,9 +118,12 @@ class Bake {
   Result<PartFolder::Kept> compile(const Job& job, const RecordedPrograms::Use& use) const;
   void finish(Job& job, const Result<PartFolder::Kept>& program, std::chrono::nanoseconds time)
       KILN_EXCLUDES(mutex_);
+  /// No further programs are begun, and no bundle is written.
+  void stop(const Error& error) KILN_EXCLUDES(mutex_);
   void add(Job& job, const PartFolder::Kept& program) KILN_REQUIRES(mutex_);
   Result<void> write(const std::filesystem::path& output) KILN_REQUIRES(mutex_);
-  Result<std::vector<std::byte>> read(const Job& job) const;
+  /// The sealed entry for the bundle. Adds its size to `bytes`.
+  Result<std::vector<std::byte>> read(const Job& job, std::uint64_t& bytes) const;
   Result<void> write_record() KILN_REQUIRES(mutex_);
   bool is_interrupted() const;
 
@@ -127,6 +144,7 @@ class Bake {
   std::size_t done_ KILN_GUARDED_BY(mutex_) = 0;
   baking::RemainingTime remaining_ KILN_GUARDED_BY(mutex_);
   std::exception_ptr thrown_ KILN_GUARDED_BY(mutex_);
+  std::optional<Error> error_ KILN_GUARDED_BY(mutex_);
 };
 
 Result<BakeReport> Bake::run(const std::filesystem::path& output) {
@@ -137,6 +155,7 @@ Result<BakeReport> Bake::run(const std::filesystem::path& output) {
   KILN_TRY(compile_all());
   const base::MutexLock lock(mutex_);
   if (thrown_) std::rethrow_exception(thrown_);
+  if (error_) return *std::move(error_);
   report_.was_interrupted = has_stopped_;
   if (!has_stopped_) KILN_TRY(write(output));
   return std::move(report_);
@@ -219,6 +238,8 @@ void Bake::compile_some() {
         has_stopped_ = true;
         return;
       }
+      if (program)
+        if (const auto kept = part_.keep(job.label, *program); !kept) return stop(kept.error());
       finish(job, program, Clock::now() - start);
     } catch (...) {
       const base::MutexLock lock(mutex_);
@@ -251,10 +272,16 @@ Result<PartFolder::Kept> Bake::compile(const Job& job, const RecordedPrograms::U
     const auto bytes = std::as_bytes(std::span(files));
     entry.parts.emplace(store::files_part, Binary{.bytes = {bytes.begin(), bytes.end()}});
   }
-  PartFolder::Kept kept{.sealed = store::seal_entry(job.label, entry),
-                        .without_toolkit = request.digest_without_toolkit()};
-  KILN_TRY(part_.keep(job.label, kept));
-  return kept;
+  return PartFolder::Kept{.sealed = store::seal_entry(job.label, entry),
+                          .without_toolkit = request.digest_without_toolkit()};
+}
+
+void Bake::stop(const Error& error) {
+  const base::MutexLock lock(mutex_);
+  if (!error_)
+    error_ = Error(error.code(), fmt::format("{}; the same command goes on with the programs that are compiled",
+                                             error.message()));
+  has_stopped_ = true;
 }
 
 void Bake::finish(Job& job, const Result<PartFolder::Kept>& program, std::chrono::nanoseconds time) {
@@ -266,6 +293,7 @@ void Bake::finish(Job& job, const Result<PartFolder::Kept>& program, std::chrono
     add(job, *program);
   } else {
     report_.failures.push_back({name, target, program.error()});
+    if (is_retriable(program.error().code())) ++report_.retriable;
   }
   remaining_.finish(job.target, job.cost, time);
   ++done_;
@@ -287,6 +315,7 @@ Result<void> Bake::write(const std::filesystem::path& output) {
       report_.failures.push_back(
           {.name = record.path().string(),
            .error = Error(ErrorCode::damaged, fmt::format("{} damaged items were skipped", record.damaged()))});
+  std::vector<std::uint64_t> bytes(targets_.size());
   store::BundleContents contents;
   for (const Target& target : targets_) contents.identities.push_back(target.backend->identity());
   contents.facts = nlohmann::json{{"baked_by", "Kiln " KILN_VERSION}}.dump();
@@ -295,21 +324,25 @@ Result<void> Bake::write(const std::filesystem::path& output) {
       contents.entries.push_back({.identity = job.target,
                                   .key = job.label.key,
                                   .without_toolkit = job.without_toolkit,
-                                  .read = [this, &job] { return read(job); }});
+                                  .read = [this, &job, &bytes] { return read(job, bytes[job.target]); }});
   if (options_.adds_requests) {
     KILN_TRY(write_record());
     contents.record = part_.record();
   }
   report_.bytes = KILN_TRY(store::write_bundle(output, contents));
-  part_.remove();
+  for (std::size_t i = 0; i < bytes.size(); ++i) report_.targets[i].bytes = bytes[i];
+  if (report_.retriable == 0) part_.remove();
   return {};
 }
 
-Result<std::vector<std::byte>> Bake::read(const Job& job) const {
-  auto kept = KILN_TRY(part_.read(job.label));
-  if (options_.compresses) return std::move(kept.sealed);
-  const auto opened = KILN_TRY(store::open_entry(kept.sealed));
-  return store::seal_entry(opened.label, opened.entry, store::Packing::plain);
+Result<std::vector<std::byte>> Bake::read(const Job& job, std::uint64_t& bytes) const {
+  std::vector<std::byte> sealed = KILN_TRY(part_.read(job.label)).sealed;
+  if (!options_.compresses) {
+    const auto opened = KILN_TRY(store::open_entry(sealed));
+    sealed = store::seal_entry(opened.label, opened.entry, store::Packing::plain);
+  }
+  bytes += sealed.size();
+  return sealed;
 }
 
 Result<void> Bake::write_record() {

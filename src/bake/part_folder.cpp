@@ -45,7 +45,7 @@ Result<std::optional<Lock>> lock_of(const base::Folder& folder, const std::strin
 }  // namespace
 
 Result<PartFolder> PartFolder::open(const Path& output) {
-  const Path path = output.string() + ".part";
+  const Path path = output.string() + ".baking";
   for (;;) {
     auto root = KILN_TRY(base::Folder::open(path, true));
     auto lock = lock_of(root, lock_name, output);

@@ -18,7 +18,7 @@
 
 namespace kiln::baking {
 
-/// The folder `OUTPUT.part`, which keeps the programs of a bundle until all are compiled. Its lock excludes other
+/// The folder `OUTPUT.baking`, which keeps the programs of a bundle until all are compiled. Its lock excludes other
 /// processes. Const functions may be called from any thread.
 class PartFolder {
  public:

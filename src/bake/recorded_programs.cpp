@@ -106,7 +106,10 @@ Result<Request> RecordedPrograms::make(Program& program, const std::filesystem::
 
 RecordedPrograms::Use::Use(RecordedPrograms& of, std::size_t program, const PartFolder& part,
                            const WorkingFolder& working_folder)
-    : of_(of), program_(program), folder_(part.request_folder(of[program].item.id)) {
+    : of_(of),
+      program_(program),
+      working_folder_(working_folder),
+      folder_(part.request_folder(of[program].item.id)) {
   Program& used = of_.programs_[program_];
   const base::MutexLock lock(used.mutex);
   if (!used.request)
@@ -118,6 +121,7 @@ RecordedPrograms::Use::Use(RecordedPrograms& of, std::size_t program, const Part
 
 RecordedPrograms::Use::~Use() {
   Program& used = of_.programs_[program_];
+  if (used.entry.language == Language::opencl) working_folder_.leave();
   const base::MutexLock lock(used.mutex);
   if (++used.used < used.users) return;
   used.request.reset();

@@ -45,7 +45,7 @@ class RecordedPrograms {
   void add_user(std::size_t program) { ++programs_[program].users; }
 
   /// A request with its files, for the thread that compiles it. The first user unpacks the files, and the last one
-  /// removes them. For OpenCL, the thread is in the right working folder then.
+  /// removes them. For OpenCL, the thread is in the right working folder meanwhile.
   class Use {
    public:
     Use(RecordedPrograms& of, std::size_t program, const PartFolder& part, const WorkingFolder& working_folder);
@@ -62,6 +62,7 @@ class RecordedPrograms {
    private:
     RecordedPrograms& of_;
     const std::size_t program_;
+    const WorkingFolder& working_folder_;
     const std::filesystem::path folder_;
     std::optional<Result<Request>> request_;
   };

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -19,7 +20,9 @@ namespace kiln::baking {
 /// enter() then fails.
 class WorkingFolder {
  public:
-  WorkingFolder() : error_(::unshare(CLONE_FS) == 0 ? 0 : errno) {}
+  WorkingFolder() : error_(::unshare(CLONE_FS) == 0 ? 0 : errno) {
+    if (error_ == 0) before_ = base::FileHandle(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
   WorkingFolder(const WorkingFolder&) = delete;
   WorkingFolder& operator=(const WorkingFolder&) = delete;
 
@@ -29,8 +32,14 @@ class WorkingFolder {
     return base::system_error("use the working folder", folder);
   }
 
+  /// Returns to the working folder of the process: a process that is started in a removed folder has none.
+  void leave() const {
+    if (error_ == 0 && ::fchdir(before_.get()) != 0) static_cast<void>(!::chdir("/"));
+  }
+
  private:
   const int error_;
+  base::FileHandle before_;
 };
 
 }  // namespace kiln::baking

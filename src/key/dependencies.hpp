@@ -48,7 +48,7 @@ struct Dependencies {
   Digest digest;
   /// As `digest`, but without the headers of the toolkit: a name that leads to one counts as one that is found
   /// nowhere, so it is the same on a machine without the toolkit. Equal ones mean equal files of the user. Nothing
-  /// if these cannot be listed without the toolkit.
+  /// if these cannot be listed without the toolkit, or not told from its headers (ToolkitFiles::are_mixed()).
   std::optional<Digest> without_toolkit;
   /// In the order in which they are first named.
   std::vector<Dependency> files;

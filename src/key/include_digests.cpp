@@ -58,7 +58,7 @@ bool IncludeGraph::uses_macros_of_toolkit(const Node& node) const {
 }
 
 std::optional<Digest> IncludeGraph::digest_without_toolkit() const {
-  if (has_everything_) return std::nullopt;
+  if (has_everything_ || toolkit_.are_mixed()) return std::nullopt;
   base::ByteWriter writer;
   writer.text("kiln dependencies without toolkit 1");
   // The files of the user that those of the user lead to, numbered in the order in which they are named.

@@ -77,6 +77,14 @@ std::string canonical_path(const Path& path) {
   return error ? path.string() : found.string();
 }
 
+/// Whether programs that have nothing to do with the toolkit install their headers there, too. `folder` is
+/// canonical.
+bool has_headers_of_others(const Path& folder) {
+  for (const char* common : {"/usr/include", "/usr/local/include"})
+    if (folder == canonical_path(common)) return true;
+  return has_file(folder, "../conda-meta");
+}
+
 }  // namespace
 
 std::vector<Path> toolkit_folders(Language language) {
@@ -90,6 +98,7 @@ ToolkitFiles::ToolkitFiles(const std::vector<Path>& folders, std::size_t count) 
   std::vector<std::string> canonical;
   for (const Path& folder : folders) canonical.push_back(canonical_path(folder));
   const auto toolkit = std::span(canonical).last(count);
+  are_mixed_ = std::ranges::any_of(toolkit, has_headers_of_others);
   for (std::size_t i = 0; i < folders.size(); ++i) {
     const bool is_toolkit = std::ranges::find(toolkit, canonical[i]) != toolkit.end();
     for (const std::string& path : {folders[i].string(), canonical[i]})

@@ -26,6 +26,9 @@ class ToolkitFiles {
 
   /// Whether a file is in a folder of the toolkit, and not in a deeper one of the user.
   bool contains(const std::string& path) const;
+  /// Whether a folder of the toolkit also has headers of others, so that contains() cannot tell them apart:
+  /// /usr/include, /usr/local/include, or the folder of a conda environment.
+  bool are_mixed() const noexcept { return are_mixed_; }
 
  private:
   struct Folder {
@@ -35,6 +38,7 @@ class ToolkitFiles {
   };
   /// Empty if there is no toolkit. The longest path is the first.
   std::vector<Folder> folders_;
+  bool are_mixed_ = false;
 };
 
 }  // namespace kiln::key

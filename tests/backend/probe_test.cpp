@@ -409,6 +409,38 @@ TEST_F(ListDevices, AnswersManyThreadsAtOnce) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "there is a child left";
 }
 
+TEST_F(ListDevices, AWarningNamesTheGpuThatIsNotUsedBecauseItHasNoCompiler) {
+  DeviceInfo gpu = one;
+  gpu.name = "cuda:0";
+  gpu.identity.api = "cuda";
+  gpu.software = false;
+  gpu.compiler_problem = "NVRTC is missing: install it";
+  DeviceInfo cpu = one;
+  cpu.name = "opengl:0";
+  cpu.identity.api = "opengl";
+  fakes::write_file(folder_.path() / "cuda", backend::to_json_line({gpu}) + "\n");
+  fakes::write_file(folder_.path() / "opengl", backend::to_json_line({cpu}) + "\n");
+  for (const char* api : {"hip", "vulkan", "opencl"})
+    fakes::write_file(folder_.path() / api, backend::to_json_line({}) + "\n");
+  const Variable helper("KILN_HELPER",
+                        greeting_script("helper", fmt::format("cat '{}'/$2", folder_.path().string())));
+  const std::string told = fakes::in_child([]() -> std::string {
+    fakes::LogBook book;
+    unsetenv("KILN_DEVICE");
+    const auto device = open_device("", book.log());
+    if (!device) return "skipped";
+    std::string text = (*device)->identity().api + "\n";
+    for (const LogRecord& record : book.records())
+      if (record.level == LogLevel::warning) text += record.message + "\n";
+    return text;
+  });
+  if (told == "skipped") GTEST_SKIP() << "there is no OpenGL";
+  EXPECT_EQ(told,
+            "opengl\nNothing 9000 (cuda:0) is not used, because it has no compiler: NVRTC is missing: install it. "
+            "The CPU (opengl:0) is used. To run programs of bundles on the GPU, set KILN_DEVICE=cuda:0, or call "
+            "open_device(\"cuda:0\")\n");
+}
+
 TEST_F(ListDevices, LoadsDriversItselfWhereTheHelperCannotBeUsed) {
   EXPECT_EXIT(_exit(list_with_helpers_that_cannot_be_used()), testing::ExitedWithCode(0), "");
 }

@@ -1,12 +1,16 @@
 #include <kiln/bake.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include <unistd.h>
@@ -16,7 +20,11 @@
 #include <kiln/device.hpp>
 
 #include "backend/offline.hpp"
+#include "bake/part_folder.hpp"
+#include "bake/recorded_programs.hpp"
+#include "bake/working_folder.hpp"
 #include "base/event.hpp"
+#include "base/file_system.hpp"
 #include "fakes/child.hpp"
 #include "fakes/files.hpp"
 #include "fakes/forbid_call.hpp"
@@ -52,6 +60,20 @@ Request kernel(const std::string& name, Language language, std::vector<std::stri
                   .language = language,
                   .options = std::move(options)});
 }
+
+/// A disk that is full from fill() on.
+class FullDisk final : public base::FileSystem {
+ public:
+  void fill() const { is_full_ = true; }
+  void empty() const { is_full_ = false; }
+  ssize_t write(int file, const void* bytes, std::size_t count) const override {
+    if (is_full_) return errno = ENOSPC, -1;
+    return FileSystem::write(file, bytes, count);
+  }
+
+ private:
+  mutable std::atomic<bool> is_full_{false};
+};
 
 /// Records, and the bundles that are baked of them.
 class Bake : public testing::Test {
@@ -107,7 +129,7 @@ TEST_F(Bake, WritesTheProgramsOfARecordAndRemovesTheFolder) {
   ASSERT_EQ(report.targets.size(), 1U);
   EXPECT_EQ(report.targets[0].name, "vulkan");
   EXPECT_EQ(report.targets[0].programs, 3U);
-  EXPECT_FALSE(fs::exists(folder() / "app.kiln.part"));
+  EXPECT_FALSE(fs::exists(folder() / "app.kiln.baking"));
 
   const auto file = bundle();
   ASSERT_EQ(file->targets().size(), 1U);
@@ -132,6 +154,23 @@ TEST_F(Bake, AddsTheRequestsOfAllRecordsOnce) {
   two.adds_requests = false;
   EXPECT_TRUE(bake(two).ok());
   EXPECT_FALSE(bundle()->has_requests());
+}
+
+TEST_F(Bake, ReportsTheSizesOfTheProgramsInTheBundle) {
+  KILN_NEEDS("vulkan");
+  record_shaders(2);
+  std::uint64_t before = 0;
+  for (const bool compresses : {true, false}) {
+    auto two = options({"vulkan"});
+    two.compresses = compresses;
+    const auto report = bake(two).value();
+    const auto file = bundle();
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < file->size(); ++i) bytes += file->read(file->program(i)).value().size();
+    EXPECT_EQ(report.targets[0].bytes, bytes) << compresses;
+    EXPECT_GT(bytes, before);
+    before = bytes;
+  }
 }
 
 TEST_F(Bake, BeginsWithTheSlowestProgramAndReportsEachOne) {
@@ -206,7 +245,16 @@ TEST_F(Bake, GoesOnAfterAProcessThatWasKilled) {
   const auto report = bake(serial).value();
   EXPECT_EQ(report.resumed, 1U);
   EXPECT_EQ(report.programs, 3U);
-  EXPECT_FALSE(fs::exists(folder() / "app.kiln.part"));
+  EXPECT_FALSE(fs::exists(folder() / "app.kiln.baking"));
+}
+
+TEST_F(Bake, LeavesTheFileOfAnUnfinishedPullAlone) {
+  KILN_NEEDS("vulkan");
+  record_shaders(1);
+  write_file(folder() / "app.kiln.part", "half a bundle");
+  const auto report = bake_for({"vulkan"});
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(read_file(folder() / "app.kiln.part"), "half a bundle");
 }
 
 TEST_F(Bake, CompilesAnEntryAgainThatWasDamagedMeanwhile) {
@@ -218,7 +266,7 @@ TEST_F(Bake, CompilesAnEntryAgainThatWasDamagedMeanwhile) {
   const base::Event interrupted;
   stopped.interrupted = interrupted.descriptor();
   ASSERT_TRUE(bake(stopped, [&](const BakeProgress&) { interrupted.set(); }).value().was_interrupted);
-  for (const auto& file : fs::directory_iterator(folder() / "app.kiln.part/entries")) {
+  for (const auto& file : fs::directory_iterator(folder() / "app.kiln.baking/entries")) {
     std::string bytes = read_file(file.path());
     bytes.back() = static_cast<char>(bytes.back() ^ 1);
     write_file(file.path(), bytes);
@@ -262,10 +310,61 @@ TEST_F(Bake, LeavesOutAndReportsAProgramThatDoesNotCompile) {
   EXPECT_EQ(report.failures[0].target, "vulkan");
   EXPECT_EQ(report.failures[0].error.code(), ErrorCode::compile_failed);
   EXPECT_NE(report.failures[0].error.log().find("nonsense"), std::string::npos) << report.failures[0].error.log();
+  EXPECT_EQ(report.retriable, 0U);
+  EXPECT_FALSE(fs::exists(folder() / "app.kiln.baking"));
   EXPECT_EQ(report.programs, 2U);
   EXPECT_EQ(bundle()->size(), 2U);
   // A device can still try it.
   EXPECT_EQ(bundle()->requests().value().entries().size(), 3U);
+}
+
+TEST_F(Bake, EndsWithoutABundleIfAProgramCannotBeKept) {
+  KILN_NEEDS("vulkan");
+  record_shaders(3);
+  write_file(folder() / "app.kiln", "an older bundle");
+  auto serial = options({"vulkan"});
+  serial.jobs = 1;
+  const FullDisk disk;
+  const base::ScopedFileSystem scope(disk);
+  std::size_t tried = 0;
+  const auto failed = bake(serial, [&](const BakeProgress&) {
+    if (++tried == 2) disk.fill();
+  });
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code(), ErrorCode::io);
+  for (const char* part : {"No space left", "app.kiln.baking", "the same command"})
+    EXPECT_NE(failed.error().message().find(part), std::string::npos) << failed.error().message();
+  EXPECT_EQ(tried, 2U);
+  EXPECT_EQ(read_file(folder() / "app.kiln"), "an older bundle");
+  disk.empty();
+  const auto report = bake(serial).value();
+  EXPECT_EQ(report.resumed, 2U);
+  EXPECT_EQ(report.compiled, 1U);
+  EXPECT_FALSE(fs::exists(folder() / "app.kiln.baking"));
+}
+
+TEST_F(Bake, TriesAProgramAgainWhoseCompilerWasKilled) {
+  write_file(folder() / "bin/hipcc",
+             "#!/bin/sh\n"
+             "case \"$*\" in\n"
+             "  *--version*) echo 'HIP version: 5.2.0' ;;\n"
+             "  *-###*) ;;\n"
+             "  *) kill -9 $$ ;;\n"
+             "esac\n");
+  fs::permissions(folder() / "bin/hipcc", fs::perms::owner_all);
+  record(kernel("twice", Language::hip), "hip");
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", ((folder() / "bin").string() + ":" + path).c_str(), 1);
+  const auto report = bake_for({"hip:gfx906"});
+  setenv("PATH", path.c_str(), 1);
+  ASSERT_TRUE(report) << report.error().message();
+  ASSERT_EQ(report->failures.size(), 1U);
+  EXPECT_EQ(report->failures[0].error.code(), ErrorCode::device_failed);
+  EXPECT_EQ(report->failures[0].error.message(),
+            "hipcc was killed while it compiled twice; the machine may have too little memory");
+  EXPECT_EQ(report->retriable, 1U);
+  EXPECT_TRUE(fs::exists(folder() / "app.kiln"));
+  EXPECT_TRUE(fs::exists(folder() / "app.kiln.baking"));
 }
 
 TEST_F(Bake, NamesTargetsThatAreNotValidOrNotKnown) {
@@ -280,7 +379,7 @@ TEST_F(Bake, NamesTargetsThatAreNotValidOrNotKnown) {
     EXPECT_NE(refused.error().message().find(target), std::string::npos) << refused.error().message();
   }
   EXPECT_EQ(bake_for({}).error().code(), ErrorCode::invalid_request);
-  EXPECT_FALSE(fs::exists(folder() / "app.kiln.part"));
+  EXPECT_FALSE(fs::exists(folder() / "app.kiln.baking"));
   KILN_NEEDS("sm_90");
   const auto unknown = bake_for({"cuda:sm_7"});
   ASSERT_FALSE(unknown);
@@ -458,6 +557,30 @@ TEST_F(Bake, FindsTheFilesOfTheWorkingFolderOfARequest) {
   ASSERT_TRUE(report.failures.empty()) << report.failures[0].error.describe();
   EXPECT_EQ(report.programs, 1U);
   EXPECT_EQ(fs::current_path(), before);
+}
+
+TEST_F(Bake, LeavesTheWorkingFolderOfARequestBeforeItIsRemoved) {
+  const fs::path before = fs::current_path();
+  record(Request({.name = "scale", .source = "kernel void f() {}\n", .language = Language::opencl}), "opencl");
+  const auto programs = baking::RecordedPrograms::read({record_}).value();
+  auto part = baking::PartFolder::open(folder() / "app.kiln").value();
+  programs->add_user(0);
+  fs::path during;
+  fs::path after;
+  std::jthread([&] {
+    const baking::WorkingFolder working_folder;
+    if (!working_folder.enter(folder())) return;
+    {
+      const baking::RecordedPrograms::Use use(*programs, 0, part, working_folder);
+      during = fs::current_path();
+    }
+    part.remove();
+    std::error_code error;
+    after = fs::current_path(error);
+  }).join();
+  if (during.empty()) GTEST_SKIP() << "unshare() is not allowed";
+  EXPECT_EQ(during, part.empty_folder());
+  EXPECT_EQ(after, before);
 }
 
 TEST_F(Bake, SaysThatAContainerPermitsNoWorkingFolder) {

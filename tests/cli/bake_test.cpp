@@ -97,6 +97,28 @@ TEST_F(CliBake, ExplainsWhatIsWrongWithItsOptions) {
   EXPECT_TRUE(contains(unknown.error, "\"metal\" is not a target")) << unknown.error;
 }
 
+TEST_F(CliBake, SaysThatTheSameCommandTriesAProgramAgainWhoseCompilerWasKilled) {
+  const auto bin = home_.path() / "bin";
+  fs::create_directory(bin);
+  write(bin / "hipcc",
+        "#!/bin/sh\n"
+        "case \"$*\" in\n"
+        "  *--version*) echo 'HIP version: 5.2.0' ;;\n"
+        "  *-###*) ;;\n"
+        "  *) kill -9 $$ ;;\n"
+        "esac\n");
+  fs::permissions(bin / "hipcc", fs::perms::owner_all);
+  const Request request({.name = "twice", .source = "__global__ void twice() {}\n", .language = Language::hip});
+  ASSERT_TRUE(key::RecordWriter(record_).add(request, "hip", {}).value());
+  const Words bake = {"bake", record_, "--target", "hip:gfx906", "-o", bundle_};
+  const auto ended = Command::Running(command_, bake, {{"PATH", bin.string() + ":" + std::getenv("PATH")}}).wait();
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_TRUE(contains(ended.error, "hipcc was killed while it compiled twice")) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "the same command tries these programs again")) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "app.kiln.baking")) << ended.error;
+  EXPECT_TRUE(fs::exists(bundle_));
+}
+
 TEST_F(CliBake, EndsInOrderAtCtrlC) {
   // A compiler that says when it begins, and waits until it may end.
   const auto bin = home_.path() / "bin";
@@ -122,8 +144,8 @@ TEST_F(CliBake, EndsInOrderAtCtrlC) {
   const auto ended = running.wait();
   EXPECT_EQ(ended.status, 130) << ended.error;
   EXPECT_TRUE(contains(ended.error, "run the same command to go on")) << ended.error;
-  EXPECT_TRUE(contains(ended.error, "app.kiln.part")) << ended.error;
-  EXPECT_TRUE(fs::exists(bundle_ + ".part"));
+  EXPECT_TRUE(contains(ended.error, "app.kiln.baking")) << ended.error;
+  EXPECT_TRUE(fs::exists(bundle_ + ".baking"));
   EXPECT_FALSE(fs::exists(bundle_));
 }
 

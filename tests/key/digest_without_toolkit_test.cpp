@@ -188,6 +188,23 @@ TEST_F(WithoutToolkit, IsNoneIfNamesCannotBeListed) {
     EXPECT_FALSE(dependencies("#include <a.h>\n#include __RESERVED\n", toolkit).without_toolkit);
 }
 
+TEST_F(WithoutToolkit, IsNoneIfTheFolderOfTheToolkitAlsoHasHeadersOfOthers) {
+  const auto digest_with = [this](const fs::path& toolkit) {
+    const std::vector<fs::path> folders = {place_ / "user", toolkit};
+    const IncludeSearch search{headers_, folders, 1};
+    IncludeGraph graph(search, {});
+    EXPECT_TRUE(graph.build("#include <b.h>\n"));
+    return graph.dependencies().without_toolkit;
+  };
+  EXPECT_TRUE(digest_with(place_ / "toolkit"));
+  fs::create_directory_symlink("/usr/include", place_ / "link");
+  for (const fs::path& common : {fs::path("/usr/include"), fs::path("/usr/include/"),
+                                 fs::path("/usr/local/include"), fs::path("/usr/lib/../include"), place_ / "link"})
+    EXPECT_FALSE(digest_with(common)) << common;
+  fs::create_directory(place_ / "conda-meta");
+  EXPECT_FALSE(digest_with(place_ / "toolkit")) << "an environment of conda";
+}
+
 TEST_F(WithoutToolkit, CoversAFolderOfTheUserInsideOfTheToolkit) {
   write("toolkit/extra/c.h", "int c;\n");
   const auto folders = std::vector{place_ / "toolkit/extra"};

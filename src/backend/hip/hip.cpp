@@ -112,7 +112,7 @@ Result<Target> target_of(const Driver& driver, int device, const Rtc* /*rtc*/) {
 }
 
 /// A code object for exactly the device's architecture, or for one with features, as in "gfx90a:xnack-", which the
-/// runtime refuses if the device has them not. Those with features come first: they are the faster ones.
+/// runtime refuses if the device lacks them. Those with features come first: they are the faster ones.
 unsigned rank(const Target& own, int version, const Identity& target) {
   const std::string_view device = target.device;
   const std::size_t end = std::min(device.find(':'), device.size());

@@ -214,6 +214,14 @@ std::string lines_with(std::string_view output, std::string_view text) {
   return lines;
 }
 
+/// Whether something else killed hipcc or a process of it, perhaps for another process's need of memory.
+bool was_killed(int status, std::string_view output) {
+  if (status == 128 + SIGKILL) return true;
+  // The words of the script hipcc, and of clang.
+  const auto has = [output](std::string_view text) { return output.find(text) != std::string_view::npos; };
+  return status != 0 && (has("child died with signal 9,") || has("error: unable to execute command: Killed"));
+}
+
 /// The processors that hipcc lists, as in "gfx906", in its order; empty if it does not list them.
 std::vector<std::string> known_processors() {
   std::vector<std::string> known;
@@ -321,6 +329,11 @@ Result<Binary> compile_for(const Request& request, std::string_view architecture
     if (text.empty()) text = fmt::format("error: hipcc exited with status {} and printed nothing", status);
     text = headers.with_names(std::move(text));
     if (auto error = missing_entry(request, text)) return std::move(*error);
+    if (was_killed(status, text))
+      return Error(ErrorCode::device_failed,
+                   fmt::format("hipcc was killed while it compiled {}; the machine may have too little memory",
+                               request.name()),
+                   std::move(text));
     return backend::refusal(request, std::move(text));
   }
   const auto bytes = backend::as_section(image);
