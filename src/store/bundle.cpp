@@ -112,8 +112,7 @@ Result<void> BundleFile::Contents::open(std::uint64_t size, const TrustList* tru
     if (!signer) return signer.error();
     is_trusted = true;
   }
-  const std::uint64_t entries_end = header.record_bytes != 0 ? header.record_offset : header.index_offset;
-  index = KILN_TRY(BundleIndex::parse(std::move(tail), header.index_bytes, entries_end));
+  index = KILN_TRY(BundleIndex::parse(std::move(tail), header));
   return {};
 }
 

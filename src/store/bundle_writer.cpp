@@ -182,8 +182,7 @@ Result<RecordInBundle> add_record_of_requests(BundleWriter& writer, const std::f
   RecordInBundle record{.offset = writer.size()};
   record.digest = KILN_TRY(writer.add_from(file, path, key::max_record_file_bytes));
   record.size = writer.size() - record.offset;
-  if (record.size == 0) return RecordInBundle{};
-  return record;
+  return record.size == 0 ? RecordInBundle{} : record;
 }
 
 void write_identity(base::ByteWriter& writer, const Identity& identity) {
@@ -214,7 +213,7 @@ std::vector<SecondRow> second_rows_of(const std::vector<EntryToWrite>& entries) 
 
 /// `entries` are sorted by target and key.
 std::vector<std::byte> index_of(const std::vector<EntryToWrite>& entries, const SortedIdentities& identities,
-                                const Digest& record, const std::string& facts) {
+                                const RecordInBundle& record, const std::string& facts) {
   const auto second_rows = second_rows_of(entries);
   base::ByteWriter identity_table;
   for (const auto& known : identities.list) write_identity(identity_table, known.identity);
@@ -235,7 +234,8 @@ std::vector<std::byte> index_of(const std::vector<EntryToWrite>& entries, const 
   index.number(static_cast<std::uint32_t>(second_rows.size()));
   index.number(static_cast<std::uint64_t>(identity_table.bytes().size()));
   index.number(static_cast<std::uint64_t>(facts.size()));
-  index.raw(record.bytes);
+  index.raw(record.digest.bytes);
+  index.number(record.size);
   index.raw(identity_table.bytes());
   index.raw(target_table.bytes());
   for (const EntryToWrite& each : entries) {
@@ -297,7 +297,7 @@ Result<std::uint64_t> write_bundle(const std::filesystem::path& path, const Bund
   for (EntryToWrite& entry : entries) KILN_TRY(add_entry(writer, entry, identities));
   const auto record = KILN_TRY(add_record_of_requests(writer, contents.record));
   KILN_TRY(writer.align());
-  const auto index = index_of(entries, identities, record.digest, contents.facts);
+  const auto index = index_of(entries, identities, record, contents.facts);
   if (index.size() > max_index_bytes)
     return Error(ErrorCode::invalid_request,
                  fmt::format("the bundle has too many programs: its index would have {} bytes", index.size()));
