@@ -213,6 +213,13 @@ const Digest& BundleFile::digest() const noexcept { return contents_->header.ind
 const std::vector<Signature>& BundleFile::signatures() const noexcept { return contents_->signatures; }
 
 std::vector<std::pair<Digest, std::size_t>> BundleFile::digests_without_toolkit() const {
+const struct stat& BundleFile::status() const noexcept { return contents_->when_opened; }
+const BundleHeader& BundleFile::header() const noexcept { return contents_->header; }
+std::span<const std::byte> BundleFile::index() const noexcept { return contents_->index->bytes(); }
+
+Result<void> BundleFile::read_contents(const std::function<Result<void>(std::span<const std::byte>)>& use) const {
+  return contents_->read_pieces(bundle_header_bytes, header().index_offset - bundle_header_bytes, use);
+}
   return contents_->index->digests_without_toolkit();
 }
 

@@ -14,6 +14,8 @@
 #include <kiln/identity.hpp>
 #include <kiln/result.hpp>
 
+#include <sys/stat.h>
+
 #include "base/file.hpp"
 #include "key/request_record.hpp"
 #include "store/sealed_entry.hpp"
@@ -21,6 +23,8 @@
 
 /// Bundles: read-only files with many sealed entries. docs/bundles.md specifies the format.
 namespace kiln::store {
+
+struct BundleHeader;
 
 /// A program in a bundle.
 struct BundledProgram {
@@ -63,6 +67,8 @@ class BundleFile {
 
   /// Its path, for messages.
   const std::string& name() const noexcept;
+  /// The file as it was when it was opened.
+  const struct stat& status() const noexcept;
   std::uint64_t bytes() const noexcept;
   /// Sorted by digest.
   std::span<const BundledTarget> targets() const noexcept;
@@ -97,6 +103,11 @@ class BundleFile {
   const std::vector<Signature>& signatures() const noexcept;
   /// Compares everything with its digests: the index, each entry and the requests. Calls `problem` for each one
   /// that is damaged.
+  /// What was read when it was opened; verify() compares it with digest().
+  const BundleHeader& header() const noexcept;
+  std::span<const std::byte> index() const noexcept;
+  /// Calls `use` with the pieces of the file between the header and the index.
+  Result<void> read_contents(const std::function<Result<void>(std::span<const std::byte>)>& use) const;
   void verify(const std::function<void(const std::string& what, const Error& why)>& problem) const;
 
  private:
@@ -132,13 +143,17 @@ struct BundleContents {
   std::string facts = "{}";
 };
 
+  /// A descriptor; once it is readable, write_bundle() fails with cancelled. -1: none.
+  int interrupted = -1;
 /// Writes a bundle beside `path` and renames it, so that readers see the old bundle or the new one. Equal contents
 /// and keys give equal bytes. Returns its size. Fails with invalid_request if a target has a key twice, with
-/// damaged if an entry is not what its label says, and with io.
+/// damaged if an entry is not what its label says, with cancelled, and with io.
 Result<std::uint64_t> write_bundle(const std::filesystem::path& path, const BundleContents& contents,
                                    std::span<const SigningKey> keys = {});
 
-/// Adds a signature by each key, in place of an older one of the same name. The bundle is replaced by rename.
-Result<void> sign_bundle(const std::filesystem::path& path, std::span<const SigningKey> keys);
+/// Adds a signature by each key, in place of an older one of the same name. Signs the index that is in memory, so
+/// what the caller checked; the file at bundle.name() is replaced by rename. Fails with io if it is another file by
+/// then, with damaged, and with cancelled once `interrupted`, a descriptor, is readable.
+Result<void> sign_bundle(const BundleFile& bundle, std::span<const SigningKey> keys, int interrupted = -1);
 
 }  // namespace kiln::store

@@ -321,11 +321,15 @@ TEST_F(BundleDamage, AFailedCallOfTheSystemLeavesTheBundleAsItWas) {
   const auto names_before = fakes::names_in(folder_.path());
   BundleContents contents = contents_of({{sm_90, "conv", "another conv"}});
   contents.record = folder_.path() / "app.kilnreq";
-  const std::vector<std::function<Result<void>()>> calls = {[&]() -> Result<void> {
-                                                              const auto written = write_bundle(path_, contents);
-                                                              return written ? Result<void>() : written.error();
-                                                            },
-                                                            [&] { return sign_bundle(path_, std::span(&key, 1)); }};
+  const std::vector<std::function<Result<void>()>> calls = {
+      [&]() -> Result<void> {
+        const auto written = write_bundle(path_, contents);
+        return written ? Result<void>() : written.error();
+      },
+      [&]() -> Result<void> {
+        const auto opened = BundleFile::open(path_);
+        return opened ? sign_bundle(**opened, std::span(&key, 1)) : opened.error();
+      }};
   std::size_t cases = 0;
   for (const auto& call : calls)
     for (std::uint64_t at = 0;; ++at, ++cases) {
