@@ -93,9 +93,11 @@ class BundleFile {
   Result<std::vector<std::byte>> read(const BundledProgram& program) const;
 
   bool has_requests() const noexcept;
-  /// The requests of its programs, as a record. If the bundle was opened with a list of keys, the record is copied
-  /// to memory and has the digest that the signature covers.
+  /// The requests of its programs, as a record. Those of a bundle that was opened with a list of keys are checked.
   Result<key::RequestRecord> requests() const;
+  /// The same from a copy in memory that has the digest of the index, which signatures cover. Fails with damaged if
+  /// the requests have another one.
+  Result<key::RequestRecord> checked_requests() const;
 
   /// SHA-256 of the index, which covers all programs and requests, but not the signatures. It is the one in the
   /// header, which verify() compares with the index, as open() does with a list of keys.

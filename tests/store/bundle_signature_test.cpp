@@ -145,9 +145,22 @@ TEST_F(BundleSignatures, CoverTheRequests) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::damaged);
   EXPECT_NE(refused.error().message().find(path_.string()), std::string::npos);
-  // The part of the file that the header names.
-  fakes::write_file(path_, with_header(bundle, [](BundleHeader& changed) { changed.record_bytes -= 1; }));
-  EXPECT_FALSE(open(&trust)->requests());
+  // Without a list of keys, only those who ask compare them.
+  EXPECT_TRUE(open()->requests());
+  const auto compared = open()->checked_requests();
+  ASSERT_FALSE(compared);
+  EXPECT_EQ(compared.error().message(), refused.error().message());
+  fakes::write_file(path_, bundle);
+  EXPECT_EQ(open()->checked_requests().value().entries().size(), 1U);
+}
+
+TEST_F(BundleSignatures, CoverWhetherThereAreRequests) {
+  const std::string bundle = write_samples(std::span(&ci_, 1));
+  fakes::write_file(path_, with_header(bundle, [](BundleHeader& header) {
+                      header.record_offset = 0;
+                      header.record_bytes = 0;
+                    }));
+  EXPECT_NE(verdict({ci_.public_key()}).find("its header claims requests of 0 bytes"), std::string::npos);
 }
 
 TEST_F(BundleSignatures, ThatAreFalseAreNotTriedForLong) {
