@@ -51,7 +51,7 @@ struct BundledTarget {
   std::size_t count = 0;
 };
 
-/// A bundle that is open for reading. Its index is in memory. Thread-safe; nothing of it changes.
+/// A bundle that is open for reading. Its index is in memory. Immutable, so safe from any thread.
 class BundleFile {
  public:
   /// Reads and checks the index: its checksum, and that every entry is in the file and overlaps no other. With
@@ -76,9 +76,9 @@ class BundleFile {
   std::span<const Identity> identities() const noexcept;
   /// A JSON object about the bundle, as its writer gave it: not checked.
   const std::string& facts() const noexcept;
-  /// How many programs it has for all targets.
+  /// The number of programs, for all targets.
   std::size_t size() const noexcept;
-  /// Of those, the one at a place: those of each target are sorted by their keys.
+  /// The program at this place of the index. Those of each target are sorted by their keys.
   BundledProgram program(std::size_t place) const;
   /// For a program whose request can be found without the headers of a toolkit, that digest.
   std::vector<std::pair<Digest, std::size_t>> digests_without_toolkit() const;
@@ -103,13 +103,13 @@ class BundleFile {
   /// header, which verify() compares with the index, as open() does with a list of keys.
   const Digest& digest() const noexcept;
   const std::vector<Signature>& signatures() const noexcept;
-  /// Compares everything with its digests: the index, each entry and the requests. Calls `problem` for each one
-  /// that is damaged.
   /// What was read when it was opened; verify() compares it with digest().
   const BundleHeader& header() const noexcept;
   std::span<const std::byte> index() const noexcept;
   /// Calls `use` with the pieces of the file between the header and the index.
   Result<void> read_contents(const std::function<Result<void>(std::span<const std::byte>)>& use) const;
+  /// Compares everything with its digests: the index, each entry and the requests. Calls `problem` for each one
+  /// that is damaged.
   void verify(const std::function<void(const std::string& what, const Error& why)>& problem) const;
 
  private:
@@ -143,10 +143,10 @@ struct BundleContents {
   std::filesystem::path record = {};
   /// A JSON object.
   std::string facts = "{}";
-};
-
   /// A descriptor; once it is readable, write_bundle() fails with cancelled. -1: none.
   int interrupted = -1;
+};
+
 /// Writes a bundle beside `path` and renames it, so that readers see the old bundle or the new one. Equal contents
 /// and keys give equal bytes. Returns its size. Fails with invalid_request if a target has a key twice, with
 /// damaged if an entry is not what its label says, with cancelled, and with io.
