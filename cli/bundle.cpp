@@ -24,6 +24,12 @@ std::vector<BundleRow> rows_of(const store::BundleFile& bundle) {
   return rows;
 }
 
+std::map<std::size_t, Digest> digests_by_place(const store::BundleFile& bundle) {
+  std::map<std::size_t, Digest> digests;
+  for (const auto& [digest, place] : bundle.digests_without_toolkit()) digests.emplace(place, digest);
+  return digests;
+}
+
 std::string BundleEntry::name() const { return text_of(facts, "name"); }
 
 BundleEntry read_entry(const store::BundleFile& bundle, const BundleRow& row) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,6 +31,9 @@ struct BundleRow {
 
 /// In the order of the index. The bundle must outlive them.
 std::vector<BundleRow> rows_of(const store::BundleFile& bundle);
+
+/// Request::digest_without_toolkit() of the programs that have one, by their places.
+std::map<std::size_t, Digest> digests_by_place(const store::BundleFile& bundle);
 
 /// A program with the data of its entry, without the binary.
 struct BundleEntry {

@@ -36,7 +36,7 @@ std::vector<TargetSummary> summarise(const std::vector<BundleEntry>& entries) {
 /// How many requests a bundle has; nothing if it has no record of them. Complains if they cannot be read.
 std::optional<std::size_t> count_requests(Context& context, const store::BundleFile& bundle) {
   if (!bundle.has_requests()) return std::nullopt;
-  const auto record = bundle.requests();
+  const auto record = bundle.checked_requests();
   if (record && record->damaged() == 0) return record->entries().size();
   complain(record ? fmt::format("{}: skipped {} in its requests", bundle.name(),
                                 human_count(record->damaged(), "damaged item"))
@@ -137,13 +137,6 @@ struct ShowBundleOptions {
   std::string wanted = {};
   bool lists_all = false;
 };
-
-/// For each program that has one.
-std::map<std::size_t, Digest> digests_by_place(const store::BundleFile& bundle) {
-  std::map<std::size_t, Digest> digests;
-  for (const auto& [digest, place] : bundle.digests_without_toolkit()) digests.emplace(place, digest);
-  return digests;
-}
 
 Json details_json(const BundleEntry& entry, const std::map<std::size_t, Digest>& without_toolkit) {
   Json object = entry_json(entry);

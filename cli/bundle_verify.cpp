@@ -1,12 +1,15 @@
+#include <algorithm>
 #include <map>
 #include <utility>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "base/file_trust.hpp"
 #include "bundle.hpp"
 #include "quantity.hpp"
 #include "sign.hpp"
+#include "stop_request.hpp"
 #include "store/bundle_layout.hpp"
 
 namespace kiln::cli {
@@ -117,22 +120,30 @@ struct SignBundlesOptions {
   std::string key_file = {};
 };
 
-/// Returns whether the bundle has signatures by all keys already. Throws Failure if it cannot be signed.
-bool is_signed_before(const std::string& path, const std::vector<store::SigningKey>& keys) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+/// Throws Failure if the bundle is damaged, or if other users can write to it.
+void check_before_signing(const store::BundleFile& bundle) {
+  const std::string& path = bundle.name();
+  if (!base::is_trusted_owner(bundle.status()))
+    throw Failure(
+        Error(ErrorCode::io,
+              fmt::format("{} belongs to another user (uid {}), so it is not signed; bake it again, or copy "
+                          "it, check the copy and sign that",
+                          path, bundle.status().st_uid)));
+  if ((bundle.status().st_mode & (S_IWGRP | S_IWOTH)) != 0)
     throw Failure(Error(ErrorCode::io,
                         fmt::format("other users can write to {0}, so it is not signed; bake it again, or check it "
                                     "and fix its permissions with 'chmod go-w {0}'",
                                     path)));
-  const auto bundle = open_bundle(path);
-  bundle->verify([&path](const std::string& what, const Error& why) {
+  bundle.verify([&path](const std::string& what, const Error& why) {
     throw Failure(Error(why.code(), fmt::format("{} is not signed: {}: {}", path, what, why.message())));
   });
-  const auto message = store::signed_bytes_of_bundle(bundle->digest());
-  for (const auto& key : keys)
-    if (!store::is_signed_by(bundle->signatures(), message, key.public_key()).value()) return false;
-  return true;
+}
+
+bool is_signed_by_all(const store::BundleFile& bundle, const std::vector<store::SigningKey>& keys) {
+  const auto message = store::signed_bytes_of_bundle(bundle.digest());
+  return std::ranges::all_of(keys, [&](const store::SigningKey& key) {
+    return store::is_signed_by(bundle.signatures(), message, key.public_key()).value();
+  });
 }
 
 void sign_bundles(Context& context, const SignBundlesOptions& options) {
@@ -143,11 +154,20 @@ void sign_bundles(Context& context, const SignBundlesOptions& options) {
   for (const auto& key : keys) names.push_back(key.name());
   for (const std::string& path : options.paths) {
     try {
-      if (is_signed_before(path, keys)) {
+      // One open file is checked and signed, whatever is renamed to this path meanwhile.
+      const auto bundle = open_bundle(path);
+      check_before_signing(*bundle);
+      if (is_signed_by_all(*bundle, keys)) {
         ++before;
         continue;
       }
-      store::sign_bundle(path, keys).value();
+      const StopRequest stop_request;
+      const auto written = store::sign_bundle(*bundle, keys, stop_request.descriptor());
+      if (!written && stop_request.happened()) {
+        context.status = exit_status::interrupted;
+        return complain("interrupted; run the same command again");
+      }
+      if (!written) throw Failure(written.error());
       ++done;
     } catch (const Failure& failure) {
       complain(failure.what());
@@ -198,8 +218,9 @@ void add_bundle_sign(CLI::App& bundle, Context& context) {
   command->add_option("FILE", options->paths, "The bundles")->required()->type_name("");
   command->footer(
       "A signature says that you trust all programs and requests of the bundle. Each bundle is checked before.\n"
-      "Signatures of other keys are kept, and all other bytes stay as they are.\n\n"
-      "Exits with 1 if a bundle is damaged or cannot be written.\n\n"
+      "Signatures of other keys are kept, and all other bytes stay as they are. Bundles of other users than this\n"
+      "one and root, and those that others can write to, are not signed.\n\n"
+      "Exits with 1 if a bundle is damaged or cannot be written, and with 130 after Ctrl-C.\n\n"
       "Examples:\n"
       "  kiln bundle sign app.kiln\n"
       "  kiln bundle sign --key ci.key app.kiln");

@@ -59,6 +59,8 @@ struct BundleFile::Contents {
                            const std::function<Result<void>(std::span<const std::byte>)>& use) const;
   Result<void> check_entry(std::size_t place) const;
   Result<void> check_record(const std::function<bool()>& has_ended) const;
+  enum class Requests { as_they_are, checked };
+  Result<key::RequestRecord> requests(Requests wanted) const;
   Result<base::FileHandle> copy_of_record() const;
   Result<void> check_gaps(const std::function<bool()>& has_ended) const;
 
@@ -112,8 +114,7 @@ Result<void> BundleFile::Contents::open(std::uint64_t size, const TrustList* tru
     if (!signer) return signer.error();
     is_trusted = true;
   }
-  const std::uint64_t entries_end = header.record_bytes != 0 ? header.record_offset : header.index_offset;
-  index = KILN_TRY(BundleIndex::parse(std::move(tail), header.index_bytes, entries_end));
+  index = KILN_TRY(BundleIndex::parse(std::move(tail), header));
   return {};
 }
 
@@ -212,6 +213,13 @@ BundledProgram BundleFile::program(std::size_t place) const { return contents_->
 bool BundleFile::has_requests() const noexcept { return contents_->header.record_bytes != 0; }
 const Digest& BundleFile::digest() const noexcept { return contents_->header.index_digest; }
 const std::vector<Signature>& BundleFile::signatures() const noexcept { return contents_->signatures; }
+const struct stat& BundleFile::status() const noexcept { return contents_->when_opened; }
+const BundleHeader& BundleFile::header() const noexcept { return contents_->header; }
+std::span<const std::byte> BundleFile::index() const noexcept { return contents_->index->bytes(); }
+
+Result<void> BundleFile::read_contents(const std::function<Result<void>(std::span<const std::byte>)>& use) const {
+  return contents_->read_pieces(bundle_header_bytes, header().index_offset - bundle_header_bytes, use);
+}
 
 std::vector<std::pair<Digest, std::size_t>> BundleFile::digests_without_toolkit() const {
   return contents_->index->digests_without_toolkit();
@@ -242,18 +250,25 @@ Result<std::vector<std::byte>> BundleFile::read(const BundledProgram& program) c
 }
 
 Result<key::RequestRecord> BundleFile::requests() const {
-  if (!has_requests())
-    return Error(ErrorCode::unsupported, fmt::format("the bundle {} has no requests", contents_->name));
-  const BundleHeader& header = contents_->header;
+  return contents_->requests(contents_->is_trusted ? Contents::Requests::checked : Contents::Requests::as_they_are);
+}
+
+Result<key::RequestRecord> BundleFile::checked_requests() const {
+  return contents_->requests(Contents::Requests::checked);
+}
+
+Result<key::RequestRecord> BundleFile::Contents::requests(Requests wanted) const {
+  if (header.record_bytes == 0)
+    return Error(ErrorCode::unsupported, fmt::format("the bundle {} has no requests", name));
   struct stat now {};
   // A record that is cut off would look like one that is being written.
-  if (contents_->file.system().status(contents_->file.get(), &now) == 0 &&
-      static_cast<std::uint64_t>(now.st_size) < contents_->offset + contents_->bytes)
-    return contents_->found_damaged("its requests are cut off");
-  auto file = contents_->is_trusted ? contents_->copy_of_record() : second_handle(contents_->file);
-  if (!file) return contents_->with_name(file.error());
-  const std::uint64_t offset = contents_->is_trusted ? 0 : contents_->offset + header.record_offset;
-  return key::RequestRecord::read_part(*std::move(file), contents_->name, offset, header.record_bytes);
+  if (file.system().status(file.get(), &now) == 0 && static_cast<std::uint64_t>(now.st_size) < offset + bytes)
+    return found_damaged("its requests are cut off");
+  const bool is_copied = wanted == Requests::checked;
+  auto from = is_copied ? copy_of_record() : second_handle(file);
+  if (!from) return with_name(from.error());
+  return key::RequestRecord::read_part(*std::move(from), name, is_copied ? 0 : offset + header.record_offset,
+                                       header.record_bytes);
 }
 
 /// A copy in memory that nobody can change, because the signature covers the record only as it is now.

@@ -14,6 +14,8 @@
 #include <kiln/identity.hpp>
 #include <kiln/result.hpp>
 
+#include <sys/stat.h>
+
 #include "base/file.hpp"
 #include "key/request_record.hpp"
 #include "store/sealed_entry.hpp"
@@ -21,6 +23,8 @@
 
 /// Bundles: read-only files with many sealed entries. docs/bundles.md specifies the format.
 namespace kiln::store {
+
+struct BundleHeader;
 
 /// A program in a bundle.
 struct BundledProgram {
@@ -47,7 +51,7 @@ struct BundledTarget {
   std::size_t count = 0;
 };
 
-/// A bundle that is open for reading. Its index is in memory. Thread-safe; nothing of it changes.
+/// A bundle that is open for reading. Its index is in memory. Immutable, so safe from any thread.
 class BundleFile {
  public:
   /// Reads and checks the index: its checksum, and that every entry is in the file and overlaps no other. With
@@ -63,6 +67,8 @@ class BundleFile {
 
   /// Its path, for messages.
   const std::string& name() const noexcept;
+  /// The file as it was when it was opened.
+  const struct stat& status() const noexcept;
   std::uint64_t bytes() const noexcept;
   /// Sorted by digest.
   std::span<const BundledTarget> targets() const noexcept;
@@ -70,9 +76,9 @@ class BundleFile {
   std::span<const Identity> identities() const noexcept;
   /// A JSON object about the bundle, as its writer gave it: not checked.
   const std::string& facts() const noexcept;
-  /// How many programs it has for all targets.
+  /// The number of programs, for all targets.
   std::size_t size() const noexcept;
-  /// Of those, the one at a place: those of each target are sorted by their keys.
+  /// The program at this place of the index. Those of each target are sorted by their keys.
   BundledProgram program(std::size_t place) const;
   /// For a program whose request can be found without the headers of a toolkit, that digest.
   std::vector<std::pair<Digest, std::size_t>> digests_without_toolkit() const;
@@ -87,14 +93,21 @@ class BundleFile {
   Result<std::vector<std::byte>> read(const BundledProgram& program) const;
 
   bool has_requests() const noexcept;
-  /// The requests of its programs, as a record. If the bundle was opened with a list of keys, the record is copied
-  /// to memory and has the digest that the signature covers.
+  /// The requests of its programs, as a record. Those of a bundle that was opened with a list of keys are checked.
   Result<key::RequestRecord> requests() const;
+  /// The same from a copy in memory that has the digest of the index, which signatures cover. Fails with damaged if
+  /// the requests have another one.
+  Result<key::RequestRecord> checked_requests() const;
 
   /// SHA-256 of the index, which covers all programs and requests, but not the signatures. It is the one in the
   /// header, which verify() compares with the index, as open() does with a list of keys.
   const Digest& digest() const noexcept;
   const std::vector<Signature>& signatures() const noexcept;
+  /// What was read when it was opened; verify() compares it with digest().
+  const BundleHeader& header() const noexcept;
+  std::span<const std::byte> index() const noexcept;
+  /// Calls `use` with the pieces of the file between the header and the index.
+  Result<void> read_contents(const std::function<Result<void>(std::span<const std::byte>)>& use) const;
   /// Compares everything with its digests: the index, each entry and the requests. Calls `problem` for each one
   /// that is damaged. `ends` is called between the parts, and if it returns true, the rest is not compared.
   void verify(const std::function<void(const std::string& what, const Error& why)>& problem,
@@ -131,15 +144,19 @@ struct BundleContents {
   std::filesystem::path record = {};
   /// A JSON object.
   std::string facts = "{}";
+  /// A descriptor; once it is readable, write_bundle() fails with cancelled. -1: none.
+  int interrupted = -1;
 };
 
 /// Writes a bundle beside `path` and renames it, so that readers see the old bundle or the new one. Equal contents
 /// and keys give equal bytes. Returns its size. Fails with invalid_request if a target has a key twice, with
-/// damaged if an entry is not what its label says, and with io.
+/// damaged if an entry is not what its label says, with cancelled, and with io.
 Result<std::uint64_t> write_bundle(const std::filesystem::path& path, const BundleContents& contents,
                                    std::span<const SigningKey> keys = {});
 
-/// Adds a signature by each key, in place of an older one of the same name. The bundle is replaced by rename.
-Result<void> sign_bundle(const std::filesystem::path& path, std::span<const SigningKey> keys);
+/// Adds a signature by each key, in place of an older one of the same name. Signs the index that is in memory, so
+/// what the caller checked; the file at bundle.name() is replaced by rename. Fails with io if it is another file by
+/// then, with damaged, and with cancelled once `interrupted`, a descriptor, is readable.
+Result<void> sign_bundle(const BundleFile& bundle, std::span<const SigningKey> keys, int interrupted = -1);
 
 }  // namespace kiln::store

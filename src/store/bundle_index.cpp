@@ -55,8 +55,8 @@ std::size_t first_not_below(const std::byte* rows, std::size_t row_bytes, std::s
 
 }  // namespace
 
-Result<BundleIndex> BundleIndex::parse(std::unique_ptr<const std::byte[]> bytes, std::size_t size,
-                                       std::uint64_t entries_end) {
+Result<BundleIndex> BundleIndex::parse(std::unique_ptr<const std::byte[]> bytes, const BundleHeader& header) {
+  const std::size_t size = header.index_bytes;
   BundleIndex index;
   index.bytes_ = std::move(bytes);
   index.size_ = size;
@@ -69,6 +69,13 @@ Result<BundleIndex> BundleIndex::parse(std::unique_ptr<const std::byte[]> bytes,
   const auto identity_bytes = begin.number<std::uint64_t>();
   const auto facts_bytes = begin.number<std::uint64_t>();
   index.record_digest_ = digest_at_place(begin.raw(digest_bytes).data());
+  // Signatures cover the index only. Otherwise the requests could be removed from a signed bundle.
+  const auto record_bytes = begin.number<std::uint64_t>();
+  if (record_bytes != header.record_bytes)
+    return damaged_index(fmt::format("its header claims requests of {} bytes, but its index of {}",
+                                     header.record_bytes, record_bytes));
+  if ((record_bytes == 0) != (index.record_digest_ == Digest{}))
+    return damaged_index("the SHA-256 of its requests does not match their size");
   const std::uint64_t fixed = index_begin_bytes + targets * index_target_bytes + index.rows_ * index_row_bytes +
                               index.second_rows_ * index_second_row_bytes;
   if (identity_bytes > size || facts_bytes > size || fixed + identity_bytes + facts_bytes != size)
@@ -81,6 +88,7 @@ Result<BundleIndex> BundleIndex::parse(std::unique_ptr<const std::byte[]> bytes,
   index.second_at_ = begin.raw(index.second_rows_ * index_second_row_bytes).data();
   const auto facts = begin.raw(facts_bytes);
   index.facts_.assign(reinterpret_cast<const char*>(facts.data()), facts.size());
+  const std::uint64_t entries_end = record_bytes != 0 ? header.record_offset : header.index_offset;
   if (auto problem = index.check_rows(entries_end)) return std::move(*problem);
   if (auto problem = index.check_second_rows()) return std::move(*problem);
   return index;

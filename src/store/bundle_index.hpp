@@ -22,9 +22,8 @@ namespace kiln::store {
 /// not changed.
 class BundleIndex {
  public:
-  /// Checks every row. `entries_end` is the first byte that no entry may have. Fails with damaged.
-  static Result<BundleIndex> parse(std::unique_ptr<const std::byte[]> bytes, std::size_t size,
-                                   std::uint64_t entries_end);
+  /// Checks every row, and the size of the record of requests. `header` is that of the bundle. Fails with damaged.
+  static Result<BundleIndex> parse(std::unique_ptr<const std::byte[]> bytes, const BundleHeader& header);
 
   std::span<const std::byte> bytes() const noexcept { return {bytes_.get(), size_}; }
   const std::vector<BundledTarget>& targets() const noexcept { return targets_; }

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "key/record_items.hpp"
 
 namespace kiln::store {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 constexpr std::string_view bundle_magic = "KILNBDL\n";
 // Bytes that are signed begin with it, so that a signature of a bundle is valid for nothing else.
 constexpr std::string_view bundle_signature_domain("kiln bundle signature 1\0", 24);
+constexpr std::size_t header_reserved_at = 96;
 constexpr std::size_t header_checksum_at = bundle_header_bytes - sizeof(std::uint64_t);
 
 Error damaged_header(std::string why) { return Error(ErrorCode::damaged, std::move(why)); }
@@ -81,6 +83,12 @@ Result<BundleHeader> BundleHeader::from_bytes(std::span<const std::byte> bytes) 
   if (header.index_bytes < index_begin_bytes || header.index_bytes > max_index_bytes)
     return damaged_header(fmt::format("it claims an index of {} bytes, but an index has {} to {}",
                                       header.index_bytes, index_begin_bytes, max_index_bytes));
+  const auto reserved = reader.raw(header_checksum_at - header_reserved_at);
+  if (std::ranges::any_of(reserved, [](std::byte each) { return each != std::byte{0}; }))
+    return damaged_header("its header has other bytes than zeros where format 1 has none");
+  if (header.record_bytes > key::max_record_file_bytes)
+    return damaged_header(fmt::format("it claims requests of {} bytes, more than {}", header.record_bytes,
+                                      key::max_record_file_bytes));
   // Differences, because sums of what a file claims may overflow.
   const bool has_record = header.record_bytes != 0;
   const bool is_index_placed = header.index_offset >= bundle_header_bytes &&

@@ -17,7 +17,7 @@ inline constexpr std::uint32_t bundle_format = 1;
 inline constexpr std::uint64_t bundle_alignment = 64;
 inline constexpr std::size_t bundle_header_bytes = 128;
 /// The index begins with its sizes; its tables follow.
-inline constexpr std::size_t index_begin_bytes = 64;
+inline constexpr std::size_t index_begin_bytes = 72;
 inline constexpr std::size_t index_target_bytes = 40;
 inline constexpr std::size_t index_row_bytes = 88;
 /// A row of the second table, which finds programs without the headers of a toolkit.
@@ -45,7 +45,7 @@ std::array<std::byte, 16> xxh3_128(std::span<const std::byte> bytes);
 struct BundleHeader {
   std::uint64_t index_offset = 0;
   std::uint64_t index_bytes = 0;
-  /// The record of requests; 0 and 0 if there is none.
+  /// The record of requests; 0 and 0 if there is none. The index has its size too, and its digest.
   std::uint64_t record_offset = 0;
   std::uint64_t record_bytes = 0;
   std::array<std::byte, 16> index_checksum = {};
@@ -54,7 +54,7 @@ struct BundleHeader {
   /// With its checksum.
   std::vector<std::byte> to_bytes() const;
   /// `bytes` has the header, or less if the file is shorter. Fails with damaged, and with unsupported for another
-  /// format. Checks that the index and the record do not overlap, but not that they are in the file.
+  /// format. Checks the sizes, and that the index and the record do not overlap, but not that they are in the file.
   static Result<BundleHeader> from_bytes(std::span<const std::byte> bytes);
 };
 

@@ -13,16 +13,14 @@
 #include "base/bytes.hpp"
 #include "base/sha256.hpp"
 #include "base/try.hpp"
-#include "base/unfinished_file.hpp"
 #include "key/record_items.hpp"
 #include "store/bundle.hpp"
 #include "store/bundle_layout.hpp"
 #include "store/json_file.hpp"
+#include "store/unfinished_bundle.hpp"
 
 namespace kiln::store {
 namespace {
-
-constexpr std::size_t copied_at_once = std::size_t{1} << 20;
 
 /// The identities as the index has them: sorted, each once.
 struct SortedIdentities {
@@ -70,15 +68,6 @@ SortedIdentities sort_identities(const BundleContents& contents) {
   return sorted;
 }
 
-Result<base::FileHandle> folder_of(const std::filesystem::path& path) {
-  const base::FileSystem& system = base::FileSystem::system();
-  const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : ".";
-  // O_PATH, because a folder that cannot be listed may still be written to.
-  base::FileHandle folder(system.open(AT_FDCWD, parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC, 0), system);
-  if (!folder) return base::system_error("open the folder", parent);
-  return folder;
-}
-
 Result<base::FileHandle> open_to_read(const std::filesystem::path& path) {
   const base::FileSystem& system = base::FileSystem::system();
   base::FileHandle file(system.open(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0),
@@ -87,62 +76,8 @@ Result<base::FileHandle> open_to_read(const std::filesystem::path& path) {
   return file;
 }
 
-/// A bundle that is being written beside the path that it will have.
-class BundleWriter {
- public:
-  /// `folder` is that of the path, and must outlive this.
-  BundleWriter(const std::filesystem::path& path, const base::FileHandle& folder, mode_t mode)
-      : path_(path), file_(folder.get(), mode, folder.system()) {}
-
-  Result<void> add(std::span<const std::byte> bytes) {
-    if (!file_.exists() || !file_.write(bytes)) return base::system_error("write", path_);
-    size_ += bytes.size();
-    return {};
-  }
-  /// Adds zeros up to the next multiple of bundle_alignment.
-  Result<void> align() {
-    const std::vector<std::byte> zeros(aligned_for_bundle(size_) - size_);
-    return add(zeros);
-  }
-  std::uint64_t size() const noexcept { return size_; }
-  /// Whatever the umask is. A failure changes only who can read the bundle.
-  void set_mode(mode_t mode) { static_cast<void>(::fchmod(file_.handle().get(), mode)); }
-
-  /// Adds bytes of a file, up to its end at most, and returns the SHA-256 of what it added.
-  Result<Digest> add_from(const base::FileHandle& from, const std::filesystem::path& name, std::uint64_t bytes) {
-    base::Sha256 hash;
-    std::vector<std::byte> piece(std::min<std::uint64_t>(bytes, copied_at_once));
-    while (bytes > 0) {
-      const ssize_t got =
-          from.system().read(from.get(), piece.data(), std::min<std::uint64_t>(bytes, piece.size()));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return base::system_error("read", name);
-      if (got == 0) break;
-      const auto added = std::span(piece).first(static_cast<std::size_t>(got));
-      hash.add(added);
-      KILN_TRY(add(added));
-      bytes -= added.size();
-    }
-    return hash.finish();
-  }
-
-  /// Overwrites the first bytes, and puts the file in its place.
-  Result<void> finish(std::span<const std::byte> header) {
-    const base::FileHandle& handle = file_.handle();
-    if (::lseek(handle.get(), 0, SEEK_SET) != 0 || !file_.write(header) ||
-        handle.system().sync(handle.get()) != 0 || !file_.close_and_rename(path_.filename()))
-      return base::system_error("write", path_);
-    return {};
-  }
-
- private:
-  std::filesystem::path path_;
-  base::UnfinishedFile file_;
-  std::uint64_t size_ = 0;
-};
-
 /// Reads an entry and adds it.
-Result<void> add_entry(BundleWriter& writer, EntryToWrite& each, const SortedIdentities& identities) {
+Result<void> add_entry(UnfinishedBundle& writer, EntryToWrite& each, const SortedIdentities& identities) {
   const EntryToBundle& entry = *each.entry;
   const auto sealed = KILN_TRY(entry.read());
   const auto wrong = [&entry](ErrorCode code, std::string_view why) {
@@ -174,7 +109,7 @@ struct RecordInBundle {
   Digest digest = {};
 };
 
-Result<RecordInBundle> add_record_of_requests(BundleWriter& writer, const std::filesystem::path& path) {
+Result<RecordInBundle> add_record_of_requests(UnfinishedBundle& writer, const std::filesystem::path& path) {
   if (path.empty()) return RecordInBundle{};
   KILN_TRY(key::RequestRecord::read(path));
   const auto file = KILN_TRY(open_to_read(path));
@@ -182,8 +117,7 @@ Result<RecordInBundle> add_record_of_requests(BundleWriter& writer, const std::f
   RecordInBundle record{.offset = writer.size()};
   record.digest = KILN_TRY(writer.add_from(file, path, key::max_record_file_bytes));
   record.size = writer.size() - record.offset;
-  if (record.size == 0) return RecordInBundle{};
-  return record;
+  return record.size == 0 ? RecordInBundle{} : record;
 }
 
 void write_identity(base::ByteWriter& writer, const Identity& identity) {
@@ -214,7 +148,7 @@ std::vector<SecondRow> second_rows_of(const std::vector<EntryToWrite>& entries) 
 
 /// `entries` are sorted by target and key.
 std::vector<std::byte> index_of(const std::vector<EntryToWrite>& entries, const SortedIdentities& identities,
-                                const Digest& record, const std::string& facts) {
+                                const RecordInBundle& record, const std::string& facts) {
   const auto second_rows = second_rows_of(entries);
   base::ByteWriter identity_table;
   for (const auto& known : identities.list) write_identity(identity_table, known.identity);
@@ -235,7 +169,8 @@ std::vector<std::byte> index_of(const std::vector<EntryToWrite>& entries, const 
   index.number(static_cast<std::uint32_t>(second_rows.size()));
   index.number(static_cast<std::uint64_t>(identity_table.bytes().size()));
   index.number(static_cast<std::uint64_t>(facts.size()));
-  index.raw(record.bytes);
+  index.raw(record.digest.bytes);
+  index.number(record.size);
   index.raw(identity_table.bytes());
   index.raw(target_table.bytes());
   for (const EntryToWrite& each : entries) {
@@ -272,13 +207,6 @@ Result<std::vector<EntryToWrite>> sort_entries(const BundleContents& contents, c
   return entries;
 }
 
-Result<std::vector<std::byte>> signatures_of(std::vector<Signature> before, std::span<const SigningKey> keys,
-                                             const Digest& index_digest) {
-  const auto all = KILN_TRY(add_signatures(std::move(before), keys, signed_bytes_of_bundle(index_digest)));
-  const auto block = KILN_TRY(signature_block(all));
-  return bundle_signatures(block);
-}
-
 }  // namespace
 
 Result<std::uint64_t> write_bundle(const std::filesystem::path& path, const BundleContents& contents,
@@ -291,13 +219,12 @@ Result<std::uint64_t> write_bundle(const std::filesystem::path& path, const Bund
                  fmt::format("the programs of a bundle have {} identities, more than {}", identities.list.size(),
                              max_bundle_identities));
   auto entries = KILN_TRY(sort_entries(contents, identities));
-  const auto folder = KILN_TRY(folder_of(path));
-  BundleWriter writer(path, folder, 0666);
+  auto writer = KILN_TRY(UnfinishedBundle::create(path, 0666, contents.interrupted));
   KILN_TRY(writer.add(std::vector<std::byte>(bundle_header_bytes)));
   for (EntryToWrite& entry : entries) KILN_TRY(add_entry(writer, entry, identities));
   const auto record = KILN_TRY(add_record_of_requests(writer, contents.record));
   KILN_TRY(writer.align());
-  const auto index = index_of(entries, identities, record.digest, contents.facts);
+  const auto index = index_of(entries, identities, record, contents.facts);
   if (index.size() > max_index_bytes)
     return Error(ErrorCode::invalid_request,
                  fmt::format("the bundle has too many programs: its index would have {} bytes", index.size()));
@@ -308,36 +235,9 @@ Result<std::uint64_t> write_bundle(const std::filesystem::path& path, const Bund
                             .index_checksum = xxh3_128(index),
                             .index_digest = base::sha256(index)};
   KILN_TRY(writer.add(index));
-  const auto signatures = KILN_TRY(signatures_of({}, keys, header.index_digest));
-  KILN_TRY(writer.add(signatures));
-  KILN_TRY(writer.finish(header.to_bytes()));
+  KILN_TRY(writer.sign({}, keys, header.index_digest));
+  KILN_TRY(writer.finish(header));
   return writer.size();
-}
-
-Result<void> sign_bundle(const std::filesystem::path& path, std::span<const SigningKey> keys) {
-  // A link keeps leading to the bundle.
-  std::error_code error;
-  const auto real_path = std::filesystem::canonical(path, error);
-  if (error)
-    return Error(ErrorCode::io, fmt::format("cannot open the bundle {}: {}", path.string(), error.message()));
-  const auto bundle = KILN_TRY(BundleFile::open(real_path));
-  const auto file = KILN_TRY(open_to_read(real_path));
-  struct stat status {};
-  if (file.system().status(file.get(), &status) != 0) return base::system_error("examine", real_path);
-  const auto folder = KILN_TRY(folder_of(real_path));
-  const auto begin = KILN_TRY(key::read_at(file, 0, bundle_header_bytes));
-  const BundleHeader header = KILN_TRY(BundleHeader::from_bytes(begin));
-  BundleWriter writer(real_path, folder, status.st_mode & 0777U);
-  KILN_TRY(writer.add_from(file, real_path, header.index_offset));
-  const Digest index_digest = KILN_TRY(writer.add_from(file, real_path, header.index_bytes));
-  if (index_digest != bundle->digest())
-    return Error(ErrorCode::damaged,
-                 fmt::format("the bundle {} is not signed: its index does not have the SHA-256 of its header",
-                             path.string()));
-  const auto signatures = KILN_TRY(signatures_of(bundle->signatures(), keys, index_digest));
-  KILN_TRY(writer.add(signatures));
-  writer.set_mode(status.st_mode & 0777U);
-  return writer.finish(header.to_bytes());
 }
 
 }  // namespace kiln::store

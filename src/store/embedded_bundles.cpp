@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -62,6 +63,19 @@ int copy_notes(dl_phdr_info* info, std::size_t, void* context) {
   return 0;
 }
 
+/// The size of the bundle at a place of a file, from its header and the begin of its signatures.
+std::optional<std::uint64_t> size_of_bundle(const base::FileHandle& file, std::uint64_t place,
+                                            std::span<const std::byte> begin) {
+  const auto header = BundleHeader::from_bytes(begin);
+  if (!header) return std::nullopt;
+  std::uint32_t signature_bytes = 0;
+  const std::uint64_t index_end = header->index_offset + header->index_bytes;
+  const auto end = file.system().read_at(file.get(), &signature_bytes, sizeof signature_bytes,
+                                         static_cast<off_t>(place + index_end));
+  if (end != static_cast<ssize_t>(sizeof signature_bytes)) return std::nullopt;
+  return index_end + bundle_signatures_begin_bytes + signature_bytes;
+}
+
 std::string name_of(const FileWithNotes& file) {
   if (!file.path.empty()) return file.path;
   std::error_code error;
@@ -104,8 +118,11 @@ std::vector<EmbeddedBundle> find_bundles_in(const base::FileHandle& file, const 
       if (file.system().read_at(file.get(), begin.data(), begin.size(),
                                 static_cast<off_t>(section.offset + place)) != static_cast<ssize_t>(begin.size()))
         break;
+      // A bundle and a signed copy of it have equal headers, so the size counts too.
+      const auto size = size_of_bundle(file, section.offset + place, begin);
+      if (!size || *size > section.size - place) break;
       const auto note = std::ranges::find_if(notes, [&](const BundleNote& candidate) {
-        return candidate.begin == begin && candidate.bundle_bytes <= section.size - place;
+        return candidate.begin == begin && candidate.bundle_bytes == *size;
       });
       // The file has other contents than when it was loaded.
       if (note == notes.end()) break;
@@ -130,7 +147,9 @@ std::vector<EmbeddedBundle> find_embedded_bundles(const Log& log) {
     const std::string name = name_of(with_notes);
     const char* path = with_notes.path.empty() ? program_path : with_notes.path.c_str();
     const base::FileSystem& system = base::FileSystem::system();
-    const base::FileHandle file(system.open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0), system);
+    // O_NONBLOCK: a FIFO in place of the file must not block.
+    const base::FileHandle file(system.open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0),
+                                system);
     if (!file) {
       log.debug(fmt::format("cannot open {} for its bundles: {}", name, std::strerror(errno)));
       continue;

@@ -137,6 +137,10 @@ class Command {
     }
 
     void send(int signal) const { kill(child_, signal); }
+    bool has_ended() const {
+      siginfo_t info{};
+      return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+    }
     Outcome wait() const {
       const int status = wait_for(child_);
       return {status, contents(home_ / "stdout"), contents(home_ / "stderr")};

@@ -81,8 +81,8 @@ void read(const BundleFile& bundle) {
     is_sound = false;
   });
   if (bundle.has_requests()) {
-    const auto requests = bundle.requests();
-    expect(requests || is_expected(requests.error()), "requests that cannot be read are damaged");
+    for (const auto& requests : {bundle.requests(), bundle.checked_requests()})
+      expect(requests || is_expected(requests.error()), "requests that cannot be read are damaged");
   }
   if (is_sound) write_again(bundle, entries);
 }

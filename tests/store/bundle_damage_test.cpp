@@ -1,3 +1,4 @@
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -129,7 +130,9 @@ TEST_F(BundleDamage, WhatClaimsTooMuchIsRefusedBeforeMemoryIsTaken) {
   EXPECT_HAS(refusal_of_header([](auto& header) { header.index_offset = UINT64_MAX - 63; }),
              "where they cannot be");
   EXPECT_HAS(refusal_of_header([](auto& header) { header.index_offset += 8; }), "where they cannot be");
-  EXPECT_HAS(refusal_of_header([](auto& header) { header.record_bytes = UINT64_MAX; }), "where they cannot be");
+  EXPECT_HAS(refusal_of_header([](auto& header) { header.record_bytes = UINT64_MAX; }), "it claims requests of");
+  EXPECT_HAS(refusal_of_header([](auto& header) { header.record_bytes = key::max_record_file_bytes; }),
+             "where they cannot be");
   EXPECT_HAS(refusal_of_header([](auto& header) { header.record_offset = header.index_offset + 64; }),
              "where they cannot be");
   EXPECT_HAS(refusal_of_header([](auto& header) { header.record_bytes = 0; }), "where they cannot be");
@@ -153,6 +156,51 @@ TEST_F(BundleDamage, WhatClaimsTooMuchIsRefusedBeforeMemoryIsTaken) {
   fakes::write_file(path_, with_header(whole_, [](auto& header) { header.index_bytes = ten_gigabytes; }));
   ASSERT_EQ(truncate(path_.c_str(), 2 * ten_gigabytes), 0);
   EXPECT_HAS(refusal(), "it claims an index of 10000000000 bytes");
+}
+
+TEST_F(BundleDamage, RequestsAreThoseOfTheIndex) {
+  const BundleHeader header = header_of(whole_);
+  const auto with_record = [](std::uint64_t offset, std::uint64_t bytes) {
+    return [=](BundleHeader& changed) {
+      changed.record_offset = offset;
+      changed.record_bytes = bytes;
+    };
+  };
+  const std::string size = std::to_string(header.record_bytes);
+  EXPECT_HAS(refusal_of(with_header(whole_, with_record(0, 0))),
+             "its header claims requests of 0 bytes, but its index of " + size);
+  EXPECT_HAS(refusal_of(with_header(whole_, with_record(header.record_offset, header.record_bytes - 1))),
+             "but its index of " + size);
+  const std::size_t digest_at = 32;
+  EXPECT_HAS(refusal_of_index([](auto& index, const auto&) { index.replace(digest_at, 32, 32, '\0'); }),
+             "the SHA-256 of its requests does not match their size");
+  const auto without_size = with_index(whole_, [](auto& index) { set_number<std::uint64_t>(index, 64, 0); });
+  EXPECT_HAS(refusal_of(with_header(without_size, with_record(0, 0))),
+             "the SHA-256 of its requests does not match their size");
+}
+
+TEST_F(BundleDamage, RequestsInAHoleOfGigabytesAreRefused) {
+  const std::uint64_t hole = std::uint64_t{3} << 30;
+  // The index and what follows it are behind the hole.
+  const BundleHeader header = header_of(whole_);
+  const auto index = with_index(whole_, [&](auto& changed) { set_number(changed, 64, hole); });
+  const auto moved = with_header(index, [&](auto& changed) {
+    changed.index_offset = header.record_offset + hole;
+    changed.record_bytes = hole;
+  });
+  fakes::write_file(path_, moved.substr(0, header.record_offset));
+  ASSERT_EQ(truncate(path_.c_str(), static_cast<off_t>(header.record_offset + hole)), 0);
+  std::ofstream(path_, std::ios::binary | std::ios::app) << moved.substr(header.index_offset);
+  EXPECT_HAS(refusal(), "it claims requests of 3221225472 bytes, more than 1073741824");
+}
+
+TEST_F(BundleDamage, ReservedBytesOfTheHeaderAreZeros) {
+  for (const std::size_t at : {96, 119}) {
+    std::string changed = whole_;
+    changed[at] = 1;
+    set_number(changed, 120, xxh3_64(bytes_in(changed).first(120)));
+    EXPECT_HAS(refusal_of(changed), "its header has other bytes than zeros");
+  }
 }
 
 TEST_F(BundleDamage, NumbersThatLeadNowhereAreRefused) {
@@ -273,11 +321,15 @@ TEST_F(BundleDamage, AFailedCallOfTheSystemLeavesTheBundleAsItWas) {
   const auto names_before = fakes::names_in(folder_.path());
   BundleContents contents = contents_of({{sm_90, "conv", "another conv"}});
   contents.record = folder_.path() / "app.kilnreq";
-  const std::vector<std::function<Result<void>()>> calls = {[&]() -> Result<void> {
-                                                              const auto written = write_bundle(path_, contents);
-                                                              return written ? Result<void>() : written.error();
-                                                            },
-                                                            [&] { return sign_bundle(path_, std::span(&key, 1)); }};
+  const std::vector<std::function<Result<void>()>> calls = {
+      [&]() -> Result<void> {
+        const auto written = write_bundle(path_, contents);
+        return written ? Result<void>() : written.error();
+      },
+      [&]() -> Result<void> {
+        const auto opened = BundleFile::open(path_);
+        return opened ? sign_bundle(**opened, std::span(&key, 1)) : opened.error();
+      }};
   std::size_t cases = 0;
   for (const auto& call : calls)
     for (std::uint64_t at = 0;; ++at, ++cases) {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/event.hpp"
 #include "store/bundle_fixture.hpp"
 
 namespace kiln::store {
@@ -16,7 +17,7 @@ SigningKey key_named(const std::string& name) { return SigningKey::generate(name
 class BundleSignatures : public BundleTest {
  protected:
   void sign(const SigningKey& key) const {
-    const auto signed_now = sign_bundle(path_, std::span(&key, 1));
+    const auto signed_now = sign_bundle(*open(), std::span(&key, 1));
     ASSERT_TRUE(signed_now) << signed_now.error().message();
   }
   std::string verdict(const std::vector<PublicKey>& trusted, const std::vector<PublicKey>& revoked = {}) const {
@@ -63,6 +64,41 @@ TEST_F(BundleSignatures, AreAddedWithoutAnotherChange) {
   EXPECT_EQ(fakes::names_in(folder_.path()), (std::vector<std::string>{"app.kiln", "app.kilnreq"}));
 }
 
+TEST_F(BundleSignatures, AreOfTheFileThatWasOpened) {
+  write_samples();
+  const auto checked = open();
+  write_bundle(path_, contents_of({{sm_90, "conv", "another conv"}})).value();
+  const std::string another = fakes::read_file(path_);
+  const auto refused = sign_bundle(*checked, std::span(&ci_, 1));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(
+      refused.error().message(),
+      "the bundle " + path_.string() + " is not signed: the file was replaced after it was opened; sign it again");
+  EXPECT_EQ(fakes::read_file(path_), another) << "and is not signed";
+  EXPECT_EQ(fakes::names_in(folder_.path()), (std::vector<std::string>{"app.kiln", "app.kilnreq"}));
+  // The index in memory is signed, not what is in the file by then.
+  const std::string before = write_samples();
+  const auto opened = open();
+  fakes::overwrite(path_, with_index(before, [](std::string& index) { ++index[IndexPlaces(index).row(0) + 40]; }));
+  ASSERT_TRUE(sign_bundle(*opened, std::span(&ci_, 1)));
+  EXPECT_EQ(open()->digest(), header_of(before).index_digest);
+  EXPECT_EQ(verdict({ci_.public_key()}), accepted);
+}
+
+TEST_F(BundleSignatures, ThatAreInterruptedChangeNothing) {
+  const std::string before = write_samples();
+  const base::Event interrupted;
+  interrupted.set();
+  const auto signed_now = sign_bundle(*open(), std::span(&ci_, 1), interrupted.descriptor());
+  ASSERT_FALSE(signed_now);
+  EXPECT_EQ(signed_now.error().code(), ErrorCode::cancelled);
+  BundleContents contents = contents_of(sample_programs());
+  contents.interrupted = interrupted.descriptor();
+  EXPECT_EQ(write_bundle(path_, contents).error().code(), ErrorCode::cancelled);
+  EXPECT_EQ(fakes::read_file(path_), before);
+  EXPECT_EQ(fakes::names_in(folder_.path()), (std::vector<std::string>{"app.kiln", "app.kilnreq"}));
+}
+
 TEST_F(BundleSignatures, ReplaceThoseOfTheSameName) {
   write_samples(std::span(&ci_, 1));
   const SigningKey next = key_named("ci");
@@ -90,7 +126,7 @@ TEST_F(BundleSignatures, CoverTheIndex) {
   EXPECT_NE(refusal_of(changed), "");
   EXPECT_NE(verdict({ci_.public_key()}).find("its index does not have the SHA-256 of its header"),
             std::string::npos);
-  const auto signed_again = sign_bundle(path_, std::span(&other_, 1));
+  const auto signed_again = sign_bundle(*open(), std::span(&other_, 1));
   ASSERT_FALSE(signed_again) << "nobody signs an index with another digest";
   EXPECT_EQ(signed_again.error().code(), ErrorCode::damaged);
 }
@@ -109,9 +145,22 @@ TEST_F(BundleSignatures, CoverTheRequests) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::damaged);
   EXPECT_NE(refused.error().message().find(path_.string()), std::string::npos);
-  // The part of the file that the header names.
-  fakes::write_file(path_, with_header(bundle, [](BundleHeader& changed) { changed.record_bytes -= 1; }));
-  EXPECT_FALSE(open(&trust)->requests());
+  // Without a list of keys, only those who ask compare them.
+  EXPECT_TRUE(open()->requests());
+  const auto compared = open()->checked_requests();
+  ASSERT_FALSE(compared);
+  EXPECT_EQ(compared.error().message(), refused.error().message());
+  fakes::write_file(path_, bundle);
+  EXPECT_EQ(open()->checked_requests().value().entries().size(), 1U);
+}
+
+TEST_F(BundleSignatures, CoverWhetherThereAreRequests) {
+  const std::string bundle = write_samples(std::span(&ci_, 1));
+  fakes::write_file(path_, with_header(bundle, [](BundleHeader& header) {
+                      header.record_offset = 0;
+                      header.record_bytes = 0;
+                    }));
+  EXPECT_NE(verdict({ci_.public_key()}).find("its header claims requests of 0 bytes"), std::string::npos);
 }
 
 TEST_F(BundleSignatures, ThatAreFalseAreNotTriedForLong) {

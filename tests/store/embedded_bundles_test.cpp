@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -9,6 +10,7 @@
 #include <link.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -88,6 +90,20 @@ TEST_F(EmbeddedBundles, OfALibraryThatWasReplacedAreNotUsed) {
                         path.string() + " for its bundles: No such file or directory");
 }
 
+TEST_F(EmbeddedBundles, OfALibraryThatIsAFifoByNowAreNotWaitedFor) {
+  const auto path = folder_.path() / "module.so";
+  std::filesystem::copy(KILN_EMBEDDED_MODULE, path);
+  const std::string result = fakes::in_child([&]() -> std::string {
+    // Without the flag, this would wait for a writer.
+    alarm(60);
+    if (dlopen(path.c_str(), RTLD_NOW) == nullptr) return dlerror();
+    std::filesystem::remove(path);
+    if (mkfifo(path.c_str(), 0600) != 0) return std::strerror(errno);
+    return programs_of(find());
+  });
+  EXPECT_EQ(result, "one two library ");
+}
+
 TEST_F(EmbeddedBundles, OfTheProgramAreNotFoundWithoutProc) {
   const std::string result = fakes::in_child([&]() -> std::string {
     if (unshare(fakes::is_root() ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0 ||
@@ -158,12 +174,20 @@ class ElfWithBundles : public testing::Test {
     return found;
   }
 
-  const std::string first_bundle_ = "first" + std::string(300, '1');
-  const std::string second_bundle_ = "second" + std::string(200, '2');
-  std::string bytes_;
-  std::vector<BundleNote> notes_;
+  std::string bundle_with(const std::string& program, std::span<const SigningKey> keys = {}) const {
+    const auto path = folder_.path() / "made.kiln";
+    EXPECT_TRUE(write_bundle(path, contents_of({{sm_90, program, program}}), keys));
+    return fakes::read_file(path);
+  }
+
   const fakes::TemporaryFolder folder_{fakes::memory_place()};
   const std::filesystem::path path_ = folder_.path() / "app";
+  const SigningKey key_ = SigningKey::generate("ci").value();
+  /// The first one is a signed copy of the second one, so both have one header.
+  const std::string first_bundle_ = bundle_with("one", std::span(&key_, 1));
+  const std::string second_bundle_ = bundle_with("one");
+  std::string bytes_;
+  std::vector<BundleNote> notes_;
 };
 
 TEST_F(ElfWithBundles, HasThemOneAfterTheOther) {
@@ -174,8 +198,12 @@ TEST_F(ElfWithBundles, HasThemOneAfterTheOther) {
 }
 
 TEST_F(ElfWithBundles, NeedsNotesInNoOrder) {
+  ASSERT_EQ(notes_[0].begin, notes_[1].begin) << "a bundle and its signed copy have one header";
   std::ranges::reverse(notes_);
-  EXPECT_EQ(find(bytes_).size(), 2U);
+  const auto found = find(bytes_);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].size, first_bundle_.size());
+  EXPECT_EQ(found[1].size, second_bundle_.size());
   notes_.pop_back();
   EXPECT_EQ(find(bytes_).size(), 0U) << "the first bundle has no note";
 }
