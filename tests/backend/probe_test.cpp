@@ -429,16 +429,16 @@ TEST_F(ListDevices, AWarningNamesTheGpuThatIsNotUsedBecauseItHasNoCompiler) {
     unsetenv("KILN_DEVICE");
     const auto device = open_device("", book.log());
     if (!device) return "skipped";
-    std::string text = (*device)->identity().api + "\n";
+    std::string text = (*device)->identity().api;
     for (const LogRecord& record : book.records())
-      if (record.level == LogLevel::warning) text += record.message + "\n";
+      if (record.level == LogLevel::warning) text += "; " + record.message;
     return text;
   });
   if (told == "skipped") GTEST_SKIP() << "there is no OpenGL";
   EXPECT_EQ(told,
-            "opengl\nNothing 9000 (cuda:0) is not used, because it has no compiler: NVRTC is missing: install it. "
+            "opengl; Nothing 9000 (cuda:0) is not used, because it has no compiler: NVRTC is missing: install it. "
             "The CPU (opengl:0) is used. To run programs of bundles on the GPU, set KILN_DEVICE=cuda:0, or call "
-            "open_device(\"cuda:0\")\n");
+            "open_device(\"cuda:0\")");
 }
 
 TEST_F(ListDevices, LoadsDriversItselfWhereTheHelperCannotBeUsed) {
