@@ -18,7 +18,8 @@ class CliRefresh : public Cli {
   }
   static std::vector<std::string> outcomes(const Outcome& outcome) {
     std::vector<std::string> all;
-    for (const auto& program : outcome.json()["programs"]) all.push_back(program["outcome"]);
+    const auto json = outcome.json();
+    for (const auto& program : json["programs"]) all.push_back(program["outcome"]);
     return all;
   }
 };
