@@ -61,7 +61,7 @@ _kiln() {
       _kiln_lines < <(compgen -W "60s 10m 1h" -- "$word")
       return
       ;;
-    --report | --key | --record | --output | -o)
+    --report | --key | --record | --bundle | --output | -o)
       compopt -o filenames
       _kiln_lines < <(compgen -f -- "$word")
       return
@@ -97,7 +97,7 @@ _kiln() {
       _kiln_lines < <(compgen -W "$commands $common --version" -- "$word")
       return
       ;;
-    demo) options="--device --runs" ;;
+    demo) options="--device --runs --preload --bundle" ;;
     devices | stats) options="--long" ;;
     emit)
       if [[ $word != -* ]]; then

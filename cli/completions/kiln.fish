@@ -61,6 +61,8 @@ complete -c kiln -n __kiln_needs_command -a completions -d 'Print the completion
 complete -c kiln -n '__fish_seen_subcommand_from demo warm tune clear why compile bake' -l device -x -a 'opengl opencl vulkan cuda hip' -d 'The device'
 complete -c kiln -n '__fish_seen_subcommand_from warm' -l record -r -d 'Programs to fetch and load'
 complete -c kiln -n '__fish_seen_subcommand_from demo' -l runs -x -d 'Number of processes with a warm cache'
+complete -c kiln -n '__fish_seen_subcommand_from demo' -l preload -d 'Get all programs at once'
+complete -c kiln -n '__fish_seen_subcommand_from demo' -l bundle -r -d 'Use the programs of this bundle'
 complete -c kiln -n '__fish_seen_subcommand_from devices ls stats show' -s l -l long -d 'Show all details'
 complete -c kiln -n '__fish_seen_subcommand_from emit' -a '(kiln emit 2>/dev/null)'
 complete -c kiln -n '__fish_seen_subcommand_from emit' -l language -x -a 'glsl opencl cuda hip vulkan' -d 'The language'
