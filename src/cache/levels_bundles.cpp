@@ -87,6 +87,7 @@ bool Levels::permits(CompilePolicy forbidden, const Request& request) const noex
 
 Result<Program> Levels::get_without_compiler(const Request& request) {
   if (request.error()) return failure(*request.error());
+  if (auto refusal = refusal_of_call()) return failure(std::move(*refusal));
   const UnderWay::Call call(under_way_);
   const Digest& key = request.key().digest;
   const bool is_compiled = wait_for_compiler(key);
